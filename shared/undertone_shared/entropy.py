@@ -1,0 +1,100 @@
+"""The device's only source of randomness: buffered bytes with a continuous health test.
+
+Draw contract (so that board, phone, server and numpy agree bit for bit): a *word* is 4 bytes, little-endian,
+masked to the bit length of n - 1; words >= n are rejected and the next one is taken. ``refill`` is called before
+a draw, never within, so that a draw allocates nothing and takes no data-dependent time.
+"""
+
+import os
+
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# 64 words. A draw accepts at most three and rejects each word with probability below 1/2, independently of any
+# reading: the buffer runs dry within a draw with probability below 2081 / 2^64 < 2^-52.
+BUFFER_BYTES = 256
+_CHUNK = 32
+
+# Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: six equal bytes in a row appear in
+# an ideal source with probability 2^-40 at each byte, about 4e-6 per device-year of half-hourly refills.
+REPETITION_CUTOFF = 6
+
+
+class EntropyError(Exception):
+    """The byte source is absent, short or visibly broken: nothing may be drawn from it."""
+
+
+class Entropy:
+    """Exactly uniform integers from a byte source.
+
+    ``source(n)`` returns n fresh random bytes; by default ``os.urandom``. Raises EntropyError where there is none.
+    """
+
+    def __init__(self, source: "Callable[[int], bytes] | None" = None):
+        if source is None:
+            source = getattr(os, "urandom", None)
+            if source is None:
+                raise EntropyError("this machine has no os.urandom: no reading can be perturbed on it")
+        self._source = source
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._next = BUFFER_BYTES
+        self._last = -1
+        self._run = 0
+
+    def refill(self) -> None:
+        """Fill the whole buffer with fresh bytes. Raises EntropyError if the health test or the source fails."""
+        self._next = BUFFER_BYTES
+        buffer = self._buffer
+        last = self._last
+        run = self._run
+        failed = False
+        position = 0
+        while position < BUFFER_BYTES:
+            chunk = self._source(_CHUNK)
+            if len(chunk) != _CHUNK:
+                raise EntropyError("the byte source gave %d bytes, expected %d" % (len(chunk), _CHUNK))
+            for byte in chunk:
+                if byte == last:
+                    run += 1
+                    if run >= REPETITION_CUTOFF:
+                        failed = True
+                else:
+                    last = byte
+                    run = 1
+                buffer[position] = byte
+                position += 1
+        self._last = last
+        self._run = run
+        if failed:
+            raise EntropyError("the byte source repeated one byte %d times or more" % REPETITION_CUTOFF)
+        self._next = 0
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n), 1 <= n <= 2^30; one word and its rejections, also when n = 1.
+
+        Raises Invalid for n out of range, EntropyError when the buffer is used up (call ``refill`` before a draw).
+        """
+        if n < 1 or n > 0x40000000:
+            raise Invalid("n is %d, expected 1 to 2^30" % n)
+        mask = n - 1
+        mask |= mask >> 1
+        mask |= mask >> 2
+        mask |= mask >> 4
+        mask |= mask >> 8
+        mask |= mask >> 16
+        top = mask >> 24
+        buffer = self._buffer
+        i = self._next
+        while i < BUFFER_BYTES:
+            # The top byte is masked before the shift: no intermediate leaves a 31-bit small int.
+            word = (buffer[i] | buffer[i + 1] << 8 | buffer[i + 2] << 16 | (buffer[i + 3] & top) << 24) & mask
+            buffer[i] = buffer[i + 1] = buffer[i + 2] = buffer[i + 3] = 0
+            i += 4
+            if word < n:
+                self._next = i
+                return word
+        self._next = i
+        raise EntropyError("the entropy buffer is used up: refill it before a draw")

@@ -1,0 +1,16 @@
+"""The two ways in which shared code says no."""
+
+
+class Invalid(ValueError):
+    """An input is not what it claims to be; the message names the field, the value and what was expected."""
+
+
+class Refused(Exception):
+    """A well-formed campaign asks for more than the device's policy or ledger allows.
+
+    ``reason`` is one word of `undertone_shared.policy.REASONS`, for counters; the message is for people.
+    """
+
+    def __init__(self, reason: str, message: str):
+        super().__init__(message)
+        self.reason = reason

@@ -1,0 +1,175 @@
+"""Certified integer tables: mechanisms designed elsewhere that a device checks before it uses them.
+
+W[k][j] are positive integers, each row sums to 2^bits; the levels mu_k are integers in reading units times
+2^shift. The device rounds its reading stochastically between neighbouring mu_k, so a decode with
+sum_j W[k][j] y_j = 2^bits mu_k is exactly unbiased however W was rounded. Whoever designs a table need not be
+trusted: the certificate is checked on arrival, from the table itself.
+"""
+
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import check_cap, check_integer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_shared.entropy import Entropy
+
+# One weight is 3 bytes, big-endian.
+WIDTH = 3
+LARGEST_LEVEL = 1 << 20
+
+
+class TableMechanism:
+    """P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
+
+    ``packed``: the rows of W one after another, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with
+    mu_0 <= 0. ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which
+    never decodes). Raises Invalid naming the row, column or level at fault.
+    """
+
+    edges = None
+
+    def __init__(
+        self,
+        bits: int,
+        packed: bytes,
+        values: tuple[int, ...],
+        shift: int,
+        decoded: "tuple[tuple[int, ...], int] | None" = None,
+    ):
+        check_integer("bits", bits, 8, 8 * WIDTH)
+        check_integer("shift", shift, 0, 20)
+        levels = len(values) - 1
+        check_integer("the table's number of levels less one", levels, 1, 256)
+        if not packed or len(packed) % (WIDTH * (levels + 1)):
+            raise Invalid("the table has %d bytes, expected a multiple of %d" % (len(packed), WIDTH * (levels + 1)))
+        for k in range(levels + 1):
+            check_integer("level value %d" % k, values[k], -LARGEST_LEVEL, LARGEST_LEVEL)
+            if k and values[k] <= values[k - 1]:
+                raise Invalid("level value %d is %d, expected more than %d" % (k, values[k], values[k - 1]))
+        if values[0] > 0:
+            raise Invalid("level value 0 is %d, expected at most 0" % values[0])
+        self.bits = bits
+        self.levels = levels
+        self.values = values
+        self.shift = shift
+        self.symbols = len(packed) // (WIDTH * (levels + 1))
+        self._packed = packed
+        self._decoded = decoded
+        for k in range(levels + 1):
+            total = 0
+            for j in range(self.symbols):
+                weight = self._weight(k, j)
+                if weight < 1:
+                    raise Invalid("the table's weight in row %d, column %d is 0, expected at least 1" % (k, j))
+                total += weight
+            if total != 1 << bits:
+                raise Invalid("row %d of the table sums to %d, expected 2^%d = %d" % (k, total, bits, 1 << bits))
+        if decoded is not None and len(decoded[0]) != self.symbols:
+            raise Invalid("there are %d decode values, expected %d" % (len(decoded[0]), self.symbols))
+
+    def _weight(self, k: int, j: int) -> int:
+        i = (k * self.symbols + j) * WIDTH
+        packed = self._packed
+        return packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]
+
+    def covers(self, theta: int) -> bool:
+        """Whether the levels cover [0, theta]: mu_0 <= 0 and mu_K >= theta * 2^shift."""
+        return self.values[0] <= 0 and self.values[self.levels] >= theta << self.shift
+
+    def choose(self, entropy: "Entropy") -> "TableMechanism":
+        """The mechanism that draws this report: itself."""
+        return self
+
+    def level(self, x: int, theta: int, entropy: "Entropy") -> int:
+        """The level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid."""
+        if x < 0 or x > theta or not self.covers(theta):
+            raise Invalid("the truncated reading is %d, expected 0 to theta = %d within the levels" % (x, theta))
+        x <<= self.shift
+        values = self.values
+        k = 0
+        # Every level is compared whatever x is: the time does not depend on the reading.
+        for i in range(1, self.levels):
+            k += values[i] <= x
+        low = values[k]
+        return k + (entropy.below(values[k + 1] - low) < x - low)
+
+    def draw(self, level: int, entropy: "Entropy") -> int:
+        """One symbol from the row ``level`` (one word, constant time). Raises Invalid for a level out of range."""
+        if level < 0 or level > self.levels:
+            raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
+        u = entropy.below(1 << self.bits)
+        i = level * self.symbols * WIDTH
+        packed = self._packed
+        end = i + (self.symbols - 1) * WIDTH
+        cumulative = 0
+        symbol = 0
+        while i < end:
+            cumulative += packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]
+            symbol += u >= cumulative
+            i += WIDTH
+        return symbol
+
+    def weights(self, level: int) -> list[int]:
+        """The integer weights of the symbols at ``level``; they sum to 2^bits. Raises Invalid."""
+        check_integer("level", level, 0, self.levels)
+        return [self._weight(level, j) for j in range(self.symbols)]
+
+    def row_total(self) -> int:
+        """The sum of each row of ``weights``: 2^bits."""
+        return 1 << self.bits
+
+    def _column(self, j: int) -> tuple[int, int]:
+        largest = smallest = self._weight(0, j)
+        for k in range(1, self.levels + 1):
+            weight = self._weight(k, j)
+            largest = max(largest, weight)
+            smallest = min(smallest, weight)
+        return largest, smallest
+
+    def certificate(self) -> tuple[int, int]:
+        """max over columns of the largest weight over the smallest; event-level epsilon is its logarithm."""
+        worst = (1, 1)
+        for j in range(self.symbols):
+            column = self._column(j)
+            if column[0] * worst[1] > worst[0] * column[1]:
+                worst = column
+        return worst
+
+    def breach(self, cap: tuple[int, int]) -> "int | None":
+        """The first column whose ratio exceeds the rational cap (p, q), or None."""
+        check_cap(cap)
+        for j in range(self.symbols):
+            largest, smallest = self._column(j)
+            if largest * cap[1] > cap[0] * smallest:
+                return j
+        return None
+
+    def permits(self, cap: tuple[int, int]) -> bool:
+        """Whether every column's largest weight is at most p/q of its smallest."""
+        return self.breach(cap) is None
+
+    def value(self, level: int, theta: int) -> tuple[int, int]:
+        """The reading mu_k / 2^shift for which ``level`` stands, whatever theta. Raises Invalid."""
+        check_integer("level", level, 0, self.levels)
+        return (self.values[level], 1 << self.shift)
+
+    def decode(self, symbol: int, theta: int) -> tuple[int, int]:
+        """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
+        check_integer("symbol", symbol, 0, self.symbols - 1)
+        if self._decoded is None:
+            raise Invalid("this table has no decode values: a device never decodes")
+        return (self._decoded[0][symbol], self._decoded[1])
+
+    def variance(self, level: int, theta: int) -> tuple[int, int]:
+        """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
+        row = self.weights(level)
+        first = second = 0
+        denominator = 1
+        for j in range(self.symbols):
+            y, denominator = self.decode(j, theta)
+            first += row[j] * y
+            second += row[j] * y * y
+        return (
+            (second << self.bits) - first * first,
+            (denominator * denominator) << (2 * self.bits),
+        )

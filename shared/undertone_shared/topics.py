@@ -1,0 +1,69 @@
+"""MQTT topics: ``<prefix>/<campaign>/config``, ``.../<shard>/<device>/report``, ``.../aggregate/<series>``."""
+
+import hashlib
+
+from undertone_shared.errors import Invalid
+
+DEFAULT_PREFIX = "undertone/v1"
+SHARDS = 64
+_NAME = "abcdefghijklmnopqrstuvwxyz0123456789-"
+
+
+def check_name(field: str, name: str) -> str:
+    """Return ``name`` if it matches [a-z0-9-]{1,32}. Raises Invalid naming the field otherwise."""
+    if not isinstance(name, str) or not 1 <= len(name) <= 32:
+        raise Invalid("%s is %r, expected 1 to 32 characters of a-z, 0-9 and -" % (field, name))
+    for character in name:
+        if character not in _NAME:
+            raise Invalid("%s is %r, expected only a-z, 0-9 and -" % (field, name))
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """Return ``prefix`` if each of its levels is a name. Raises Invalid otherwise."""
+    if not isinstance(prefix, str):
+        raise Invalid("prefix is %r, expected text" % (prefix,))
+    for level in prefix.split("/"):
+        check_name("a level of the prefix", level)
+    return prefix
+
+
+def shard(device: str) -> int:
+    """sha256(device name)[0] mod 64: ingest workers split the fleet by it without shared state."""
+    return hashlib.sha256(device.encode()).digest()[0] % SHARDS
+
+
+def config_topic(prefix: str, campaign: str) -> str:
+    """Where the aggregator keeps the retained campaign."""
+    return "%s/%s/config" % (prefix, campaign)
+
+
+def report_topic(prefix: str, campaign: str, device: str) -> str:
+    """Where a device publishes its reports, and nobody else may."""
+    return "%s/%s/%d/%s/report" % (prefix, campaign, shard(device), device)
+
+
+def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
+    """Where the aggregator keeps a retained series for users."""
+    return "%s/%s/aggregate/%s" % (prefix, campaign, series)
+
+
+def parse_report_topic(prefix: str, topic: str) -> tuple[str, int, str]:
+    """(campaign, shard, device) of a report topic; the shard is as written, not checked against the device.
+
+    Raises Invalid unless the levels are exactly those of ``report_topic``.
+    """
+    if not topic.startswith(prefix + "/"):
+        raise Invalid("topic %r, expected it to start with %s/" % (topic, prefix))
+    levels = topic[len(prefix) + 1 :].split("/")
+    if len(levels) != 4 or levels[3] != "report":
+        raise Invalid("topic %r, expected %s/<campaign>/<shard>/<device>/report" % (topic, prefix))
+    check_name("campaign", levels[0])
+    check_name("device", levels[2])
+    number = levels[1]
+    for digit in number:
+        if digit not in "0123456789":
+            raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
+    if not 1 <= len(number) <= 2 or str(int(number)) != number or int(number) >= SHARDS:
+        raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
+    return levels[0], int(number), levels[2]

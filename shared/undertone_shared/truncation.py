@@ -1,0 +1,15 @@
+"""Truncation of a reading in natural units, the first thing that happens to it."""
+
+
+def truncate(reading: int, offset: int, low: int, high: int) -> int:
+    """min(max(reading - offset, low), high) - low: an integer in [0, high - low].
+
+    ``offset`` shifts the sensor's range to start at 0; ``low`` is 0 for the one-sided truncation of ToPL.
+    A later rounding to levels is exactly unbiased for the result, never for what was cut off.
+    """
+    reading -= offset
+    if reading < low:
+        return 0
+    if reading > high:
+        return high - low
+    return reading - low
