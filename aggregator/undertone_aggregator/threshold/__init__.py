@@ -1,0 +1,56 @@
+"""θ from locally private reports: estimation of the distribution, ToPL's objective, zoomed rounds.
+
+Start with `first_edges`, collect a round, ask `next_range` for the following round's edges, and end with
+`choose_threshold`. Everything here is pure: histograms in, numbers out.
+"""
+
+from undertone_aggregator.threshold.channel import (
+    Channel,
+    CoarseChannel,
+    MatrixChannel,
+    StackedChannel,
+    WindowChannel,
+)
+from undertone_aggregator.threshold.choose import choose_threshold, next_range
+from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
+from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
+from undertone_aggregator.threshold.objective import (
+    Query,
+    best_threshold,
+    candidates,
+    constant_variance,
+    hybrid_variance,
+    mean_excess,
+    mean_square_error,
+)
+from undertone_aggregator.threshold.paper import white_box
+from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.zoom import first_edges, quantile, zoomed_edges
+
+__all__ = [
+    "Channel",
+    "CoarseChannel",
+    "CohortCounts",
+    "Fit",
+    "MatrixChannel",
+    "PseudoReports",
+    "Query",
+    "ReportCounts",
+    "StackedChannel",
+    "Threshold",
+    "WindowChannel",
+    "best_threshold",
+    "candidates",
+    "choose_threshold",
+    "constant_variance",
+    "expectation_maximisation",
+    "first_edges",
+    "hybrid_variance",
+    "mean_excess",
+    "mean_square_error",
+    "next_range",
+    "quantile",
+    "smooth",
+    "white_box",
+    "zoomed_edges",
+]

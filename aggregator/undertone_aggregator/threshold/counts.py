@@ -1,0 +1,146 @@
+"""What the threshold is estimated from: histograms of symbols and the channels that produced them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.threshold.channel import (
+    Channel,
+    CoarseChannel,
+    MatrixChannel,
+    Vector,
+    Window,
+    WindowChannel,
+)
+
+
+class Rows(Protocol):
+    """A report mechanism: `levels + 1` rows of integer weights over its symbols."""
+
+    @property
+    def levels(self) -> int: ...
+
+    def weights(self, level: int) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class CohortCounts:
+    """One round of the threshold cohort: its Square Wave with integer edges, and its histogram [cells].
+
+    Raises ValueError for a mechanism without edges, a histogram of another length, or negative counts.
+    """
+
+    mechanism: Window
+    counts: Sequence[int] | NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        edges = self.mechanism.edges
+        if edges is None or len(edges) != self.mechanism.levels + 2:
+            raise ValueError("a cohort's mechanism needs levels + 2 edges")
+        _check_counts(self.counts, self.mechanism.cells)
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """The round's integer edges, levels + 2 of them."""
+        return tuple(self.mechanism.edges or ())
+
+    @property
+    def total(self) -> int:
+        """Number of reports in this round."""
+        return int(np.sum(self.counts))
+
+    @property
+    def epsilon(self) -> float:
+        """ε of one report, ln(a/b)."""
+        return float(np.log(self.mechanism.a / self.mechanism.b))
+
+    def channel(self, grid: Sequence[int]) -> Channel:
+        """From the distribution over the cells of `grid`, which holds all inner edges, to this histogram."""
+        window = WindowChannel(self.mechanism)
+        starts = np.searchsorted(np.asarray(grid), self.edges[1:-1])
+        return CoarseChannel(window, [0, *starts.tolist()], len(grid) - 1)
+
+
+@dataclass(frozen=True)
+class ReportCounts:
+    """Reports of the stream phase under one θ: values min(x, θ), randomly rounded to levels, then perturbed.
+
+    `positions` [K + 1] are the levels in units of the reading (increasing, first <= 0, last >= θ), `rows`
+    [K + 1, symbols] the probabilities of the symbols, `counts` [symbols] the histogram.
+    """
+
+    theta: int
+    positions: Vector
+    rows: Vector
+    counts: Sequence[int] | NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.rows.shape[0] != len(self.positions) or np.any(np.diff(self.positions) <= 0):
+            raise ValueError("positions must increase and be as many as the rows")
+        if self.positions[0] > 0 or self.positions[-1] < self.theta:
+            raise ValueError("the levels must span [0, theta]")
+        _check_counts(self.counts, self.rows.shape[1])
+
+    @staticmethod
+    def of(mechanism: Rows, theta: int, counts: Sequence[int] | NDArray[np.int64]) -> "ReportCounts":
+        """Reports of a mechanism whose level k stands for the reading kθ/K (window mechanisms, Hybrid)."""
+        rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
+        rows /= rows.sum(axis=1, keepdims=True)
+        positions: Vector = np.linspace(0.0, theta, mechanism.levels + 1)
+        return ReportCounts(theta, positions, rows, counts)
+
+    @property
+    def total(self) -> int:
+        """Number of reports."""
+        return int(np.sum(self.counts))
+
+    def level_law(self, grid: Sequence[int]) -> Vector:
+        """P(level k | reading uniform over the integers of cell i of `grid`); shape [K + 1, cells]."""
+        edges = np.asarray(grid, dtype=np.float64)
+        beyond = _mean_part_above(edges, np.array([float(self.theta)]))
+        above = _mean_part_above(edges, np.minimum(self.positions, self.theta)) - beyond
+        step = np.diff(self.positions)[:, None]
+        # share[k]: the mean part of the step from level k to k + 1 that min(x, θ) has climbed.
+        share = (above[:-1] - above[1:]) / step
+        law = np.zeros((len(self.positions), len(edges) - 1))
+        law[:-1] -= share
+        law[1:] += share
+        law[0] += 1.0
+        return law
+
+    def channel(self, grid: Sequence[int]) -> MatrixChannel:
+        """From the distribution over the cells of `grid` to this histogram."""
+        return MatrixChannel(self.rows.T @ self.level_law(grid))
+
+
+def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tuple[int, ...]:
+    """Increasing integers from 0 to bound + 1 that hold every inner edge of the rounds, and `extra`.
+
+    Raises ValueError for no rounds, or an inner edge outside [1, bound].
+    """
+    if not rounds:
+        raise ValueError("at least one round is needed")
+    inner = {edge for one in rounds for edge in one.edges[1:-1]} | {e for e in extra if 1 <= e <= bound}
+    if min(inner, default=1) < 1 or max(inner, default=1) > bound:
+        raise ValueError(f"the inner edges must lie in [1, {bound}]")
+    return (0, *sorted(inner), bound + 1)
+
+
+def _mean_part_above(edges: Vector, points: Vector) -> Vector:
+    """Mean over the integers x of each cell of (x - t)⁺; shapes edges [d + 1], points [c] → [c, d]."""
+    low, high = edges[:-1], edges[1:] - 1.0
+    t = points[:, None]
+    first = np.maximum(low, np.floor(t) + 1.0)
+    n = np.maximum(high - first + 1.0, 0.0)
+    return np.asarray(n * ((first + high) / 2.0 - t) / (high - low + 1.0) * (n > 0))
+
+
+def _check_counts(counts: Sequence[int] | NDArray[np.int64], cells: int) -> None:
+    values = np.asarray(counts)
+    if values.shape != (cells,):
+        raise ValueError(f"expected a histogram of {cells} cells, got {values.shape}")
+    if np.any(values < 0):
+        raise ValueError("counts must not be negative")

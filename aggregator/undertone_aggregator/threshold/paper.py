@@ -1,0 +1,28 @@
+"""ToPL's own rule for the tail of an estimated density, by the name `sw-w` (CCS 2021, white box)."""
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import Vector
+
+NEGLIGIBLE = 1e-4
+RUN = 5
+
+
+def white_box(density: Vector) -> Vector:
+    """The density [d] with everything from its first run of empty bins removed.
+
+    Bins below 1e-4 are emptied; from the first run of at least five empty bins on, all is zero; the removed
+    mass goes in equal parts to the surviving bins. Raises ValueError when no bin survives.
+    """
+    kept = np.where(density < NEGLIGIBLE, 0.0, density)
+    run = 0
+    for index, value in enumerate(kept):
+        run = run + 1 if value == 0.0 else 0
+        if run == RUN and np.any(kept[: index - RUN + 1] > 0):
+            kept[index - RUN + 1 :] = 0.0
+            break
+    alive = kept > 0
+    if not alive.any():
+        raise ValueError("no bin holds more than 1e-4: the density is too flat for the white-box rule")
+    kept[alive] += (1.0 - kept.sum()) / alive.sum()
+    return kept

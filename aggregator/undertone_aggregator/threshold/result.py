@@ -1,0 +1,34 @@
+"""The result of choosing θ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from undertone_aggregator.threshold.channel import Vector
+from undertone_aggregator.threshold.zoom import quantile
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """θ with what is known about it; all lengths in units of the reading.
+
+    `low`, `high`: central 90 % of the optimal θ under the method's own uncertainty. `bias`, `bias_se`: the
+    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation.
+    `expected_mse`: Eq. 8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
+    bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
+    Methods without an uncertainty of their own (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
+    """
+
+    theta: int
+    low: int
+    high: int
+    bias: float
+    bias_se: float
+    expected_mse: float
+    density: Vector
+    edges: Sequence[int]
+    method: str
+    warnings: list[str] = field(default_factory=list)
+
+    def quantile(self, share: float) -> int:
+        """The smallest integer x with P(reading <= x) >= share under the fitted density."""
+        return quantile(self.density, self.edges, share)

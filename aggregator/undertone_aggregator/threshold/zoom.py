@@ -1,0 +1,63 @@
+"""Integer bin edges for the cohort's rounds: logarithmic first, then linear on the range that matters."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import Vector
+
+OCTAVES = 16
+MAX_EDGES = 257
+
+
+def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
+    """Edges of the first round: [0, bound] in cells of equal width in log x over 16 octaves below the bound.
+
+    Integers, strictly increasing, first 0, last bound + 1; equal ones are merged, so there may be fewer
+    cells than asked. Raises ValueError for bound < 2, or cells outside 2..256.
+    """
+    _check(bound, cells)
+    inner = (bound + 1) * np.exp2(-OCTAVES * (1.0 - np.arange(1, cells) / cells))
+    return _distinct(inner, bound)
+
+
+def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
+    """Edges of a later round: a cell below `low`, linear cells on [low, high], one from `high` to the bound.
+
+    Integers, strictly increasing, first 0, last bound + 1; at least two cells. Raises ValueError for
+    low > high, bound < 2, or cells outside 2..256.
+    """
+    _check(bound, cells)
+    if low > high:
+        raise ValueError("the zoomed range is empty")
+    if cells == 2:
+        return _distinct(np.array([float(high)]), bound)
+    return _distinct(np.linspace(low, high, cells - 1), bound)
+
+
+def quantile(density: Vector, edges: Sequence[int], share: float) -> int:
+    """The smallest integer x with P(reading <= x) >= share, readings uniform inside each bin.
+
+    Raises ValueError for a share outside (0, 1].
+    """
+    if not 0.0 < share <= 1.0:
+        raise ValueError("the share must lie in (0, 1]")
+    below = np.cumsum(density)
+    cell = min(int(np.searchsorted(below, share * below[-1])), len(density) - 1)
+    before = float(below[cell] - density[cell])
+    width = edges[cell + 1] - edges[cell]
+    part = (share * float(below[-1]) - before) / float(density[cell]) if density[cell] > 0 else 1.0
+    steps = int(np.ceil(min(max(part, 0.0), 1.0) * width - 1e-9))
+    return int(edges[cell]) + max(steps, 1) - 1
+
+
+def _distinct(inner: Vector, bound: int) -> tuple[int, ...]:
+    rounded = np.unique(np.clip(np.rint(inner).astype(np.int64), 1, bound))
+    return (0, *(int(edge) for edge in rounded), bound + 1)
+
+
+def _check(bound: int, cells: int) -> None:
+    if bound < 2:
+        raise ValueError("the bound must be at least 2")
+    if not 2 <= cells <= MAX_EDGES - 1:
+        raise ValueError(f"the number of cells must lie in 2..{MAX_EDGES - 1}")

@@ -1,0 +1,111 @@
+import math
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.threshold import (
+    Query,
+    best_threshold,
+    candidates,
+    constant_variance,
+    first_edges,
+    hybrid_variance,
+    mean_excess,
+    quantile,
+    white_box,
+    zoomed_edges,
+)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "value"),
+    [(0.2, 100.667), (0.5, 16.6708), (1, 4.2890), (1.5, 1.8922), (2, 1.0423), (4, 0.2190)],
+)
+def test_the_hybrids_variance(epsilon, value):
+    assert hybrid_variance(epsilon) == pytest.approx(value, rel=1e-4)
+
+
+def test_mean_excess_is_exact_on_integer_readings():
+    rng = np.random.default_rng(5)
+    edges = (0, 1, 2, 5, 6, 14, 40)
+    readings = np.arange(40)
+    density = rng.dirichlet(np.ones(6))
+    mass = np.concatenate(
+        [np.full(b - a, p / (b - a)) for a, b, p in zip(edges[:-1], edges[1:], density, strict=True)]
+    )
+    thetas = np.arange(0, 45)
+    expected = [mass @ np.maximum(readings - t, 0) for t in thetas]
+    np.testing.assert_allclose(mean_excess(density, edges, thetas), expected, atol=1e-12)
+
+
+def test_queries():
+    assert Query.fleet(100) == Query(100.0, 10_000.0)
+    assert Query.paper(2**20).reports == pytest.approx(2**20 / 3, rel=1e-5)
+    assert Query.paper(2**20).squared == pytest.approx(2**40 / 6, rel=1e-5)
+
+
+def test_candidates_are_distinct_integers_up_to_the_bound():
+    assert list(candidates(5)) == [1, 2, 3, 4, 5]
+    assert len(candidates(10_000)) == 1024
+    assert candidates(10_000)[-1] == 10_000
+
+
+def test_the_variance_may_depend_on_theta():
+    density, edges = np.full(100, 0.01), tuple(range(101))
+    plain, _ = best_threshold(density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0)
+    cheap, _ = best_threshold(
+        density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6
+    )
+    assert plain != cheap or plain > 50
+    assert cheap > 50
+
+
+def test_paper_mode_on_pos_is_the_figure_of_the_mathematics_sheet(undertone_data):
+    readings = np.load(undertone_data / "pos_length.npz")["v"].astype(int)
+    density = np.bincount(readings, minlength=1639) / len(readings)
+    thetas = np.arange(1, 200)
+    theta, _ = best_threshold(density, tuple(range(1640)), thetas, Query.paper(2**20), constant_variance(1.0))
+    assert abs(theta - 44.8) <= 1
+
+
+def test_edges():
+    for bound in (2, 28, 500, 1638, 10_000, 2**22):
+        edges = first_edges(bound)
+        assert edges[0] == 0
+        assert edges[-1] == bound + 1
+        assert all(a < b for a, b in zip(edges[:-1], edges[1:], strict=True))
+        assert len(edges) <= 129
+    assert zoomed_edges(2, 9, 500) == (0, 2, 3, 4, 5, 6, 7, 8, 9, 501)
+    assert zoomed_edges(7, 7, 500, cells=2) == (0, 7, 501)
+    assert len(zoomed_edges(100, 9_000, 10_000, cells=256)) == 257
+
+
+@pytest.mark.parametrize(("low", "high", "bound", "cells"), [(3, 2, 9, 8), (1, 2, 1, 8), (1, 2, 9, 257)])
+def test_impossible_edges_are_refused(low, high, bound, cells):
+    with pytest.raises(ValueError, match=r"range|bound|cells"):
+        zoomed_edges(low, high, bound, cells)
+
+
+def test_quantiles_of_integers():
+    edges = tuple(range(11))
+    density = np.full(10, 0.1)
+    assert [quantile(density, edges, q) for q in (0.05, 0.1, 0.11, 0.5, 1.0)] == [0, 0, 1, 4, 9]
+    assert quantile(np.array([0.5, 0.5]), (0, 10, 20), 0.75) == 14
+    with pytest.raises(ValueError, match="share"):
+        quantile(density, edges, 0.0)
+
+
+def test_the_white_box_cuts_at_the_first_run_of_empty_bins():
+    f = np.array([0.5, 0.3, 5e-5, 0.1, 0, 0, 0, 0, 0, 0.09995, 0.0])
+    kept = white_box(f)
+    assert np.all(kept[4:] == 0)
+    assert kept[2] == 0
+    np.testing.assert_allclose(kept[[0, 1, 3]], np.array([0.5, 0.3, 0.1]) + 0.1 / 3)
+    with pytest.raises(ValueError, match="flat"):
+        white_box(np.full(20_000, 1 / 20_000))
+
+
+def test_the_hybrids_variance_needs_a_positive_epsilon():
+    with pytest.raises(ValueError, match="epsilon"):
+        hybrid_variance(0.0)
+    assert math.isfinite(hybrid_variance(8.0))
