@@ -53,7 +53,7 @@ class TableMechanism:
         self.values = values
         self.shift = shift
         self.symbols = len(packed) // (WIDTH * (levels + 1))
-        self._packed = packed
+        self.packed = packed
         self._decoded = decoded
         for k in range(levels + 1):
             total = 0
@@ -69,7 +69,7 @@ class TableMechanism:
 
     def _weight(self, k: int, j: int) -> int:
         i = (k * self.symbols + j) * WIDTH
-        packed = self._packed
+        packed = self.packed
         return packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]
 
     def covers(self, theta: int) -> bool:
@@ -99,7 +99,7 @@ class TableMechanism:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(1 << self.bits)
         i = level * self.symbols * WIDTH
-        packed = self._packed
+        packed = self.packed
         end = i + (self.symbols - 1) * WIDTH
         cumulative = 0
         symbol = 0

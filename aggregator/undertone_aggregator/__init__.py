@@ -1,0 +1,1 @@
+"""The aggregation server: design of mechanisms, ingest, threshold, reconstruction, publication."""

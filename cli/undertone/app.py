@@ -1,0 +1,41 @@
+"""The command tree, assembled from `undertone.commands`."""
+
+import sys
+
+import click
+import typer
+
+from undertone_shared.errors import Invalid, Refused
+
+app = typer.Typer(
+    name="undertone",
+    help="Time series from many small devices under local differential privacy, over MQTT.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    pass
+
+
+@app.command("device", add_help_option=False)
+def _device() -> None:
+    """Run a device on this machine: undertone device run|status."""
+
+
+def run() -> int:
+    """Run the application; bad input is one sentence on stderr and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except (Invalid, Refused, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return code if isinstance(code, int) else 0

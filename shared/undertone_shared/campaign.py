@@ -1,0 +1,208 @@
+"""The campaign: the public, retained broadcast that says what is measured, and how it is perturbed in one epoch.
+
+Message = 12-byte header (``UTC1``, issued_at u32, body length u32, big-endian) + body, JSON bytes fixed for the
+epoch. Republication changes the header only. Every report carries the body's fingerprint.
+"""
+
+import hashlib
+import json
+import struct
+
+from undertone_shared.cohort import WHOLE
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import SMALL, WindowMechanism, check_integer
+from undertone_shared.notation import check_object, describe_mechanism, parse_mechanism
+from undertone_shared.table import TableMechanism
+from undertone_shared.topics import check_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_shared.notation import Mechanism
+
+VERSION = 1
+MAGIC = b"UTC1"
+HEADER_BYTES = 12
+LARGEST_BODY = 12288
+SEED_BYTES = 16
+# Reports under an epoch are admitted this many slots into the next one.
+GRACE_SLOTS = 2
+
+MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
+_U32 = 0xFFFFFFFF
+_READING = SMALL - 1
+_FIELDS = (
+    "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort report"
+).split()
+
+
+class Cohort:
+    """Who reports for the threshold, and how: ``share / 2^24`` of all (device, slot) by the rule of `cohort`."""
+
+    def __init__(self, seed: bytes, share: int, mechanism: WindowMechanism):
+        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+            raise Invalid("cohort.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
+        check_integer("cohort.share", share, 0, WHOLE)
+        if not isinstance(mechanism, WindowMechanism) or mechanism.edges is None:
+            raise Invalid("cohort.mechanism is not a square-wave with edges")
+        self.seed = seed
+        self.share = share
+        self.mechanism = mechanism
+
+
+class ReportRule:
+    """How everybody else reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low]."""
+
+    def __init__(self, low: int, theta: int, mechanism: "Mechanism"):
+        check_integer("report.low", low, 0, _READING)
+        check_integer("report.theta", theta, low + 1, _READING)
+        if mechanism.edges is not None:
+            raise Invalid("report.mechanism is a square-wave, which has no unbiased decode")
+        if isinstance(mechanism, TableMechanism):
+            if not mechanism.covers(theta - low):
+                raise Invalid("the table's levels do not cover 0 to theta = %d" % (theta - low))
+        elif (theta - low) * mechanism.levels >= SMALL:
+            raise Invalid("report.theta times the number of levels is not below 2^30")
+        self.low = low
+        self.theta = theta
+        self.mechanism = mechanism
+
+    @property
+    def width(self) -> int:
+        """theta - low: the range that the mechanism covers."""
+        return self.theta - self.low
+
+
+class Campaign:
+    """One epoch of one campaign, validated. ``body`` are its exact bytes, ``fingerprint`` their sha256's first 4.
+
+    ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
+    ``cycle``: slots per day or other natural period. ``default``: the public reading sent when the sensor failed.
+    ``report`` is None in a threshold epoch, where every device is in the cohort.
+    """
+
+    def __init__(self, body: bytes):
+        if len(body) > LARGEST_BODY:
+            raise Invalid("the campaign has %d bytes, expected at most %d" % (len(body), LARGEST_BODY))
+        try:
+            value = json.loads(body)
+        except (ValueError, RuntimeError):
+            raise Invalid("the campaign is not JSON")
+        fields = check_object("the campaign", value, tuple(_FIELDS))
+        check_integer("version", fields["version"], VERSION, VERSION)
+        self.body = body
+        self.fingerprint = hashlib.sha256(body).digest()[:4]
+        self.name = check_name("campaign", fields["campaign"])
+        self.sensor = check_name("sensor", fields["sensor"])
+        self.unit = fields["unit"]
+        if not isinstance(self.unit, str) or len(self.unit) > 16:
+            raise Invalid("unit is %r, expected text of at most 16 characters" % (self.unit,))
+        self.measure = fields["measure"]
+        if self.measure not in MEASURES:
+            raise Invalid("measure is %r, expected one of %s" % (self.measure, ", ".join(MEASURES)))
+        self.offset = check_integer("offset", fields["offset"], -_READING, _READING)
+        self.bound = check_integer("bound", fields["bound"], 1, _READING)
+        self.slot_seconds = check_integer("slot_seconds", fields["slot_seconds"], 1, 7 * 86400)
+        self.cycle = check_integer("cycle", fields["cycle"], 1, 1 << 20)
+        self.epoch = check_integer("epoch", fields["epoch"], 0, _U32)
+        if self.epoch % self.slot_seconds:
+            raise Invalid("epoch is %d, expected a multiple of slot_seconds = %d" % (self.epoch, self.slot_seconds))
+        self.first_slot = self.epoch // self.slot_seconds
+        self.last_slot = check_integer("last_slot", fields["last_slot"], self.first_slot, _U32 // self.slot_seconds - 1)
+        self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
+        cohort = check_object("cohort", fields["cohort"], ("seed", "share", "mechanism"))
+        self.cohort = Cohort(
+            _hex("cohort.seed", cohort["seed"]),
+            cohort["share"],
+            parse_mechanism("cohort.mechanism", cohort["mechanism"]),
+        )
+        self.report: ReportRule | None = None
+        if fields["report"] is None:
+            if self.cohort.share != WHOLE:
+                raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % self.cohort.share)
+        else:
+            report = check_object("report", fields["report"], ("low", "theta", "mechanism"))
+            mechanism = parse_mechanism("report.mechanism", report["mechanism"])
+            self.report = ReportRule(report["low"], report["theta"], mechanism)
+            if self.report.theta > self.bound:
+                raise Invalid("report.theta is %d, expected at most the bound %d" % (self.report.theta, self.bound))
+
+    @property
+    def end(self) -> int:
+        """The Unix second at which the last slot ends."""
+        return (self.last_slot + 1) * self.slot_seconds
+
+
+def _hex(name: str, value: object) -> bytes:
+    if isinstance(value, str) and len(value) % 2 == 0:
+        for character in value:
+            if character not in "0123456789abcdef":
+                break
+        else:
+            return bytes.fromhex(value)
+    raise Invalid("%s is %r, expected lower-case hexadecimal" % (name, value))
+
+
+def build(
+    *,
+    name: str,
+    sensor: str,
+    unit: str,
+    measure: str,
+    offset: int,
+    bound: int,
+    slot_seconds: int,
+    cycle: int,
+    epoch: int,
+    last_slot: int,
+    default: int,
+    cohort: Cohort,
+    report: "ReportRule | None",
+) -> Campaign:
+    """The campaign with these fields, its body written in one fixed order. Raises Invalid like `Campaign`."""
+    values = (
+        VERSION,
+        name,
+        sensor,
+        unit,
+        measure,
+        offset,
+        bound,
+        slot_seconds,
+        cycle,
+        epoch,
+        last_slot,
+        default,
+        {
+            "seed": "".join("%02x" % byte for byte in cohort.seed),
+            "share": cohort.share,
+            "mechanism": describe_mechanism(cohort.mechanism),
+        },
+        report
+        and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
+    )
+    compact = (",", ":")
+    members = [
+        json.dumps(_FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))
+    ]
+    return Campaign(("{" + ",".join(members) + "}").encode())
+
+
+def pack(campaign: Campaign, issued_at: int) -> bytes:
+    """The retained message. Raises Invalid for issued_at outside u32."""
+    check_integer("issued_at", issued_at, 0, _U32)
+    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body
+
+
+def header(message: bytes) -> tuple[int, bytes]:
+    """(issued_at, fingerprint) of a message, its body not parsed. Raises Invalid for a header that does not fit."""
+    size = len(message)
+    if size <= HEADER_BYTES or size > HEADER_BYTES + LARGEST_BODY:
+        raise Invalid(
+            "the campaign message has %d bytes, expected %d to %d" % (size, HEADER_BYTES + 1, HEADER_BYTES + LARGEST_BODY)
+        )
+    magic, issued_at, length = struct.unpack(">4sII", message[:HEADER_BYTES])
+    if magic != MAGIC:
+        raise Invalid("the campaign message starts with %r, expected %r" % (magic, MAGIC))
+    if length != size - HEADER_BYTES:
+        raise Invalid("the campaign's length field is %d, expected %d" % (length, size - HEADER_BYTES))
+    return issued_at, hashlib.sha256(message[HEADER_BYTES:]).digest()[:4]

@@ -1,0 +1,157 @@
+"""What the device's owner allows, fixed at provisioning; a campaign outside it is refused with a reason.
+
+Privacy rests on this alone: neither the server, nor the broker, nor the clock is trusted.
+"""
+
+import json
+
+from undertone_shared.campaign import MEASURES, Campaign
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.mechanism import check_cap, check_integer
+from undertone_shared.notation import check_object
+from undertone_shared.topics import check_name
+
+VERSION = 1
+LARGEST = 4096
+# How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
+LARGEST_LEAD_SECONDS = 7 * 86400
+
+REASONS = (
+    "invalid",  # not a campaign
+    "sensor",  # another sensor than this device's
+    "measure",  # a slot value that the owner does not allow
+    "slot_seconds",  # slots shorter than allowed
+    "epsilon",  # a mechanism's certificate exceeds the cap
+    "theta",  # theta or bound outside the allowed range
+    "duration",  # lasts longer than allowed
+    "sensor_busy",  # another campaign holds the sensor
+    "epoch_rollback",  # not later than the accepted epoch
+    "epoch_too_soon",  # less than the minimum time after the accepted epoch
+    "epoch_pending",  # an accepted epoch has not begun yet
+    "epoch_ahead",  # starts more than seven days ahead
+    "ended",  # its last slot is over
+)
+
+_FIELDS = {
+    "version": VERSION,
+    "sensor": None,
+    "measures": None,
+    "cap": None,
+    "slot_seconds": None,
+    "theta": None,
+    "duration_seconds": None,
+    "period_seconds": 86400,
+    "reports_per_period": 48,
+    "epoch_seconds": 0,
+    "boots_per_day": 4,
+    "write_seconds": 60,
+    "one_shot": False,
+    "insecure": False,
+}
+
+
+class Policy:
+    """Caps that one sensor's owner sets.
+
+    ``cap`` = (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q)
+    (event level). ``reports_per_period`` in ``period_seconds`` bounds what a day adds up to. ``slot_seconds``: the
+    shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for one cycle of the
+    campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between writes to flash; shorter
+    slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock that survives sleep.
+    ``insecure``: MQTT without TLS, for a demonstration on loopback.
+    """
+
+    def __init__(self, fields: dict):  # type: ignore[type-arg]
+        merged = dict(_FIELDS)
+        for name in check_object("the policy", fields, tuple(n for n in fields if n in _FIELDS)):
+            merged[name] = fields[name]
+        for name in _FIELDS:
+            if merged[name] is None:
+                raise Invalid("the policy has no field %r" % name)
+        check_integer("version", merged["version"], VERSION, VERSION)
+        self.sensor = check_name("sensor", merged["sensor"])
+        measures = merged["measures"]
+        if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:
+            raise Invalid("measures is %r, expected a list of %s" % (measures, ", ".join(MEASURES)))
+        self.measures = tuple(measures)
+        check_cap(merged["cap"])
+        self.cap = (merged["cap"][0], merged["cap"][1])
+        self.slot_seconds = check_integer("slot_seconds", merged["slot_seconds"], 1, 7 * 86400)
+        theta = merged["theta"]
+        if not isinstance(theta, list) or len(theta) != 2:
+            raise Invalid("theta is %r, expected a list of the least and the most" % (theta,))
+        least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
+        self.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
+        year = 366 * 86400
+        self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * year)
+        self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, year)
+        self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
+        self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, year)
+        self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
+        self.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
+        for name in ("one_shot", "insecure"):
+            if not isinstance(merged[name], bool):
+                raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
+        self.one_shot: bool = merged["one_shot"]
+        self.insecure: bool = merged["insecure"]
+
+    def check_campaign(self, campaign: Campaign) -> None:
+        """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""
+        if campaign.sensor != self.sensor:
+            raise Refused("sensor", "sensor is %s, this device serves %s" % (campaign.sensor, self.sensor))
+        if campaign.measure not in self.measures:
+            raise Refused("measure", "measure is %s, allowed are %s" % (campaign.measure, ", ".join(self.measures)))
+        if campaign.slot_seconds < self.slot_seconds:
+            raise Refused(
+                "slot_seconds", "slot_seconds is %d, allowed from %d" % (campaign.slot_seconds, self.slot_seconds)
+            )
+        duration = campaign.end - campaign.epoch
+        if duration > self.duration_seconds:
+            raise Refused("duration", "it lasts %d seconds, allowed are %d" % (duration, self.duration_seconds))
+        self._check_cap("cohort", campaign.cohort.mechanism)
+        rule = campaign.report
+        if rule is not None:
+            if not self.theta[0] <= rule.theta <= self.theta[1]:
+                raise Refused("theta", "theta is %d, allowed %d to %d" % (rule.theta, self.theta[0], self.theta[1]))
+            self._check_cap("report", rule.mechanism)
+
+    def _check_cap(self, name, mechanism) -> None:  # type: ignore[no-untyped-def]
+        if not mechanism.permits(self.cap):
+            a, b = mechanism.certificate()
+            raise Refused(
+                "epsilon",
+                "%s.mechanism has certificate %d/%d, allowed is %d/%d" % (name, a, b, self.cap[0], self.cap[1]),
+            )
+
+    def check_succession(self, campaign: Campaign, accepted: "Campaign | None", last_epoch: int, now: int) -> None:
+        """Raises Refused unless ``campaign`` may follow the newest ``accepted`` one at Unix second ``now``.
+
+        ``last_epoch`` is the newest epoch ever accepted (0 for none), also when its campaign was lost.
+        """
+        if accepted is not None and accepted.name != campaign.name and now < accepted.end:
+            raise Refused("sensor_busy", "campaign %s holds the sensor until its end" % accepted.name)
+        if campaign.end <= now:
+            raise Refused("ended", "its last slot ended at %d, now is %d" % (campaign.end, now))
+        if campaign.epoch > now + LARGEST_LEAD_SECONDS:
+            raise Refused("epoch_ahead", "epoch is %d, allowed to seven days after %d" % (campaign.epoch, now))
+        if last_epoch:
+            if campaign.epoch <= last_epoch:
+                raise Refused("epoch_rollback", "epoch is %d, expected after %d" % (campaign.epoch, last_epoch))
+            least = self.epoch_seconds or campaign.cycle * campaign.slot_seconds
+            if campaign.epoch < last_epoch + least:
+                raise Refused(
+                    "epoch_too_soon", "epoch is %d, allowed from %d + %d" % (campaign.epoch, last_epoch, least)
+                )
+
+
+def parse_policy(data: bytes) -> Policy:
+    """The policy in JSON bytes. Raises Invalid, the field named."""
+    if len(data) > LARGEST:
+        raise Invalid("the policy has %d bytes, expected at most %d" % (len(data), LARGEST))
+    try:
+        fields = json.loads(data)
+    except (ValueError, RuntimeError):
+        raise Invalid("the policy is not JSON")
+    if not isinstance(fields, dict):
+        raise Invalid("the policy is not a JSON object")
+    return Policy(fields)

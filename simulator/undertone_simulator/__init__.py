@@ -1,0 +1,1 @@
+"""Simulated fleets: populations, loaders, vectorised mechanisms, wire fleets, experiments, seeded entropy."""
