@@ -38,7 +38,7 @@ _FIELDS = (
 class Cohort:
     """Who reports for the threshold, and how: ``share / 2^24`` of all (device, slot) by the rule of `cohort`."""
 
-    def __init__(self, seed: bytes, share: int, mechanism: WindowMechanism):
+    def __init__(self, seed: bytes, share: int, mechanism: "Mechanism"):
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
             raise Invalid("cohort.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
         check_integer("cohort.share", share, 0, WHOLE)
@@ -177,13 +177,10 @@ def build(
             "share": cohort.share,
             "mechanism": describe_mechanism(cohort.mechanism),
         },
-        report
-        and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
+        report and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
     )
     compact = (",", ":")
-    members = [
-        json.dumps(_FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))
-    ]
+    members = [json.dumps(_FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
     return Campaign(("{" + ",".join(members) + "}").encode())
 
 
@@ -198,7 +195,8 @@ def header(message: bytes) -> tuple[int, bytes]:
     size = len(message)
     if size <= HEADER_BYTES or size > HEADER_BYTES + LARGEST_BODY:
         raise Invalid(
-            "the campaign message has %d bytes, expected %d to %d" % (size, HEADER_BYTES + 1, HEADER_BYTES + LARGEST_BODY)
+            "the campaign message has %d bytes, expected %d to %d"
+            % (size, HEADER_BYTES + 1, HEADER_BYTES + LARGEST_BODY)
         )
     magic, issued_at, length = struct.unpack(">4sII", message[:HEADER_BYTES])
     if magic != MAGIC:

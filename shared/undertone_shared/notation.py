@@ -14,6 +14,8 @@ from undertone_shared.table import TableMechanism
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     Mechanism = WindowMechanism | Hybrid | TableMechanism
 
 LARGEST_EDGES = 257
@@ -28,7 +30,7 @@ _FIELDS = {
 }
 
 
-def check_object(name: str, value: object, fields: tuple[str, ...]) -> dict:  # type: ignore[type-arg]
+def check_object(name: str, value: object, fields: tuple[str, ...]) -> "dict[str, Any]":
     """Return ``value`` if it is an object with exactly these fields. Raises Invalid naming the field otherwise."""
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))
@@ -79,7 +81,7 @@ def parse_mechanism(name: str, value: object) -> "Mechanism":
     return TableMechanism(fields["bits"], packed, values, fields["shift"])
 
 
-def describe_mechanism(mechanism: "Mechanism") -> dict:  # type: ignore[type-arg]
+def describe_mechanism(mechanism: "Mechanism") -> "dict[str, Any]":
     """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
     if isinstance(mechanism, Hybrid):
         r = mechanism.rounding

@@ -11,6 +11,12 @@ from undertone_shared.mechanism import check_cap, check_integer
 from undertone_shared.notation import check_object
 from undertone_shared.topics import check_name
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_shared.notation import Mechanism
+
 VERSION = 1
 LARGEST = 4096
 # How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
@@ -30,6 +36,8 @@ REASONS = (
     "epoch_pending",  # an accepted epoch has not begun yet
     "epoch_ahead",  # starts more than seven days ahead
     "ended",  # its last slot is over
+    "clock",  # issued_at and the device's clock differ by more than a day
+    "storage",  # the device could not store it
 )
 
 _FIELDS = {
@@ -61,8 +69,8 @@ class Policy:
     ``insecure``: MQTT without TLS, for a demonstration on loopback.
     """
 
-    def __init__(self, fields: dict):  # type: ignore[type-arg]
-        merged = dict(_FIELDS)
+    def __init__(self, fields: "dict[str, Any]"):
+        merged: dict[str, Any] = dict(_FIELDS)
         for name in check_object("the policy", fields, tuple(n for n in fields if n in _FIELDS)):
             merged[name] = fields[name]
         for name in _FIELDS:
@@ -115,7 +123,7 @@ class Policy:
                 raise Refused("theta", "theta is %d, allowed %d to %d" % (rule.theta, self.theta[0], self.theta[1]))
             self._check_cap("report", rule.mechanism)
 
-    def _check_cap(self, name, mechanism) -> None:  # type: ignore[no-untyped-def]
+    def _check_cap(self, name: str, mechanism: "Mechanism") -> None:
         if not mechanism.permits(self.cap):
             a, b = mechanism.certificate()
             raise Refused(

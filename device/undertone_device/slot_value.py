@@ -1,0 +1,104 @@
+"""A slot's value from its raw samples, in integers. No sample enters the value of two slots."""
+
+from undertone_shared.errors import Invalid
+
+try:
+    from ulab import numpy as _ulab
+except ImportError:
+    _ulab = None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Ticks are milliseconds modulo 2^30, as MicroPython counts them.
+TICKS_MASK = (1 << 30) - 1
+_LARGEST = (1 << 30) - 1
+# ulab computes in float32 on most boards: integers are exact below 2^24.
+_EXACT = 1 << 24
+
+
+def total(samples: "Sequence[int]") -> int:
+    """The exact sum of a buffer of integers; by ulab where it is present and every partial sum is exact in it."""
+    if _ulab is not None and len(samples) > 8:
+        vector = _ulab.array(samples)
+        if max(int(_ulab.max(vector)), -int(_ulab.min(vector))) * len(samples) < _EXACT:
+            return int(_ulab.sum(vector))
+    result = 0
+    for sample in samples:
+        result += sample
+    return result
+
+
+class SlotValue:
+    """Accumulates one slot's samples by ``measure``; state besides them is what the next slot starts from.
+
+    sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
+    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap).
+    """
+
+    def __init__(self, measure: str, modulus: int = 0):
+        self._measure = measure
+        self._modulus = modulus
+        self._base: int | None = None
+        self._since: int | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._count = 0
+        self._sum = 0
+        self._last = 0
+        self._max = -_LARGEST
+
+    def add(self, sample: int, ticks: int) -> None:
+        """Take one sample at ``ticks``. Raises Invalid unless it is an integer of 30 bits and sign."""
+        if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
+            raise Invalid("a sample is %r, expected an integer from -(2^30-1) to 2^30-1" % (sample,))
+        if self._measure == "duration":
+            self._advance(ticks)
+            self._since = ticks if sample else None
+        else:
+            self._sum += sample
+            self._max = max(self._max, sample)
+            self._last = sample
+        self._count += 1
+
+    def add_many(self, samples: "Sequence[int]", ticks: int) -> None:
+        """Take a buffer of samples at once. Raises Invalid like ``add``."""
+        if self._measure in ("sum", "mean"):
+            self._sum += total(samples)
+            self._count += len(samples)
+        else:
+            for sample in samples:
+                self.add(sample, ticks)
+
+    def _advance(self, ticks: int) -> None:
+        if self._since is not None:
+            self._sum += (ticks - self._since) & TICKS_MASK
+            self._since = ticks
+
+    def close(self, ticks: int) -> "int | None":
+        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+        measure = self._measure
+        value: int | None = None
+        if measure == "duration":
+            self._advance(ticks)
+            if self._count or self._since is not None:
+                value = self._sum // 1000
+        elif self._count:
+            if measure == "sum":
+                value = self._sum
+            elif measure == "mean":
+                value = (2 * self._sum + self._count) // (2 * self._count)
+            elif measure == "max":
+                value = self._max
+            elif measure == "last":
+                value = self._last
+            else:
+                if self._base is not None:
+                    value = self._last - self._base
+                    if self._modulus:
+                        value %= self._modulus
+                self._base = self._last
+        self._reset()
+        return value
