@@ -1,0 +1,60 @@
+"""The papers' continuous mechanisms on [-1, 1]: what the integer mechanisms are compared with.
+
+Stochastic rounding: Duchi et al.; piecewise and hybrid: Wang et al., ICDE 2019; Square Wave: Li et al., SIGMOD 2020.
+"""
+
+from math import exp, expm1, sqrt
+
+# Below it the hybrid is stochastic rounding alone: the root of the two worst-case variances' crossing.
+HYBRID_EPSILON = 0.609352
+
+
+def stochastic_rounding_variance(epsilon: float, x: float) -> float:
+    """((e^ε + 1)/(e^ε - 1))² - x²."""
+    return ((exp(epsilon) + 1) / expm1(epsilon)) ** 2 - x * x
+
+
+def piecewise_variance(epsilon: float, x: float) -> float:
+    """x²/(s - 1) + (s + 3)/(3(s - 1)²), s = e^{ε/2}."""
+    s = exp(epsilon / 2)
+    return x * x / (s - 1) + (s + 3) / (3 * (s - 1) ** 2)
+
+
+def hybrid_share(epsilon: float) -> float:
+    """The probability α of the piecewise part: 1 - e^{-ε/2} above ``HYBRID_EPSILON``, else 0."""
+    return -expm1(-epsilon / 2) if epsilon > HYBRID_EPSILON else 0.0
+
+
+def hybrid_variance(epsilon: float, x: float) -> float:
+    """α times the piecewise variance + (1 - α) times stochastic rounding's; independent of x where α > 0."""
+    share = hybrid_share(epsilon)
+    return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
+
+
+def window_worst_variance(epsilon: float, share: float) -> float:
+    """The variance at x = ±1 of a window that covers the real ``share`` of the output, e^ε inside.
+
+    With ω = share and g = e^ε - 1: (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + 1/(gω).
+    """
+    g = expm1(epsilon)
+    inside = g * share
+    return (inside + 1) * (inside * share * share + 1) / (3 * (inside * (1 - share)) ** 2) + 1 / inside
+
+
+def best_window_share(epsilon: float) -> float:
+    """The share that minimises ``window_worst_variance``, by golden section on (0, 1/2]."""
+    ratio = (sqrt(5) - 1) / 2
+    low, high = 1e-6, 0.5
+    while high - low > 1e-9:
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if window_worst_variance(epsilon, left) < window_worst_variance(epsilon, right):
+            high = right
+        else:
+            low = left
+    return (low + high) / 2
+
+
+def square_wave_half_width(epsilon: float) -> float:
+    """b = (εe^ε - e^ε + 1)/(2e^ε(e^ε - 1 - ε)), for readings in [0, 1]."""
+    e = exp(epsilon)
+    return (epsilon * e - e + 1) / (2 * e * (expm1(epsilon) - epsilon))

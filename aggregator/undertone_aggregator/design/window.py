@@ -1,0 +1,127 @@
+"""Integers of the scalar mechanisms for an epsilon: stochastic rounding, piecewise, hybrid, Square Wave.
+
+All share the fraction a/b of `budget.best_fraction`, hence a proven epsilon, and stay near the continuous worst-case
+variance: at most 0.05 % above it (often below: whole cells favour a window slightly wider than the papers').
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, sqrt
+
+import numpy as np
+
+from undertone_aggregator.design.budget import best_fraction, parse_epsilon
+from undertone_aggregator.design.continuous import (
+    best_window_share,
+    hybrid_share,
+    piecewise_variance,
+    square_wave_half_width,
+)
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import SMALL, Hybrid, WindowMechanism, check_integer
+
+Epsilon = Fraction | float | str
+
+LEVELS = 256
+# Cells that the window's positions span: fine enough for every epsilon, small enough for a histogram per slot.
+_SPAN = 1024
+_TOLERANCE = 1.0005
+# From here on the closed-form width of the Square Wave is close enough to the best whole number of cells.
+_MANY_BINS = 64
+
+
+def levels_for(width: int, largest: int = LEVELS) -> int:
+    """The most levels K <= ``largest`` with width * K < 2^30, for readings truncated to [0, width]. Raises Invalid."""
+    check_integer("width", width, 1, SMALL - 1)
+    check_integer("largest", largest, 1, SMALL - 1)
+    return min(largest, (SMALL - 1) // width)
+
+
+def worst_variance(mechanism: WindowMechanism | Hybrid) -> Fraction:
+    """max over levels of the exact variance, in the papers' units (readings in [-1, 1]).
+
+    Every mechanism here has a variance that is a symmetric quadratic in the level: its largest is at an end or in
+    the middle.
+    """
+    return max(Fraction(*mechanism.variance(level, 2)) for level in {0, mechanism.levels // 2, mechanism.levels})
+
+
+def stochastic_rounding(epsilon: Epsilon) -> WindowMechanism:
+    """Two cells, ±(a + b)/(a - b) (Duchi et al.). Raises Invalid for an epsilon outside [0.05, 8]."""
+    a, b = best_fraction(epsilon)
+    return WindowMechanism(a, b, 1, 1, 1)
+
+
+def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
+    """The piecewise mechanism (Wang et al., ICDE 2019) with ``levels`` + 1 input levels.
+
+    The window covers 1/(1 + e^{ε/2}) of the cells to the nearest cell, or one cell more where that is needed to stay
+    at the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
+    """
+    a, b = best_fraction(epsilon)
+    stride = _stride(levels)
+    exact = stride * levels / sqrt(a / b)
+    target = _TOLERANCE * piecewise_variance(float(parse_epsilon(epsilon)), 1)
+    nearest = WindowMechanism(a, b, max(round(exact), 1), stride, levels, None, first)
+    if worst_variance(nearest) <= target:
+        return nearest
+    return WindowMechanism(a, b, ceil(exact), stride, levels, None, first)
+
+
+def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
+    """The piecewise mechanism with the whole window that minimises the worst-case variance. Raises Invalid."""
+    a, b = best_fraction(epsilon)
+    stride = _stride(levels)
+    share = best_window_share(float(parse_epsilon(epsilon)))
+    guess = round(share / (1 - share) * stride * levels)
+    candidates = [
+        WindowMechanism(a, b, window, stride, levels, None, first) for window in range(max(guess - 2, 1), guess + 3)
+    ]
+    return min(candidates, key=worst_variance)
+
+
+def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
+    """The hybrid mechanism (Wang et al., ICDE 2019): a public coin of floor(α 65536)/65536 for the piecewise part.
+
+    Below ε* = 0.609352 the coin is 0 and stochastic rounding draws alone. Raises Invalid.
+    """
+    rounding = stochastic_rounding(epsilon)
+    coin = int(hybrid_share(float(parse_epsilon(epsilon))) * 65536)
+    return Hybrid(coin, rounding, piecewise(epsilon, levels, rounding.symbols))
+
+
+def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
+    """The Square Wave (Li et al., SIGMOD 2020) on d = len(edges) - 1 bins, one level each; 2 to 256 bins.
+
+    With 64 bins or more the half-width is floor(b d) of the continuous b; with fewer the window is the one that
+    minimises `worst_tail_variance`. Raises Invalid for an epsilon or edges out of range.
+    """
+    a, b = best_fraction(epsilon)
+    bins = len(edges) - 1
+    if not 2 <= bins <= 256:
+        raise Invalid(f"there are {len(edges)} edges, expected 3 to 257")
+    if bins >= _MANY_BINS:
+        window = 2 * int(square_wave_half_width(float(parse_epsilon(epsilon))) * bins) + 1
+    else:
+        window = min(range(1, 2 * bins), key=lambda w: worst_tail_variance(a, b, w, bins))
+    return WindowMechanism(a, b, window, 1, bins - 1, tuple(edges))
+
+
+def worst_tail_variance(a: int, b: int, window: int, bins: int) -> float:
+    """The largest Cramér-Rao variance, per report, of a tail excess Σ_i f_i (i - t)+, over t = 0..bins-2.
+
+    For a Square Wave of ``bins`` bins at the uniform f, where L(f) is estimated with variance
+    Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² (mechanisms with few bins: window 1 is k-ary randomised response).
+    """
+    cell, level = np.ogrid[: bins - 1 + window, :bins]
+    weights = np.where((cell >= level) & (cell < level + window), float(a), float(b))
+    channel = weights / weights.sum(axis=0)
+    information = channel.T @ (channel / channel.mean(axis=1, keepdims=True))
+    excess = np.maximum(np.arange(bins)[:, None] - np.arange(bins - 1), 0.0)
+    variance = (excess * np.linalg.solve(information, excess)).sum(axis=0) - excess.mean(axis=0) ** 2
+    return float(variance.max())
+
+
+def _stride(levels: int) -> int:
+    check_integer("levels", levels, 1, SMALL - 1)
+    return -(-_SPAN // levels)
