@@ -1,0 +1,61 @@
+"""Readings of a population: what the simulated meters measure, in integer natural units."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Readings:
+    """`values` [households, slots] int64 in `unit`; where `present` is False the meter measured nothing.
+
+    `step_seconds` is the time that one slot covers in the data, `start` the local time of the first one as text
+    (both empty or 0 where unknown). `notes` are sentences about what was left out or changed on the way in.
+    """
+
+    values: NDArray[np.int64]
+    present: NDArray[np.bool_]
+    unit: str
+    start: str = ""
+    step_seconds: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def households(self) -> int:
+        """Number of rows."""
+        return int(self.values.shape[0])
+
+    @property
+    def slots(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+    @property
+    def per_day(self) -> int:
+        """Slots of one day of the data, 48 where the step is unknown or longer than a day."""
+        return 86400 // self.step_seconds if 0 < self.step_seconds <= 86400 else 48
+
+    def at(self, device: int, slot: int) -> int | None:
+        """What device number `device` measures in slot number `slot`, or None for a gap; both wrap around.
+
+        Devices beyond the households replay them, each pass one week later: no two share a reading while the
+        data are long enough.
+        """
+        turn, row = divmod(device, self.households)
+        column = (slot + 7 * self.per_day * turn) % self.slots
+        return int(self.values[row, column]) if self.present[row, column] else None
+
+
+def dealt(stream: NDArray[np.int64], devices: int, unit: str) -> Readings:
+    """One stream dealt to devices in its own order: reading i goes to device i mod devices, slot i // devices.
+
+    Raises Invalid for a stream shorter than one slot.
+    """
+    slots = len(stream) // devices
+    if slots < 1:
+        raise Invalid(f"the stream has {len(stream)} readings, expected at least {devices}, one per device")
+    values = np.ascontiguousarray(stream[: slots * devices].reshape(slots, devices).T, dtype=np.int64)
+    return Readings(values, np.ones(values.shape, dtype=np.bool_), unit)

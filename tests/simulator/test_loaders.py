@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.loaders import load, natural_unit
+
+
+def written(folder, text, name="readings.csv"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_wide_csv_with_header_times_and_unit(tmp_path):
+    path = written(
+        tmp_path,
+        "time (kWh),a,b\n2024-01-01 00:00,0.1,0.25\n2024-01-01 00:30,0.2,\n2024-01-01 01:30,0.4,0.5\n",
+    )
+    readings = load(path)
+    assert readings.unit == "Wh"
+    assert readings.step_seconds == 1800
+    assert readings.start == "2024-01-01 00:00:00"
+    assert readings.values.tolist() == [[100, 200, 0, 400], [250, 0, 0, 500]]
+    assert readings.present.tolist() == [[True, True, False, True], [True, False, False, True]]
+
+
+def test_wide_csv_without_header_or_times(tmp_path):
+    readings = load(written(tmp_path, "1,2\n3,4\n5,6\n"))
+    assert readings.values.tolist() == [[1, 3, 5], [2, 4, 6]]
+    assert (readings.unit, readings.start, readings.step_seconds, readings.notes) == ("", "", 0, [])
+
+
+def test_long_csv_is_pivoted(tmp_path):
+    rows = "id,when,Wh\nb,2024-01-01T01:00,7\na,2024-01-01T00:00,1\na,2024-01-01T00:30,2\na,2024-01-01T01:00,3\n"
+    readings = load(written(tmp_path, rows))
+    assert readings.values.tolist() == [[1, 2, 3], [0, 0, 7]]
+    assert readings.present.tolist() == [[True, True, True], [False, False, True]]
+    assert readings.unit == "Wh"
+
+
+def test_bad_rows_are_named_and_become_gaps(tmp_path):
+    text = (
+        "id,time,value\na,2024-01-01 00:00,1\na,2024-01-01 00:30,x\na,yesterday,3\na,2024-01-01 01:00,4\n"
+        "a,2024-01-01 01:00,5\na,2024-01-01 01:07,6\na,2024-01-01 01:30\na,2024-01-01 02:00,7\na,2024-01-01 02:30,8\n"
+        "a,2024-01-01 03:00,9\n"
+    )
+    readings = load(written(tmp_path, text))
+    assert readings.values[readings.present].tolist() == [1, 4, 7, 8, 9]
+    assert readings.notes == [
+        "readings.csv, row 8: it has 2 columns, expected 3; left out",
+        "readings.csv, row 3: the reading is 'x', expected a number; left out",
+        "readings.csv, row 4: the time is 'yesterday', expected a date and time; left out",
+        "readings.csv, row 6: a at 2024-01-01 01:00:00 contradicts an earlier row, 4; left out",
+        "readings.csv, row 7: its time is not a multiple of the step of 1800 seconds; left out",
+        "readings.csv: 2 of 7 readings are missing",
+    ]
+
+
+def test_many_bad_rows_are_counted(tmp_path):
+    text = "1,2\n" + "1,x\n" * 30
+    notes = load(written(tmp_path, text)).notes
+    assert notes[0] == "readings.csv, row 2: column 2 is 'x', expected a number; a gap"
+    assert notes[20] == "readings.csv: 10 more rows have the same faults"
+    assert notes[21] == "readings.csv: 30 of 62 readings are missing"
+
+
+def test_london_household(undertone_data):
+    readings = load(undertone_data / "london_MAC000002.csv")
+    assert readings.values.shape == (1, 24192)
+    assert (readings.unit, readings.step_seconds) == ("Wh", 1800)
+    assert sum("repeats an earlier row" in note for note in readings.notes) == 17
+    assert readings.notes[0] == "london_MAC000002.csv, row 3242: the reading is 'Null', expected a number; left out"
+    # 24158 rows, one Null, 17 repeated.
+    assert np.count_nonzero(readings.present) == 24140
+
+
+def test_edrp_archive(undertone_data):
+    readings = load(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")
+    assert readings.values.shape == (622, 4416)
+    assert (readings.unit, readings.start, readings.per_day) == ("Wh", "2009-03-01 00:00:00", 48)
+    assert readings.values.mean() == pytest.approx(219.07, abs=0.01)
+
+
+def test_kwh_archive_with_gaps(tmp_path):
+    np.savez(tmp_path / "x.npz", kwh=np.array([[0.5, np.nan], [0.123, 2.0]], dtype=np.float32))
+    readings = load(tmp_path / "x.npz")
+    assert readings.values.tolist() == [[500, 0], [123, 2000]]
+    assert readings.notes == ["x.npz, array kwh: 1 of 4 readings are missing"]
+
+
+def test_a_stream_is_dealt_in_its_order(tmp_path):
+    np.savez(tmp_path / "x.npz", v=np.arange(7))
+    assert load(tmp_path / "x.npz", devices=3).values.tolist() == [[0, 3], [1, 4], [2, 5]]
+    with pytest.raises(Invalid, match="7 readings, expected at least 8"):
+        load(tmp_path / "x.npz", devices=8)
+
+
+def test_parquet_long_and_wide(tmp_path):
+    pandas = pytest.importorskip("pandas", reason="needs pandas, of the extra 'all'")
+    pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra 'all'")
+    times = pandas.date_range("2024-01-01", periods=3, freq="30min")
+    pandas.DataFrame({"id": ["a"] * 3, "time": times, "kwh": [0.1, None, 0.3]}).to_parquet(tmp_path / "long.parquet")
+    long = load(tmp_path / "long.parquet")
+    assert long.values[long.present].tolist() == [100, 300]
+    assert long.notes[0] == "long.parquet, row 3: the reading is '', expected a number; left out"
+    pandas.DataFrame({"a": [1, 2], "b": [3, 4]}).to_parquet(tmp_path / "wide.parquet")
+    assert load(tmp_path / "wide.parquet").values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_more_devices_than_households_replay_them_a_week_later(tmp_path):
+    np.savez(tmp_path / "x.npz", wh=np.arange(2 * 400).reshape(2, 400), step_min=np.array(30))
+    readings = load(tmp_path / "x.npz")
+    assert [readings.at(0, 0), readings.at(1, 1), readings.at(2, 0), readings.at(3, 100)] == [0, 401, 336, 400 + 36]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.txt", "1,2", "ends in '.txt', expected .npz, .csv or .parquet"),
+        ("x.csv", "", "is empty"),
+        ("x.csv", "a,b\n", "has a header and no row"),
+        ("x.csv", "a,0.5\nb,0.25\n", "no reading|readings have fractions"),
+        ("x.csv", "0.5,0.5\n", "readings have fractions; name their unit, such as kwh"),
+        ("x.csv", "a,b\nx,y\n", "no reading"),
+        ("x.npz", "not zip", "not a NumPy archive"),
+        ("x.csv", "h,t,v\na,0001-01-01,1\na,0001-01-01 00:00:01,1\na,9999-01-01,1\n", "is a time wrong"),
+    ],
+)
+def test_bad_files_are_refused_in_one_sentence(tmp_path, name, text, message):
+    with pytest.raises(Invalid, match=message) as caught:
+        load(written(tmp_path, text, name))
+    assert "\n" not in str(caught.value)
+
+
+def test_units():
+    assert natural_unit("kWh") == ("Wh", 1000)
+    assert natural_unit("litre") == ("litre", 1)
+    with pytest.raises(Invalid, match="at most 16"):
+        natural_unit("x" * 17)

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from undertone_simulator.populations import BOUND, HALF_HOURS, households
+
+# Of the EDRP readings, as the module's docstring states them.
+QUANTILES = {0.25: 66, 0.5: 129, 0.75: 252, 0.9: 488, 0.95: 755, 0.99: 1408, 0.999: 2531}
+
+
+@pytest.fixture(scope="module")
+def readings():
+    return households(622, 14, seed=1)
+
+
+def test_the_same_seed_gives_the_same_households():
+    assert np.array_equal(households(5, 2, 7).values, households(5, 2, 7).values)
+    assert not np.array_equal(households(5, 2, 7).values, households(5, 2, 8).values)
+
+
+def test_readings_are_integers_of_one_day_and_more(readings):
+    assert readings.values.shape == (622, 14 * HALF_HOURS)
+    assert readings.values.dtype == np.int64
+    assert readings.values.min() == 0
+    assert readings.values.max() <= BOUND
+    assert readings.present.all()
+    assert (readings.unit, readings.per_day) == ("Wh", 48)
+
+
+@pytest.mark.parametrize(("share", "published"), QUANTILES.items())
+def test_quantiles_are_within_a_tenth_of_the_published(readings, share, published):
+    assert np.quantile(readings.values, share) == pytest.approx(published, rel=0.1)
+
+
+def test_mean_spread_and_daily_shape(readings):
+    values = readings.values.astype(float)
+    means = values.mean(axis=1)
+    assert means.mean() == pytest.approx(219, rel=0.1)
+    assert np.log(means).std() == pytest.approx(0.56, rel=0.1)
+    day = values.mean(axis=0).reshape(-1, HALF_HOURS).mean(axis=0) / means.mean()
+    assert day[8] < 0.55
+    assert day[36] > 1.25
+
+
+def test_half_hours_are_correlated(readings):
+    values = readings.values[:200].astype(float)
+    lag = [np.corrcoef(row[:-1], row[1:])[0, 1] for row in values]
+    assert np.mean(lag) == pytest.approx(0.47, abs=0.06)
+
+
+@pytest.mark.parametrize(("count", "days"), [(0, 1), (1, 0)])
+def test_nobody_or_no_day_is_refused(count, days):
+    with pytest.raises(ValueError, match="at least one"):
+        households(count, days, 0)
