@@ -1,0 +1,50 @@
+# `make test` on a fresh machine is all that a contributor needs; it is also what CI runs.
+PYTHON ?=
+WORKERS ?= 2
+ARGS ?=
+BIN := .venv/bin
+SLOW_FIRST := --durations=10 --timeout=0
+SOURCES := shared device aggregator simulator cli tests
+
+.PHONY: help test check format slow exhaustive demo tools clean
+
+help:
+	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
+	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
+	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
+	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
+	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
+	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
+
+test: check tools
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+check: .venv/.installed
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+format: .venv/.installed
+	$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+slow: .venv/.installed tools
+	$(BIN)/pytest -m slow -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+
+exhaustive: .venv/.installed tools
+	$(BIN)/pytest -m exhaustive -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+
+demo: .venv/.installed tools
+	@mkdir -p out
+	$(BIN)/undertone demo --devices 40 --png out/demo.png $(ARGS)
+
+tools:
+	@scripts/tools.sh
+
+.venv/.installed: pyproject.toml scripts/venv.sh
+	@PYTHON="$(PYTHON)" scripts/venv.sh
+	@touch $@
+
+clean:
+	rm -rf .venv .tools .build out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

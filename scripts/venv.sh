@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Makes .venv and installs Undertone into it, editable, with everything that its tests need.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# 3.11 first: the MicroPython interpreter for the tests has wheels for no other version.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3.14 python3}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "Undertone needs Python 3.11 or newer; ${PYTHON:-python3} is $(${PYTHON:-python3} -V 2>&1 || echo missing)." \
+         "Install one, or name it: make test PYTHON=/path/to/python3.11" >&2
+    return 1
+}
+
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    python=$(find_python)
+    echo "making .venv with $($python -V)"
+    "$python" -m venv --clear .venv || {
+        echo "$python cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)" >&2
+        exit 1
+    }
+fi
+echo "installing Undertone and its development tools into .venv"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

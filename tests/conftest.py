@@ -1,0 +1,132 @@
+"""Fixtures for everything that a test must not choose itself (ports, topics, tools, data), and the closing summary."""
+
+import functools
+import os
+import re
+import socket
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import micropython as mp
+from support.both import pytest_pycollect_makemodule  # noqa: F401  (a hook: see there)
+from support.ci import CI, unavailable
+from support.mosquitto import MISSING, find_mosquitto
+
+DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
+# A test that asks for one of these fixtures carries the marker; `pytest -m 'not broker'` then works.
+MARKER_OF_FIXTURE = {"undertone_data": "data", "mosquitto_binary": "broker", "micropython": "micropython"}
+
+
+@pytest.fixture(scope="session")
+def undertone_data() -> Path:
+    """The folder of real data sets; the test skips without it."""
+    if not DATA.is_dir():
+        pytest.skip(f"no data sets at {DATA}: set UNDERTONE_DATA to their folder")
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def mosquitto_binary() -> str:
+    """Path of a mosquitto 2 executable."""
+    return find_mosquitto() or unavailable(MISSING)
+
+
+@pytest.fixture(scope="session")
+def micropython() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`run_micropython`, for a test that starts the interpreter itself."""
+    return mp.run_micropython if mp.interpreter() else unavailable(mp.MISSING)
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """An MQTT topic prefix that no other test uses."""
+    return f"undertone-test/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Call it for a TCP port on 127.0.0.1 that nothing listens on and that it has not given before in this test."""
+    given: set[int] = set()
+
+    def find() -> int:
+        while True:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port: int = probe.getsockname()[1]
+            if port not in given:
+                given.add(port)
+                return port
+
+    return find
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture, marker in MARKER_OF_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
+# --- the summary; it works on reports alone, because under xdist the tests ran in other processes ---
+
+
+def _reports(config: pytest.Config, *outcomes: str) -> list[pytest.TestReport]:
+    stats = config.pluginmanager.get_plugin("terminalreporter").stats
+    return [r for outcome in outcomes for r in stats.get(outcome, ()) if isinstance(r, pytest.TestReport)]
+
+
+def _under_micropython(config: pytest.Config) -> dict[str, int]:
+    ran = Counter()
+    for report in _reports(config, "passed", "failed"):
+        if report.when == "call" and "micropython" in report.keywords:
+            ran["on 32 bits" if "micropython32" in report.keywords else "on 64 bits"] += 1
+    return ran
+
+
+def _reason(report: pytest.TestReport) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return re.sub(r"^Skipped: ", "", reason)
+
+
+@functools.cache
+def _hidden_failures(config: pytest.Config) -> list[str]:
+    """Under CI: what was not tested although it had to be."""
+    if not CI:
+        return []
+    found = [
+        f"{report.nodeid} was skipped: {_reason(report)}"
+        for report in _reports(config, "skipped")
+        if "micropython" in report.keywords
+        or "broker" in report.keywords
+        or ("data" in report.keywords and DATA.is_dir())
+    ]
+    option = config.option
+    full_run = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not option.keyword
+    if full_run and "not slow" in option.markexpr and not option.collectonly and not _under_micropython(config):
+        found.append("no test ran under MicroPython")
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    is_controller = not hasattr(session.config, "workerinput")
+    if is_controller and exitstatus == pytest.ExitCode.OK and _hidden_failures(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    ran = _under_micropython(config)
+    split = ", ".join(f"{count} {where}" for where, count in sorted(ran.items(), reverse=True))
+    terminalreporter.section("MicroPython and skips")
+    terminalreporter.line(f"{sum(ran.values())} tests ran under MicroPython" + (f" ({split})" if ran else ""))
+    reasons = Counter(_reason(report) for report in _reports(config, "skipped"))
+    terminalreporter.line(f"{sum(reasons.values())} tests were skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"  {count}: {reason}")
+    for line in _hidden_failures(config):
+        terminalreporter.line(f"CI=true: {line}", red=True)

