@@ -124,18 +124,8 @@ class Ledger:
         fields = struct.unpack(_HEADER, data[:_HEADER_BYTES])
         if fields[7] != (end - _HEADER_BYTES) // LENGTH:
             return
-        (
-            _,
-            self.spent_until,
-            self.last_epoch,
-            self.period,
-            self.used,
-            self.day,
-            self.boots,
-            _,
-            self.current,
-            self.next,
-        ) = fields
+        self.spent_until, self.last_epoch, self.period, self.used, self.day, self.boots = fields[1:7]
+        self.current, self.next = fields[8:]
         for i in range(_HEADER_BYTES, end, LENGTH):
             self.outbox.append(data[i : i + LENGTH])
         self.lost = False

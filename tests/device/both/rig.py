@@ -1,0 +1,133 @@
+"""A reporter under an injected clock, with storage in memory: what the tests beside it are built from."""
+
+import hashlib
+import os
+
+from undertone_device.reporter import BUILT, DAY, Reporter
+from undertone_shared import campaign as campaigns
+from undertone_shared.campaign import Cohort, ReportRule
+from undertone_shared.entropy import Entropy
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.policy import Policy
+
+SLOT = 1800
+# A day's start, well after the firmware was built.
+START = (BUILT // DAY + 10) * DAY
+
+
+class Memory:
+    """Storage that survives a reboot of the object that uses it; ``broken`` makes every write fail."""
+
+    def __init__(self):
+        self.files = {}
+        self.broken = False
+        self.writes = 0
+
+    def read(self, name):
+        return self.files.get(name)
+
+    def write(self, name, data):
+        if self.broken:
+            raise OSError("disk full")
+        self.writes += 1
+        self.files[name] = bytes(data)
+
+    def delete(self, name):
+        self.files.pop(name, None)
+
+
+class Counting:
+    """Bytes for an interpreter without os.urandom."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, n):
+        self.count += 1
+        return hashlib.sha256(b"%d" % self.count).digest()[:n]
+
+
+def make_entropy():
+    return Entropy(getattr(os, "urandom", None) or Counting())
+
+
+class Ticks:
+    def __init__(self):
+        self.now = 5
+
+    def __call__(self):
+        return self.now & ((1 << 30) - 1)
+
+
+def square_wave(a=2, b=1):
+    return WindowMechanism(a, b, 3, 1, 3, (0, 100, 200, 500, 1000))
+
+
+def hybrid(a=2, b=1):
+    return Hybrid(20000, WindowMechanism(a, b, 1, 1, 1), WindowMechanism(a, b, 3, 2, 16, None, 2))
+
+
+def make_campaign(**changes):
+    fields = {
+        "name": "load",
+        "sensor": "energy",
+        "unit": "Wh",
+        "measure": "sum",
+        "offset": 0,
+        "bound": 1000,
+        "slot_seconds": SLOT,
+        "cycle": 48,
+        "epoch": START,
+        "last_slot": (START + 30 * DAY) // SLOT - 1,
+        "default": 0,
+        "cohort": Cohort(bytes(16), 0, square_wave()),
+        "report": ReportRule(0, 300, hybrid()),
+    }
+    for name in changes:
+        fields[name] = changes[name]
+    return campaigns.build(**fields)
+
+
+def make_policy(**changes):
+    fields = {
+        "version": 1,
+        "sensor": "energy",
+        "measures": ["sum"],
+        "cap": [2, 1],
+        "slot_seconds": SLOT,
+        "theta": [1, 1000],
+        "duration_seconds": 400 * DAY,
+    }
+    for name in changes:
+        fields[name] = changes[name]
+    return Policy(fields)
+
+
+class Device:
+    """A reporter with a clock that moves ticks and Unix seconds together."""
+
+    def __init__(self, storage=None, now=START - 600, **policy):
+        self.storage = storage or Memory()
+        self.policy = make_policy(**policy)
+        self.now = now
+        self.boot()
+
+    def boot(self, asleep=None):
+        self.ticks = Ticks()
+        self.reporter = Reporter(
+            "meter-1", self.policy, self.storage, make_entropy(), self.ticks, asleep=asleep, capacity=96
+        )
+
+    def accept(self, campaign, issued_at=None):
+        return self.reporter.accept(campaigns.pack(campaign, self.now if issued_at is None else issued_at), self.now)
+
+    def pass_time(self, seconds, clock=None):
+        self.ticks.now += seconds * 1000
+        self.now += seconds if clock is None else clock
+
+    def slot(self, sample=40):
+        """Observe one sample in the middle of a slot and ask for its report just after its end."""
+        self.pass_time(SLOT // 2)
+        self.reporter.observe(sample, self.now)
+        self.pass_time(SLOT - SLOT // 2)
+        return self.reporter.close_slot(self.now)

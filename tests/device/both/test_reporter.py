@@ -1,0 +1,371 @@
+"""The reporter core under an injected clock: what it reports, what it refuses, what survives a reboot."""
+
+from rig import DAY, SLOT, START, Device, hybrid, make_campaign, square_wave
+
+from undertone_shared import campaign as campaigns
+from undertone_shared import report as reports
+from undertone_shared.campaign import Cohort, ReportRule
+from undertone_shared.cohort import WHOLE
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+
+
+def refused(function):
+    try:
+        function()
+    except Refused as error:
+        return error.reason
+    return None
+
+
+def running(**policy):
+    device = Device(now=START - SLOT, **policy)
+    device.accept(make_campaign())
+    device.reporter.close_slot(device.now)
+    # The slot in which it booted was entered in its middle as far as it can know.
+    assert device.slot() is None
+    return device
+
+
+def test_a_slot_gives_one_report_and_only_after_its_end():
+    device = running()
+    device.pass_time(10)
+    device.reporter.observe(7, device.now)
+    assert device.reporter.close_slot(device.now) is None
+    device.pass_time(SLOT - 10)
+    report = reports.unpack(device.reporter.close_slot(device.now))
+    assert report.slot == START // SLOT
+    assert report.kind == reports.REPORT
+    assert report.fingerprint == make_campaign().fingerprint
+    assert device.reporter.close_slot(device.now) is None
+    assert len(device.reporter.outbox) == 1
+
+
+def test_reports_of_a_day_have_consecutive_slots():
+    device = running()
+    slots = []
+    for _ in range(48):
+        slots.append(reports.unpack(device.slot()).slot)
+        device.accept(make_campaign())  # the hourly republication
+    assert slots == list(range(START // SLOT, START // SLOT + 48))
+
+
+def test_a_sensor_without_samples_reports_the_public_default():
+    device = running()
+    device.pass_time(SLOT)
+    assert device.reporter.close_slot(device.now) is not None
+
+
+def test_everybody_is_in_the_cohort_of_a_threshold_epoch():
+    device = Device(now=START - SLOT)
+    device.accept(make_campaign(cohort=Cohort(bytes(16), WHOLE, square_wave()), report=None))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert reports.unpack(device.slot()).kind == reports.COHORT
+
+
+def test_a_late_sample_counts_for_the_next_slot():
+    device = running()
+    device.pass_time(SLOT + 5)
+    device.reporter.observe(9, device.now)
+    first = reports.unpack(device.reporter.close_slot(device.now))
+    assert first.slot == START // SLOT
+    device.pass_time(SLOT)
+    assert reports.unpack(device.reporter.close_slot(device.now)).slot == START // SLOT + 1
+
+
+def test_a_slot_entered_after_a_jump_of_the_clock_is_not_reported():
+    device = running()
+    device.pass_time(SLOT // 2, clock=5 * SLOT)
+    assert device.reporter.close_slot(device.now) is not None  # the slot that the jump cut short, drawn once
+    device.pass_time(SLOT)
+    assert device.reporter.close_slot(device.now) is None
+    device.pass_time(SLOT)
+    assert device.reporter.close_slot(device.now) is not None
+
+
+def test_floats_and_huge_integers_are_not_samples():
+    device = running()
+    for sample in (1.5, "3", None, 1 << 30):
+        try:
+            device.reporter.observe(sample, device.now)
+        except Invalid as error:
+            assert "sample" in str(error)
+        else:
+            raise AssertionError("accepted")
+
+
+# Every interval is drawn at most once
+
+
+def test_a_reboot_does_not_draw_an_interval_again_and_sends_the_same_bytes():
+    device = running()
+    report = device.slot()
+    device.boot()
+    assert device.reporter.outbox[0] == report
+    device.accept(make_campaign())
+    assert device.reporter.run_once(5, device.now) is None
+    assert device.reporter.paused == "spent"
+
+
+def test_a_clock_set_back_pauses_until_it_has_caught_up():
+    device = running()
+    device.slot()
+    device.now -= 2 * SLOT
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert device.slot() is None
+    assert device.reporter.paused == "spent"
+
+
+def test_a_clock_that_runs_fast_is_held_to_the_rate_of_the_ticks():
+    device = running()
+    drawn = 0
+    for _ in range(20):
+        device.pass_time(SLOT // 10, clock=SLOT)
+        drawn += device.reporter.close_slot(device.now) is not None
+    # Twenty slots of the clock, two of the ticks.
+    assert drawn <= 3
+    assert device.reporter.paused == "rate"
+
+
+def test_a_slot_closed_late_does_not_lose_the_next_one():
+    device = running()
+    device.slot()
+    device.pass_time(SLOT + SLOT // 4)
+    assert device.reporter.close_slot(device.now) is not None
+    device.pass_time(SLOT - SLOT // 4)
+    assert device.reporter.close_slot(device.now) is None
+    assert device.reporter.paused == "rate"
+    device.pass_time(SLOT // 4)
+    assert device.reporter.close_slot(device.now) is not None
+
+
+def test_boots_that_draw_are_limited_per_day():
+    device = running(boots_per_day=2)
+    drawn = 0
+    for _ in range(4):
+        device.boot()
+        device.accept(make_campaign())
+        device.reporter.close_slot(device.now)
+        device.slot()
+        drawn += device.slot() is not None
+    assert drawn == 2
+    assert device.reporter.paused == "boots"
+
+
+def test_waking_from_a_sleep_that_kept_count_is_no_boot():
+    device = running(boots_per_day=1)
+    assert device.slot() is not None
+    device.pass_time(SLOT)
+    device.boot(asleep=SLOT * 1000)
+    device.accept(make_campaign())
+    assert device.reporter.run_once(3, device.now) is not None
+
+
+def test_a_one_shot_device_draws_once_per_wake():
+    device = running(one_shot=True)
+    for _ in range(6):
+        device.pass_time(SLOT)
+        device.boot()
+        device.accept(make_campaign())
+        assert device.reporter.run_once(3, device.now) is not None
+        device.pass_time(SLOT)
+        assert device.reporter.run_once(3, device.now) is None
+        assert device.reporter.paused == "one_shot"
+
+
+def test_reports_per_period_are_limited():
+    device = running(reports_per_period=3)
+    for _ in range(3):
+        assert device.slot() is not None
+    assert device.slot() is None
+    assert device.reporter.paused == "period"
+
+
+def test_a_lost_ledger_costs_data_never_privacy():
+    device = running(reports_per_period=48)
+    for _ in range(24):
+        device.slot()
+    device.storage.files["ledger"] = b"UTL1 torn"
+    device.boot()
+    device.accept(make_campaign())
+    assert device.reporter.run_once(3, device.now) is None  # it may have been drawn before
+    # Half the day is over: as many reports as fitted into it count as sent.
+    assert device.reporter.used == (START // DAY, 24)
+
+
+def test_nothing_leaves_when_the_ledger_cannot_be_written():
+    device = running()
+    device.storage.broken = True
+    assert device.slot() is None
+    assert device.reporter.paused == "storage"
+    assert len(device.reporter.outbox) == 0
+    device.storage.broken = False
+    assert device.slot() is not None
+
+
+def test_broken_entropy_pauses():
+    device = running()
+    device.reporter._entropy = Entropy(bytes)
+    assert device.slot() is None
+    assert device.reporter.paused == "entropy"
+
+
+# Slots shorter than the policy's time between writes
+
+
+def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
+    device = Device(now=START - 2, slot_seconds=1, reports_per_period=DAY)
+    device.accept(make_campaign(slot_seconds=1, last_slot=START + DAY))
+    device.reporter.close_slot(device.now)
+    for _ in range(3):
+        device.pass_time(1)
+        device.reporter.close_slot(device.now)
+    writes = device.storage.writes
+    for _ in range(50):
+        device.pass_time(1)
+        assert device.reporter.close_slot(device.now) is not None
+    assert device.storage.writes == writes
+    device.boot()
+    assert device.reporter.spent_until > device.now
+    for _ in range(20):
+        device.pass_time(1)
+        device.reporter.close_slot(device.now)
+    device.accept(make_campaign(slot_seconds=1, last_slot=START + DAY))
+    device.reporter.close_slot(device.now)
+    device.pass_time(1)
+    report = device.reporter.close_slot(device.now)
+    assert reports.unpack(report).slot >= START + 60
+
+
+# Outbox
+
+
+def test_acknowledged_reports_leave_the_outbox_in_any_order():
+    device = running()
+    drawn = [device.slot() for _ in range(5)]
+    device.reporter.acked(drawn[2])
+    device.reporter.acked(drawn[0])
+    outbox = device.reporter.outbox
+    assert [outbox[i] for i in range(len(outbox))] == [drawn[1], drawn[3], drawn[4]]
+
+
+def test_a_full_outbox_drops_the_oldest_and_counts_it():
+    device = running(reports_per_period=1000)
+    drawn = []
+    for _ in range(100):
+        device.accept(make_campaign())
+        drawn.append(device.slot())
+    outbox = device.reporter.outbox
+    assert device.reporter.dropped == 4
+    assert [outbox[i] for i in range(len(outbox))] == drawn[-96:]
+
+
+# Campaigns
+
+
+def test_the_same_campaign_again_only_moves_issued_at_forward():
+    device = running()
+    assert device.accept(make_campaign(), device.now + 50) is False
+    assert device.accept(make_campaign(), 0) is False
+    assert device.slot() is not None
+
+
+def test_campaigns_beyond_the_policy_are_refused_with_a_reason_and_the_last_good_one_is_kept():
+    device = running()
+    later = START + DAY
+    offers = [
+        ("epsilon", make_campaign(epoch=later, report=ReportRule(0, 300, hybrid(2001, 1000)))),
+        ("epsilon", make_campaign(epoch=later, cohort=Cohort(bytes(16), 0, square_wave(3, 1)))),
+        ("theta", make_campaign(epoch=later, bound=5000, report=ReportRule(0, 2000, hybrid()))),
+        ("slot_seconds", make_campaign(epoch=later, slot_seconds=900, last_slot=(later + DAY) // 900)),
+        ("sensor", make_campaign(epoch=later, sensor="water")),
+        ("measure", make_campaign(epoch=later, measure="max")),
+        ("sensor_busy", make_campaign(epoch=later, name="other")),
+        ("duration", make_campaign(epoch=later, last_slot=(later + 500 * DAY) // SLOT)),
+        ("epoch_rollback", make_campaign(epoch=START, unit="kWh")),
+        ("epoch_rollback", make_campaign(epoch=START - SLOT)),
+        ("epoch_too_soon", make_campaign(epoch=START + SLOT)),
+        ("epoch_ahead", make_campaign(epoch=START + 9 * DAY)),
+        ("ended", make_campaign(epoch=START - 2 * DAY, last_slot=(START - DAY) // SLOT)),
+    ]
+    before = device.reporter.campaign
+    for reason, campaign in offers:
+        assert refused(lambda: device.accept(campaign)) == reason, reason
+    assert device.reporter.campaign is before and device.reporter.next_campaign is None
+    assert device.reporter.refusals["epsilon"] == 2
+    assert device.slot() is not None
+
+
+def test_the_next_epoch_begins_at_its_own_slot():
+    device = running()
+    following = make_campaign(epoch=START + DAY, report=ReportRule(0, 500, hybrid()))
+    assert device.accept(following) is True
+    assert refused(lambda: device.accept(make_campaign(epoch=START + 3 * DAY))) == "epoch_pending"
+    for _ in range(48):
+        assert reports.unpack(device.slot()).fingerprint == make_campaign().fingerprint
+        device.accept(following)  # the hourly republication
+    report = reports.unpack(device.slot())
+    assert report.fingerprint == following.fingerprint
+    assert report.slot == (START + DAY) // SLOT
+
+
+def test_both_campaigns_survive_a_reboot():
+    device = running()
+    following = make_campaign(epoch=START + DAY, report=ReportRule(0, 500, hybrid()))
+    device.accept(following)
+    device.boot()
+    assert device.reporter.campaign.report.theta == 300
+    assert device.reporter.next_campaign.report.theta == 500
+
+
+def test_a_clock_that_disagrees_with_issued_at_by_more_than_a_day_draws_nothing():
+    device = Device(now=START - SLOT)
+    assert refused(lambda: device.accept(make_campaign(), device.now - DAY - 1)) == "clock"
+    assert refused(lambda: device.accept(make_campaign(), device.now + DAY + 1)) == "clock"
+    device = running()
+    device.pass_time(10, clock=2 * DAY)
+    assert device.reporter.close_slot(device.now) is None
+    assert device.reporter.paused == "clock"
+
+
+def test_a_boot_waits_for_a_fresh_campaign_before_it_draws():
+    device = running()
+    device.slot()
+    device.boot()
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert device.slot() is None
+    assert device.reporter.paused == "clock"
+    device.accept(make_campaign())
+    assert device.slot() is not None
+
+
+def test_no_clock_before_the_firmware_is_believed():
+    device = Device(now=SLOT)
+    assert refused(lambda: device.accept(make_campaign())) == "clock"
+
+
+def test_messages_that_are_no_campaign_are_invalid_and_counted():
+    device = running()
+    good = campaigns.pack(make_campaign(epoch=START + DAY), device.now)
+    for message in (b"", good[:11], good[:-1], good + b" ", b"XXXX" + good[4:], good[:12] + b"[" + good[13:]):
+        try:
+            device.reporter.accept(message, device.now)
+        except Invalid:
+            continue
+        raise AssertionError(message[:20])
+    assert device.reporter.refusals["invalid"] == 6
+
+
+def test_a_slots_reading_is_truncated_before_it_is_drawn():
+    # At certificate 2^28 the Hybrid's rounding all but shows its input: the largest reading decodes to theta.
+    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
+    device = Device(now=START - SLOT, cap=[1 << 28, 1])
+    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    for reading, symbol in ((5000, 1), (300, 1), (100, 0), (0, 0), (-5, 0)):
+        assert reports.unpack(device.slot(reading)).values == (symbol,)
