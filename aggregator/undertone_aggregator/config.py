@@ -1,0 +1,228 @@
+"""The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
+
+import string
+import tomllib
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.design import parse_epsilon
+from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
+from undertone_shared.campaign import MEASURES, SEED_BYTES
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import SMALL
+from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
+
+LARGEST_FILE = 1 << 20
+_U32 = 0xFFFFFFFF
+_READING = SMALL - 1
+
+
+def _prefix(name: str, value: object) -> str:
+    return check_prefix(text(name, value))
+
+
+def _name(name: str, value: object) -> str:
+    return check_name(name, text(name, value))
+
+
+def _unit(name: str, value: object) -> str:
+    if len(text(name, value)) > 16:
+        raise Invalid(f"{name} is {value!r}, expected at most 16 characters")
+    return str(value)
+
+
+def _epsilon(name: str, value: object) -> Fraction:
+    try:
+        return parse_epsilon(value)  # type: ignore[arg-type]
+    except Invalid as wrong:
+        raise Invalid(f"{name}: {wrong}") from None
+
+
+def _start(name: str, value: object) -> int | None:
+    if value == "now":
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U32:
+        raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second')
+    return value
+
+
+def _share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise Invalid(f"{name} is {value!r}, expected a number from 0 to 1")
+    return float(value)
+
+
+def _rounds(name: str, value: object) -> tuple[int, ...]:
+    check = integer(1, 1 << 20)
+    if not isinstance(value, list) or not 1 <= len(value) <= 16:
+        raise Invalid(f"{name} is {value!r}, expected a list of 1 to 16 numbers of slots")
+    return tuple(check(f"{name}[{i}]", slots) for i, slots in enumerate(value))
+
+
+def _seed(name: str, value: object) -> bytes:
+    if not isinstance(value, str) or len(value) != 2 * SEED_BYTES or not set(value) <= set(string.hexdigits):
+        raise Invalid(f"{name} is {value!r}, expected {2 * SEED_BYTES} hexadecimal digits")
+    return bytes.fromhex(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """[broker]: a managed mosquitto on loopback, or somebody's broker."""
+
+    managed: bool = option(True, "true: start a private mosquitto on loopback; false: connect to `host`", boolean)
+    prefix: str = option(DEFAULT_PREFIX, "topics start with this", _prefix)
+    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with ca_file, 1883 without",
+                       integer(0, 65535))  # fmt: skip
+    directory: str = option("broker", "managed: where mosquitto keeps its files", text)
+    mosquitto_passwords: str | None = option(None, "managed: mosquitto's password file, as undertone provision "
+                                             "writes it; generated when absent", text)  # fmt: skip
+    mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
+    host: str = option("127.0.0.1", "not managed: the broker's name or address", text)
+    user: str = option("aggregator", "this server's user name at the broker", _name)
+    password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
+                                       "passwords are generated", text)  # fmt: skip
+    ca_file: str | None = option(None, "not managed: verify TLS against this authority", text)
+    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """[store]: the SQLite file."""
+
+    path: str = option("undertone.sqlite", "the store, one campaign each; relative to this file", text)
+    audit: bool = option(False, "keep one row per distinct report with its outcome, for undertone verify", boolean)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignPlan:
+    """[campaign]: what is measured, for how long, and at what cost in privacy."""
+
+    name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", _name)
+    sensor: str = option(..., "the sensor whose readings it takes", _name)
+    unit: str = option(..., "the reading's unit, in whole units", _unit)
+    measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
+    bound: int = option(..., "public upper bound of reading - offset", integer(2, _READING))
+    offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
+    slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
+    cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
+    default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
+    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8", _epsilon)  # noqa: RUF009
+    start: int | None = option(None, '"now" or the Unix second of the first slot', _start)
+    rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, where everybody reports for the "
+                                     "threshold: whole cycles, the last the longest", _rounds)  # fmt: skip
+    report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
+    epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
+    cohort_share: float = option(0.05, "share of reports that keep the threshold fresh in the report phase", _share)
+    cohort_seed: bytes | None = option(None, "draws who is in the threshold cohort; random when absent", _seed)
+    method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
+                         choice("robust", "ems", "sw-w"))  # fmt: skip
+    levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
+    cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
+    lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
+    settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
+                               integer(0, 10_000))  # fmt: skip
+    groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """[server]: this process."""
+
+    workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
+    batch: int = option(2000, "most reports per transaction", integer(1, 100_000))
+    batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file; ``folder`` is what its relative paths start from."""
+
+    broker: Broker
+    store: Store
+    campaign: CampaignPlan
+    server: Server
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """A path of the file, relative to the file's folder."""
+        return self.folder / name
+
+
+_SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server}
+_EXAMPLES: dict[str, dict[str, str]] = {
+    "broker": {"mosquitto_passwords": '"passwords"',
+        "mosquitto_acl": '"access"',
+        "password_file": '"aggregator.password"',
+        "ca_file": '"ca.crt"',
+    },
+    "store": {},
+    "campaign": {
+        "name": '"meters"',
+        "sensor": '"load"',
+        "unit": '"Wh"',
+        "bound": "10000",
+        "epsilon": "1",
+        "start": '"now"',
+        "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
+        "groups": '"groups.csv"',
+    },
+    "server": {},
+}
+
+
+def parse_config(data: str, folder: Path) -> Config:
+    """The configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(data)
+    except tomllib.TOMLDecodeError as wrong:
+        raise Invalid(f"the configuration is not TOML: {wrong}") from None
+    for name in tables:
+        if name not in _SECTIONS:
+            raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(_SECTIONS)}")
+    config = Config(
+        parse(Broker, "broker", tables.get("broker", {})),
+        parse(Store, "store", tables.get("store", {})),
+        parse(CampaignPlan, "campaign", tables.get("campaign", {})),
+        parse(Server, "server", tables.get("server", {})),
+        folder,
+    )
+    _check_together(config)
+    return config
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a file. Raises Invalid, or OSError when it cannot be read."""
+    data = path.read_bytes()
+    if len(data) > LARGEST_FILE:
+        raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
+    try:
+        return parse_config(data.decode(), path.parent)
+    except UnicodeDecodeError:
+        raise Invalid(f"{path} is not UTF-8 text") from None
+
+
+def sample_config() -> str:
+    """A complete configuration with every option, its help and its default."""
+    return "\n".join(sample(section, name, _EXAMPLES[name]) for name, section in _SECTIONS.items())
+
+
+def _check_together(config: Config) -> None:
+    plan = config.campaign
+    if not plan.offset <= plan.default <= plan.offset + plan.bound:
+        raise Invalid(
+            f"campaign.default is {plan.default}, expected offset to offset + bound = "
+            f"{plan.offset} to {plan.offset + plan.bound}"
+        )
+    if plan.start is not None and plan.start % plan.slot_seconds:
+        raise Invalid(f"campaign.start is {plan.start}, expected a multiple of slot_seconds = {plan.slot_seconds}")
+    broker = config.broker
+    if broker.managed and broker.ca_file is not None:
+        raise Invalid("broker.ca_file is for a broker that is not managed: a managed one listens on loopback only")
+    if not broker.managed:
+        for name in ("mosquitto_passwords", "mosquitto_acl"):
+            if getattr(broker, name) is not None:
+                raise Invalid(f"broker.{name} is for a managed broker: set managed = true, or give it to your broker")
+    if broker.password_file is None and (not broker.managed or broker.mosquitto_passwords is not None):
+        raise Invalid(f"[broker] has no option 'password_file': the password of the user {broker.user}")

@@ -1,0 +1,93 @@
+"""Configuration tables as dataclasses: each field carries its help and its check; the sample is printed from them."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from undertone_shared.errors import Invalid
+
+Check = Callable[[str, Any], Any]
+Section = TypeVar("Section")
+
+
+def option(default: Any, explain: str, check: Check) -> Any:
+    """A dataclass field with its default, one line of help, and ``check(name, value)``, which returns the value.
+
+    A default of ``...`` makes the option required; None means that it may be absent.
+    """
+    given = {} if default is ... else {"default": default}
+    return dataclasses.field(metadata={"help": explain, "check": check}, **given)
+
+
+def parse(section: type[Section], name: str, table: object) -> Section:
+    """The section from a TOML table. Raises Invalid naming the option, its value and what was expected."""
+    if not isinstance(table, dict):
+        raise Invalid(f"{name} is {table!r}, expected a table [{name}]")
+    fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in fields:
+            raise Invalid(f"[{name}] has an unknown option {key!r}, expected one of {', '.join(fields)}")
+    values = {}
+    for key, field in fields.items():
+        if key in table:
+            values[key] = field.metadata["check"](f"{name}.{key}", table[key])
+        elif field.default is dataclasses.MISSING:
+            raise Invalid(f"[{name}] has no option {key!r}")
+    return section(**values)
+
+
+def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
+    """The table as TOML: every option with its help and default; ``examples`` (TOML) for those without a default."""
+    lines = [f"[{name}]"]
+    for field in dataclasses.fields(section):
+        lines.append(f"# {field.metadata['help']}")
+        if field.name in examples:
+            off = "# " if field.default is None else ""
+            lines.append(f"{off}{field.name} = {examples[field.name]}")
+        else:
+            lines.append(f"{field.name} = {_toml(field.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def boolean(name: str, value: object) -> bool:
+    """True or false. Raises Invalid."""
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} is {value!r}, expected true or false")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Text that is not empty. Raises Invalid."""
+    if not isinstance(value, str) or not value:
+        raise Invalid(f"{name} is {value!r}, expected text")
+    return value
+
+
+def integer(low: int, high: int) -> Check:
+    """The check for an integer in [low, high]."""
+
+    def check(name: str, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise Invalid(f"{name} is {value!r}, expected an integer from {low} to {high}")
+        return value
+
+    return check
+
+
+def choice(*words: str) -> Check:
+    """The check for one of ``words``."""
+
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise Invalid(f"{name} is {value!r}, expected one of {', '.join(words)}")
+        return value
+
+    return check
