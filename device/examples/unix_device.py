@@ -1,0 +1,80 @@
+"""A device under the unix port of MicroPython, for tests and the demo: the boards' code and transport on a PC.
+
+    micropython device/examples/unix_device.py CONFIG SLOTS READINGS
+
+CONFIG is a device's configuration; READINGS a comma-separated list of integers or a file with one a line, one
+reading per slot, from the first again after the last; reading i goes into slot first + i. It ends after SLOTS
+reports are acknowledged, or on SIGINT. Lines on standard output:
+
+    start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
+"""
+
+import gc
+import sys
+
+_HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
+sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
+
+from undertone_device import assembly, clock  # noqa: E402
+from undertone_device.client import Client  # noqa: E402
+from undertone_device.config import read_config  # noqa: E402
+
+
+def read_list(text: str) -> "list[int]":
+    """The integers in a comma-separated list, or in a file of that name."""
+    if text.replace(",", "").replace("-", "").strip().isdigit():
+        return [int(word) for word in text.split(",")]
+    with open(text) as file:
+        return [int(line) for line in file if line.strip()]
+
+
+def say(*words: object) -> None:
+    """One line, at once."""
+    sys.stdout.write(" ".join([str(word) for word in words]) + "\n")
+    if hasattr(sys.stdout, "flush"):
+        sys.stdout.flush()
+
+
+def main(path: str, slots: int, readings: "list[int]") -> None:
+    """Report ``slots`` slots."""
+    config = read_config(path)
+    policy = assembly.read_policy(config)
+    transport = assembly.socket_transport(config, policy, clock.ticks)
+    holder: list[Client] = []
+
+    def read(now: int) -> "int | None":
+        campaign = holder[0].reporter.campaign
+        if campaign is None:
+            return None
+        return readings[(now // campaign.slot_seconds - campaign.first_slot) % len(readings)]
+
+    client = assembly.make_client(
+        config,
+        policy,
+        transport,
+        clock.unix_time,
+        clock.ticks,
+        clock.sleep_ms,
+        read,
+        handed_over=lambda report: say("sent", clock.unix_time(), report.hex()),
+        acknowledged=lambda report: say("acked", clock.unix_time(), report.hex()),
+    )
+    holder.append(client)
+    say("start", config.name)
+    state = ""
+    try:
+        while client.counts["acked"] < slots:
+            client.step(20)
+            word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
+            if word != state:
+                state = word
+                say("state", word)
+    except KeyboardInterrupt:
+        say("state", "interrupted")
+    client.finish(2000)
+    gc.collect()
+    free = gc.mem_free() if hasattr(gc, "mem_free") else 0
+    say("end", client.counts["sent"], client.counts["acked"], len(client.reporter.outbox), free)
+
+
+main(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]))

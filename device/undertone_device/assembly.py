@@ -1,0 +1,124 @@
+"""From a configuration to a client: the only place that puts the parts together, on a board and on a phone."""
+
+import os
+
+from undertone_device.client import Client
+from undertone_device.config import LARGEST_SECRET, read_bounded
+from undertone_device.reporter import Reporter
+from undertone_device.socket_transport import SocketStream, SocketTransport, verified_context
+from undertone_device.storage import FileStorage
+from undertone_shared import policy as policies
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from undertone_device.client import Transport
+    from undertone_device.config import Broker, Config
+    from undertone_shared.policy import Policy
+
+LARGEST_CA = 65536
+
+
+def read_policy(config: "Config") -> "Policy":
+    """The owner's policy. Raises Invalid, the file named."""
+    try:
+        return policies.parse_policy(read_bounded(config.policy, policies.LARGEST))
+    except Invalid as error:
+        raise Invalid("%s: %s" % (config.policy, error))
+
+
+def read_password(broker: "Broker") -> "str | None":
+    """The password given or in its file, without the line's end. Raises Invalid."""
+    if broker.password_file is None:
+        return broker.password
+    data = read_bounded(broker.password_file, LARGEST_SECRET)
+    try:
+        password = data.decode().strip("\r\n")
+    except (UnicodeError, ValueError):
+        password = ""
+    if not password or len(data) > LARGEST_SECRET:
+        raise Invalid("%s holds no password of 1 to %d characters" % (broker.password_file, LARGEST_SECRET))
+    return password
+
+
+def tls_context(broker: "Broker", policy: "Policy") -> "Any":
+    """The verified TLS context, None where the policy says insecure and no ``tls`` is asked for. Raises Invalid."""
+    if broker.tls is None:
+        if not policy.insecure:
+            raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
+        return None
+    if not broker.tls:
+        return _system_context()
+    return verified_context(read_bounded(broker.tls, LARGEST_CA))
+
+
+def _system_context() -> "Any":
+    import ssl
+
+    default = getattr(ssl, "create_default_context", None)
+    if default is None:
+        raise Invalid("broker.tls has no field ca, and this machine has no certificates of its own")
+    return default()
+
+
+def socket_transport(config: "Config", policy: "Policy", ticks: "Callable[[], int]") -> SocketTransport:
+    """The transport of boards. Raises Invalid."""
+    broker = config.broker
+    context = tls_context(broker, policy)
+    return SocketTransport(
+        lambda: SocketStream(broker.host, broker.port, context),
+        ticks,
+        config.name,
+        broker.user,
+        read_password(broker),
+        broker.keepalive,
+    )
+
+
+def make_client(
+    config: "Config",
+    policy: "Policy",
+    transport: "Transport",
+    clock: "Callable[[], int]",
+    ticks: "Callable[[], int]",
+    idle: "Callable[[int], None]",
+    read: "Callable[[int], int | None] | None" = None,
+    set_clock: "Callable[[], None] | None" = None,
+    handed_over: "Callable[[bytes], None] | None" = None,
+    acknowledged: "Callable[[bytes], None] | None" = None,
+    asleep: "int | None" = None,
+) -> Client:
+    """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
+    try:
+        os.mkdir(config.state)
+    except OSError:
+        pass
+    try:
+        os.listdir(config.state)
+    except OSError as error:
+        raise Invalid("state is %r, expected a folder: %s" % (config.state, error))
+    entropy = Entropy()
+    reporter = Reporter(
+        config.name, policy, FileStorage(config.state), entropy, ticks, config.counter_modulus, asleep=asleep
+    )
+    return Client(
+        reporter,
+        transport,
+        entropy,
+        config.prefix,
+        config.campaigns,
+        clock,
+        ticks,
+        idle,
+        read,
+        set_clock,
+        config.sample_seconds,
+        config.spread_percent,
+        config.in_flight,
+        handed_over,
+        acknowledged,
+    )

@@ -1,0 +1,210 @@
+"""The device's loop body: samples into the reporter, campaigns in, reports out. Same code on a board and a phone.
+
+``step`` does one round and returns; it never loops for ever and never raises for what the network or a sensor does.
+Whether, when and how long a message is never depends on a reading: jitter and back-off come from entropy.
+"""
+
+from undertone_device.packets import ACKED, CONNECTED, DENIED, MESSAGE
+from undertone_device.slot_value import TICKS_MASK
+from undertone_device.socket_transport import LOST
+from undertone_shared.entropy import EntropyError
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.topics import config_topic, report_topic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol
+
+    from undertone_device.reporter import Reporter
+    from undertone_shared.entropy import Entropy
+
+    class Transport(Protocol):
+        """The seam: five calls, none of which blocks longer than it says."""
+
+        oversized: int
+
+        def connect(self) -> None: ...
+        def subscribe(self, topic: str) -> None: ...
+        def publish(self, topic: str, payload: bytes) -> int: ...
+        def poll(self, milliseconds: int) -> "list[Any]": ...
+        def finish(self, milliseconds: int) -> None:
+        """Send what waits, without further spread, for at most this long; then leave the broker. The outbox stays."""
+        started = self._ticks()
+        self._hold = 0
+        while len(self.reporter.outbox) and self._since(started) < milliseconds:
+            self.exchange(100)
+        self._transport.close()
+        self._go_offline()
+
+    def wake(self, read: "Callable[[], int | None]", milliseconds: int) -> "bytes | None":
+        """One life of a deep-sleep device: hear the campaign, report the slot that ended last, wait for the PUBACK.
+
+        Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the
+        broker did not answer within ``milliseconds``.
+        """
+        started = self._ticks()
+        while not self.counts["heard"] and self._since(started) < milliseconds:
+            self.exchange(100)
+        try:
+            sample = read()
+        except (OSError, ValueError):
+            sample = None
+            self.counts["sensor_failures"] += 1
+        report = self.reporter.run_once(sample, self._clock())
+        self.finish(max(0, milliseconds - self._since(started)))
+        return report
+
+    # Clock and sensor
+
+    def _clock_is_set(self) -> bool:
+        if self._set_clock is None:
+            return True
+        if self._clock_set_at is not None and self._since(self._clock_set_at) < _RESYNC:
+            return True
+        if self._since(self._waits_since) < self._wait:
+            return self._clock_set_at is not None
+        try:
+            self._set_clock()
+        except OSError as error:
+            self.trouble = "NTP: %s" % error
+            self._back_off()
+            return self._clock_set_at is not None
+        self._clock_set_at = self._ticks()
+        self._delay = self._wait = 0
+        return True
+
+    def _sample(self, now: int) -> None:
+        campaign = self.reporter.campaign
+        if self._read is None or campaign is None:
+            return
+        index = now // (self._sample_seconds or campaign.slot_seconds)
+        if index == self._sampled:
+            return
+        self._sampled = index
+        try:
+            sample = self._read(now)
+            if sample is not None:
+                self.reporter.observe(sample, now)
+        except (OSError, ValueError):
+            self.counts["sensor_failures"] += 1
+
+    # Network
+
+    def _since(self, ticks: int) -> int:
+        return (self._ticks() - ticks) & TICKS_MASK
+
+    def _below(self, n: int) -> int:
+        try:
+            self._entropy.refill()
+            return self._entropy.below(max(1, n))
+        except EntropyError:
+            return n // 2
+
+    def _back_off(self) -> None:
+        """Wait a uniform time below twice the previous bound, so that a fleet does not return at once."""
+        self._delay = min(max(FIRST_DELAY, 2 * self._delay), LONGEST_DELAY)
+        self._wait = self._below(self._delay)
+        self._waits_since = self._ticks()
+
+    def _hold_back(self) -> None:
+        campaign = self.reporter.campaign
+        if campaign is not None:
+            self._hold = self._below(campaign.slot_seconds * 10 * self._spread_percent)
+            self._held_since = self._ticks()
+
+    def _held(self) -> int:
+        if not self._hold:
+            return 0
+        left = self._hold - self._since(self._held_since)
+        if left <= 0:
+            self._hold = 0
+            return 0
+        return left
+
+    def _connect(self) -> None:
+        if self._since(self._waits_since) < self._wait:
+            return
+        try:
+            self._transport.connect()
+        except OSError as error:
+            self._lost(str(error))
+            return
+        self._state = _CONNECTING
+
+    def _go_offline(self) -> None:
+        self._state = _OFFLINE
+        self._flying = {}
+
+    def _lost(self, why: str) -> None:
+        self.trouble = why
+        self._go_offline()
+        self._back_off()
+
+    def _handle(self, event: "Any") -> None:
+        kind = event[0]
+        if kind == ACKED:
+            report = self._flying.pop(event[1], None)
+            if report is not None:
+                self.reporter.acked(report)
+                self.counts["acked"] += 1
+                self._delay = self._wait = 0
+                if self._acknowledged is not None:
+                    self._acknowledged(report)
+        elif kind == MESSAGE:
+            self._accept(event[1], event[2])
+        elif kind == CONNECTED:
+            self._state = _ONLINE
+            self.counts["connected"] += 1
+            for name in self._campaigns:
+                self._transport.subscribe(config_topic(self._prefix, name))
+        elif kind == DENIED:
+            self.trouble = "the broker refuses the subscription to %s" % event[1]
+        elif kind == LOST:
+            self._lost(event[1])
+
+    def _accept(self, topic: str, payload: bytes) -> None:
+        for name in self._campaigns:
+            if topic == config_topic(self._prefix, name):
+                try:
+                    self.reporter.accept(payload, self._clock())
+                    self.counts["heard"] += 1
+                except (Refused, Invalid) as refused:
+                    self.trouble = "campaign refused: %s" % refused
+                except MemoryError:
+                    self.trouble = "campaign refused: not enough memory for %d bytes" % len(payload)
+
+    def _name(self, report: bytes) -> str:
+        """The campaign of a report, by its fingerprint; after a reboot an ended one may have become unknown."""
+        names = self._names
+        for campaign in (self.reporter.campaign, self.reporter.next_campaign):
+            if campaign is not None and campaign.fingerprint not in names:
+                if len(names) >= 8:
+                    names.clear()
+                names[campaign.fingerprint] = campaign.name
+        return names.get(report[2:6], self._campaigns[0])
+
+    def _send(self) -> None:
+        outbox = self.reporter.outbox
+        flying = self._flying
+        end = len(outbox)
+        if self._held():
+            end -= 1
+        index = 0
+        while index < end and len(flying) < self._in_flight:
+            report = outbox[index]
+            index += 1
+            if report in flying.values():
+                continue
+            if self._handed_over is not None:
+                self._handed_over(report)
+            topic = report_topic(self._prefix, self._name(report), self.reporter.device)
+            flying[self._transport.publish(topic, report)] = report
+            self.counts["sent"] += 1
+
+
+def run(client: Client, stopped: "Callable[[], bool]", milliseconds: int = 500) -> None:
+    """Step until ``stopped()``, then send what waits and leave the broker."""
+    while not stopped():
+        client.step(milliseconds)
+    client.finish(2000)

@@ -1,0 +1,130 @@
+"""The transport of phones and gateways: the same five calls over paho-mqtt."""
+
+from typing import TYPE_CHECKING
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+
+from undertone_device.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, MESSAGE
+from undertone_device.socket_transport import CONNECT_MILLISECONDS, LOST
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    import ssl
+    from typing import Any
+
+    from undertone_device.packets import Event
+
+
+class PahoTransport:
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `socket_transport`.
+
+    Each connection is a new paho client with a clean session, so that paho never resends by itself what the
+    outbox will resend. Raises Invalid for a keepalive of 0.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        user: "str | None" = None,
+        password: "str | None" = None,
+        keepalive: int = DEFAULT_KEEPALIVE,
+        context: "ssl.SSLContext | None" = None,
+    ):
+        if not 1 <= keepalive <= 0xFFFF:
+            raise Invalid(f"keepalive is {keepalive}, expected an integer from 1 to 65535")
+        self._address = (host, port, keepalive)
+        self._client_id = client_id
+        self._user = user
+        self._password = password
+        self._context = context
+        self._client: paho.Client | None = None
+        self._events: list[Event] = []
+        self._topics: dict[int, str] = {}
+        self.oversized = 0
+
+    def connect(self) -> None:
+        """Open a connection; ("connected",) or ("lost", why) follows. Raises OSError."""
+        self._drop()
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2, self._client_id, clean_session=True, reconnect_on_failure=False
+        )
+        client.connect_timeout = CONNECT_MILLISECONDS / 1000
+        if self._user is not None:
+            client.username_pw_set(self._user, self._password)
+        if self._context is not None:
+            client.tls_set_context(self._context)
+        client.on_connect = self._on_connect
+        client.on_message = self._on_message
+        client.on_publish = self._on_publish
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        host, port, keepalive = self._address
+        client.connect(host, port, keepalive)
+        self._client = client
+
+    def subscribe(self, topic: str) -> None:
+        """Ask for a topic's messages."""
+        if self._client is not None:
+            code, packet_id = self._client.subscribe(topic, 0)
+            if code == MQTTErrorCode.MQTT_ERR_SUCCESS and packet_id is not None:
+                self._topics[packet_id] = topic
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """Hand a message over; the token comes back in ("acked", token)."""
+        return 0 if self._client is None else self._client.publish(topic, payload, qos=1).mid
+
+    def poll(self, milliseconds: int) -> "list[Event]":
+        """Send, wait for at most this long, receive."""
+        if self._client is None:
+            return []
+        code = self._client.loop(milliseconds / 1000)
+        if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            self._lost(paho.error_string(code))
+        events = self._events
+        self._events = []
+        if events and events[-1][0] == LOST:
+            self._drop()
+        return events
+
+    def close(self) -> None:
+        """Say goodbye and release the descriptor."""
+        if self._client is not None:
+            self._client.on_disconnect = None
+            self._client.disconnect()
+        self._drop()
+
+    def _drop(self) -> None:
+        # Dropping the last reference closes the socket and paho's pair of sockets.
+        self._client = None
+        self._topics.clear()
+        self._events = []
+
+    def _lost(self, why: str) -> None:
+        if not self._events or self._events[-1][0] != LOST:
+            self._events.append((LOST, why))
+
+    def _on_connect(self, client: "Any", data: "Any", flags: "Any", code: "Any", properties: "Any") -> None:
+        if code.is_failure:
+            self._lost(f"the broker refuses the connection: {code}")
+        else:
+            self._events.append((CONNECTED,))
+
+    def _on_message(self, client: "Any", data: "Any", message: paho.MQTTMessage) -> None:
+        if len(message.payload) > LARGEST_PACKET:
+            self.oversized += 1
+        else:
+            self._events.append((MESSAGE, message.topic, bytes(message.payload), message.retain))
+
+    def _on_publish(self, client: "Any", data: "Any", packet_id: int, code: "Any", properties: "Any") -> None:
+        self._events.append((ACKED, packet_id))
+
+    def _on_subscribe(self, client: "Any", data: "Any", packet_id: int, codes: "list[Any]", properties: "Any") -> None:
+        topic = self._topics.pop(packet_id, "")
+        if any(code.is_failure for code in codes):
+            self._events.append((DENIED, topic))
+
+    def _on_disconnect(self, client: "Any", data: "Any", flags: "Any", code: "Any", properties: "Any") -> None:
+        self._lost(str(code))

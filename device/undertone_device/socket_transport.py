@@ -1,0 +1,269 @@
+"""The transport of boards: MQTT over a TCP or TLS socket that never blocks once it is open.
+
+Runs under CPython too. After the connection is made every wait is a bounded ``poll``; no call relies on a socket
+timeout, because ``setblocking(True)`` erases it on lwIP.
+"""
+
+import binascii
+import errno
+import select
+import socket
+
+from undertone_device.packets import DEFAULT_KEEPALIVE, ProtocolError, Session
+from undertone_device.slot_value import TICKS_MASK
+from undertone_shared.errors import Invalid
+
+try:
+    import ssl
+except ImportError:
+    ssl = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from undertone_device.packets import Event
+
+    class Stream(Protocol):
+        """A connected byte stream that never blocks."""
+
+        def read(self, buffer: bytearray) -> int | None: ...
+        def write(self, data: memoryview) -> int | None: ...
+        def wait(self, milliseconds: int, writing: bool) -> None: ...
+        def close(self) -> None: ...
+
+
+LOST = "lost"  # ("lost", why)
+CONNECT_MILLISECONDS = 10000
+_BUFFER_BYTES = 512
+_READS = 32
+
+if hasattr(ssl, "SSLWantReadError"):
+    _AGAIN: "tuple[type[BaseException], ...]" = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+else:
+    # MicroPython returns None instead.
+    _AGAIN = ()
+
+
+def certificates(data: bytes) -> "list[bytes]":
+    """The DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
+    begin = b"-----BEGIN CERTIFICATE-----"
+    if data[:1] == b"\x30":
+        return [data]
+    found = []
+    position = data.find(begin)
+    while position >= 0:
+        end = data.find(b"-----END CERTIFICATE-----", position)
+        if end < 0:
+            break
+        try:
+            found.append(binascii.a2b_base64(data[position + len(begin) : end]))
+        except ValueError:
+            raise Invalid("tls.ca: a certificate is not base64")
+        position = data.find(begin, end)
+    if not found:
+        raise Invalid("tls.ca holds no certificate, expected PEM or DER")
+    return found
+
+
+def verified_context(ca: bytes) -> "Any":
+    """A TLS context that accepts only servers whose certificate one of these authorities signed.
+
+    Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
+    """
+    if ssl is None or not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
+        raise Invalid("tls: this machine cannot verify certificates, and unverified TLS is refused")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = ssl.CERT_REQUIRED
+    for certificate in certificates(ca):
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except (ValueError, OSError) as error:
+            raise Invalid("tls.ca: %s" % error)
+    return context
+
+
+class SocketStream:
+    """A TCP connection to the first address of ``host`` that answers, under TLS if there is a context.
+
+    Connecting and the handshake take at most ``milliseconds`` each. Raises OSError, also where the certificate does
+    not verify.
+    """
+
+    def __init__(self, host: str, port: int, context: "Any" = None, milliseconds: int = CONNECT_MILLISECONDS):
+        raw = _connect(host, port, milliseconds)
+        self._socket: Any = raw
+        if context is not None:
+            try:
+                self._socket = context.wrap_socket(raw, server_hostname=host)
+            except (OSError, ValueError) as error:
+                raw.close()
+                raise OSError("TLS: %s" % error)
+        self._socket.setblocking(False)
+        # MicroPython's TLS sockets have the stream methods only, CPython's sockets have the others.
+        self._read_into = getattr(self._socket, "readinto", None) or self._socket.recv_into
+        self._write = getattr(self._socket, "send", None) or self._socket.write
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._writing = False
+
+    def read(self, buffer: bytearray) -> "int | None":
+        """Bytes read, 0 at the end of the stream, None if there are none now. Raises OSError."""
+        try:
+            count: int | None = self._read_into(buffer)
+        except _AGAIN:
+            return None
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            return None
+        return count
+
+    def write(self, data: memoryview) -> "int | None":
+        """Bytes taken, None if there is no room now; then repeat with the same data. Raises OSError."""
+        try:
+            count: int | None = self._write(data)
+        except _AGAIN:
+            return None
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            return None
+        return count
+
+    def wait(self, milliseconds: int, writing: bool) -> None:
+        """Until there is something to read (or room to write), at most this long."""
+        if writing != self._writing:
+            self._writing = writing
+            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
+        self._poll.poll(milliseconds)
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        try:
+            self._socket.close()
+        except OSError:
+            pass
+
+
+def _connect(host: str, port: int, milliseconds: int) -> "Any":
+    failure = OSError("no address for %s" % host)
+    for address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        raw = socket.socket(address[0], socket.SOCK_STREAM)
+        try:
+            raw.settimeout(milliseconds / 1000)
+            raw.connect(address[-1])
+        except OSError as error:
+            raw.close()
+            failure = error
+            continue
+        if hasattr(socket, "TCP_NODELAY"):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return raw
+    raise failure
+
+
+class SocketTransport:
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close`` over the stream that ``open_stream()`` returns.
+
+    ``ticks``: milliseconds modulo 2^30. Events are those of `packets`, and ("lost", why) once per connection.
+    """
+
+    def __init__(
+        self,
+        open_stream: "Callable[[], Stream]",
+        ticks: "Callable[[], int]",
+        client_id: str,
+        user: "str | None" = None,
+        password: "str | None" = None,
+        keepalive: int = DEFAULT_KEEPALIVE,
+    ):
+        self._open_stream = open_stream
+        self._ticks = ticks
+        self._credentials = (client_id, user, password)
+        self._keepalive = keepalive
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._stream: Stream | None = None
+        self._session = Session(keepalive)
+        self._pending: memoryview | None = None
+        self._opened = 0
+        self.oversized = 0
+
+    def connect(self) -> None:
+        """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
+        self._drop()
+        self._session = Session(self._keepalive)
+        self._stream = self._open_stream()
+        self._opened = self._ticks()
+        client_id, user, password = self._credentials
+        self._session.connect(client_id, user, password, self._opened)
+
+    def subscribe(self, topic: str) -> None:
+        """Ask for a topic's messages."""
+        self._session.subscribe(topic, self._ticks())
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """Hand a message over; the token comes back in ("acked", token)."""
+        return self._session.publish(topic, payload, self._ticks())
+
+    def poll(self, milliseconds: int) -> "list[Event]":
+        """Send, wait for at most this long, receive."""
+        stream = self._stream
+        if stream is None:
+            return []
+        events: list[Event] = []
+        try:
+            self._flush(stream)
+            stream.wait(milliseconds, self._pending is not None)
+            self._receive(stream, events)
+            now = self._ticks()
+            if not self._session.connected and (now - self._opened) & TICKS_MASK > CONNECT_MILLISECONDS:
+                raise ProtocolError("the broker does not answer")
+            self._session.check(now)
+            self._flush(stream)
+        except (OSError, ProtocolError) as error:
+            self._drop()
+            events.append((LOST, str(error)))
+        return events
+
+    def close(self) -> None:
+        """Say goodbye and release the descriptor."""
+        if self._stream is not None and self._session.connected:
+            self._session.disconnect(self._ticks())
+            try:
+                self._flush(self._stream)
+            except OSError:
+                pass
+        self._drop()
+
+    def _drop(self) -> None:
+        self.oversized += self._session.oversized
+        self._session.oversized = 0
+        self._pending = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _flush(self, stream: "Stream") -> None:
+        while True:
+            if self._pending is None:
+                output = self._session.output()
+                if not output:
+                    return
+                self._pending = memoryview(output)
+            count = stream.write(self._pending)
+            if count is None:
+                return
+            # TLS wants the very same bytes again after a refusal: nothing is added to them.
+            self._pending = self._pending[count:] if count < len(self._pending) else None
+
+    def _receive(self, stream: "Stream", events: "list[Event]") -> None:
+        view = memoryview(self._buffer)
+        for _ in range(_READS):
+            count = stream.read(self._buffer)
+            if count is None:
+                return
+            if not count:
+                raise OSError("the broker closed the connection")
+            events.extend(self._session.receive(view[:count], self._ticks()))

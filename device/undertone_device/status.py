@@ -1,0 +1,66 @@
+"""What a running device tells its owner, in a small local file: no reading, no noise, nothing sent by MQTT."""
+
+import json
+
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_device.client import Client
+
+FILE = "status.json"
+LARGEST = 16384
+
+
+def describe(client: "Client", now: int) -> "dict[str, Any]":
+    """The state of a client as JSON values."""
+    reporter = client.reporter
+    policy = reporter.policy
+    state: dict[str, Any] = {
+        "device": reporter.device,
+        "time": now,
+        "online": client.online,
+        "paused": reporter.paused,
+        "trouble": client.trouble,
+        "counts": client.counts,
+        "spent_until": reporter.spent_until,
+        "period_used": reporter.used[1],
+        "period_seconds": policy.period_seconds,
+        "period_limit": policy.reports_per_period,
+        "cap": list(policy.cap),
+        "outbox": len(reporter.outbox),
+        "dropped": reporter.dropped,
+        "refusals": reporter.refusals,
+        "campaign": None,
+    }
+    campaign = reporter.campaign
+    if campaign is not None:
+        rule = campaign.report
+        state["campaign"] = {
+            "name": campaign.name,
+            "epoch": campaign.epoch,
+            "fingerprint": "".join("%02x" % byte for byte in campaign.fingerprint),
+            "sensor": campaign.sensor,
+            "measure": campaign.measure,
+            "unit": campaign.unit,
+            "slot_seconds": campaign.slot_seconds,
+            "bound": campaign.bound,
+            "theta": None if rule is None else rule.theta,
+            "cohort_certificate": list(campaign.cohort.mechanism.certificate()),
+            "report_certificate": None if rule is None else list(rule.mechanism.certificate()),
+            "last_slot": campaign.last_slot,
+        }
+    return state
+
+
+def parse_status(data: bytes) -> "dict[str, Any]":
+    """What ``describe`` gave, from the file's bytes. Raises Invalid."""
+    try:
+        state = json.loads(data) if len(data) <= LARGEST else None
+    except (ValueError, RuntimeError):
+        state = None
+    if not isinstance(state, dict) or "device" not in state:
+        raise Invalid("the status file is not the status of a device")
+    return state
