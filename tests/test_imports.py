@@ -1,0 +1,196 @@
+"""The layout's promises, read from the sources: who may import whom, and what code for boards may contain.
+
+Every rule is checked on the tree and on a snippet that breaks it.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.micropython import REPO, compile_mpy
+
+# fmt: off
+MICROPYTHON = {
+    "array", "asyncio", "binascii", "collections", "errno", "gc", "hashlib", "heapq", "io", "json", "micropython", "os",
+    "platform", "re", "select", "socket", "ssl", "struct", "sys", "time",
+}
+# fmt: on
+# `math` and `random` exist on boards, but neither has a place on the privacy path.
+SHARED_MAY = MICROPYTHON - {"asyncio", "platform", "select", "socket", "ssl"}
+COLLECTIONS_MAY = {"OrderedDict", "deque", "namedtuple"}
+BOARD = {"esp", "esp32", "machine", "mip", "network", "ntptime", "rp2", "ulab", "umqtt"}
+STDLIB = set(sys.stdlib_module_names)
+NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    folder: str
+    ours: set[str]
+    others: set[str] | None  # None: any
+    integers_only: bool = False
+
+
+SHARED = Layer("shared", {"undertone_shared"}, SHARED_MAY, integers_only=True)
+DEVICE = Layer(
+    "device", SHARED.ours | {"undertone_device"}, (STDLIB - NOT_ON_THE_PRIVACY_PATH) | BOARD | {"paho"}, True
+)
+AGGREGATOR = Layer("aggregator", SHARED.ours | {"undertone_aggregator"}, None)
+SIMULATOR = Layer("simulator", DEVICE.ours | AGGREGATOR.ours | {"undertone_simulator"}, None)
+CLI = Layer("cli", SIMULATOR.ours | {"undertone"}, None)
+LAYERS = [SHARED, DEVICE, AGGREGATOR, SIMULATOR, CLI]
+# Inside the aggregator: the central mechanisms know nothing of how reports arrive or are kept.
+CENTRAL_MAY_NOT = ("undertone_aggregator.ingest", "undertone_aggregator.store")
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((REPO / folder).glob("undertone*/**/*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(REPO).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def only_for_type_checkers(tree: ast.AST) -> set[ast.AST]:
+    """Everything inside `if TYPE_CHECKING:`, which no interpreter imports."""
+    return {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+
+
+def imports(tree: ast.AST, path: Path) -> Iterator[tuple[ast.AST, str]]:
+    """Every import statement with the modules it may load: `from a import b` may load a.b as well as a."""
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package.pop()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, [base, node.module]))
+            yield node, base
+            yield from ((node, f"{base}.{alias.name}") for alias in node.names)
+
+
+def violations(source: str, path: Path, layer: Layer) -> list[str]:
+    """What a module of this layer does against the rules, with its lines."""
+    tree = ast.parse(source)
+    unexecuted = only_for_type_checkers(tree)
+    found = set()
+
+    def bad(node: ast.AST, what: str) -> None:
+        found.add((node.lineno, f"{path}:{node.lineno}: {what}"))
+
+    for node, module in imports(tree, path):
+        top = module.split(".")[0]
+        if top.startswith("undertone"):
+            if top not in layer.ours:
+                bad(node, f"{layer.folder} may not import {top}")
+            if module_name(path).startswith("undertone_aggregator.central") and module.startswith(CENTRAL_MAY_NOT):
+                bad(node, f"central may not import {module}")
+        elif layer.others is not None and node not in unexecuted:
+            if top not in layer.others:
+                bad(node, f"{layer.folder} may not import {top}")
+            if layer is SHARED and module.startswith("collections.") and module[12:] not in COLLECTIONS_MAY:
+                bad(node, f"MicroPython has no {module}")
+    if layer.integers_only:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, float | complex):
+                bad(node, f"float {node.value}")
+            if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+                bad(node, "true division")
+    if layer is SHARED:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
+                bad(node, "float()")
+    return [text for _, text in sorted(found)]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.folder)
+def test_layer_keeps_its_rules(layer):
+    modules = sources(layer.folder)
+    assert modules, f"no sources in {layer.folder}/"
+    found = [v for path in modules for v in violations(path.read_text(encoding="utf-8"), path, layer)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "snippet"),
+    [
+        (SHARED, "x", "import undertone_device"),
+        (SHARED, "x", "import numpy as np"),
+        (SHARED, "x", "from scipy import special"),
+        (SHARED, "x", "import math"),
+        (SHARED, "x", "def f():\n    from random import random"),
+        (SHARED, "x", "import typing"),
+        (SHARED, "x", "from __future__ import annotations"),
+        (SHARED, "x", "from collections import Counter"),
+        (SHARED, "x", "import collections.abc"),
+        (SHARED, "x", "half = 0.5"),
+        (SHARED, "x", "def f(a, b):\n    return a / b"),
+        (SHARED, "x", "a = 6\na /= 2"),
+        (SHARED, "x", "a = float('1')"),
+        (DEVICE, "x", "import undertone_aggregator"),
+        (DEVICE, "x", "from ..undertone_aggregator import design"),
+        (DEVICE, "x", "import numpy"),
+        (DEVICE, "x", "import requests"),
+        (DEVICE, "x", "wait = 1e3"),
+        (AGGREGATOR, "x", "from undertone_device import reporter"),
+        (AGGREGATOR, "x", "import undertone_simulator"),
+        (AGGREGATOR, "central/x", "from undertone_aggregator.ingest import admit"),
+        (AGGREGATOR, "central/x", "from undertone_aggregator import store"),
+        (AGGREGATOR, "central/x", "from .. import store"),
+        (AGGREGATOR, "central/x", "from ..ingest.admit import Admission"),
+        (SIMULATOR, "x", "from undertone.app import run"),
+    ],
+)
+def test_a_broken_rule_is_found(layer, name, snippet):
+    package = next(iter((REPO / layer.folder).glob("undertone*")))
+    assert violations(snippet, package / f"{name}.py", layer)
+
+
+@pytest.mark.parametrize(
+    ("layer", "snippet"),
+    [
+        (SHARED, "from . import report\nfrom undertone_shared.errors import Invalid\nimport struct\na = 7 // 2"),
+        (SHARED, "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Any"),
+        (SHARED, "from collections import OrderedDict"),
+        (DEVICE, "try:\n    from ulab import numpy\nexcept ImportError:\n    numpy = None\nimport machine"),
+    ],
+)
+def test_what_the_rules_allow(layer, snippet):
+    package = next(iter((REPO / layer.folder).glob("undertone*")))
+    assert violations(snippet, package / "x.py", layer) == []
+
+
+def test_one_module_of_the_device_knows_paho():
+    users = [
+        path.name
+        for path in sources("device")
+        if any(name.split(".")[0] == "paho" for _, name in imports(ast.parse(path.read_text(encoding="utf-8")), path))
+    ]
+    assert len(users) <= 1, f"paho is imported by {', '.join(users)}"
+
+
+@pytest.mark.parametrize("package", ["shared/undertone_shared", "device/undertone_device"])
+def test_every_source_compiles_for_a_board(package, tmp_path):
+    compiled = compile_mpy(REPO / package, tmp_path)
+    assert len(compiled) == len(list((REPO / package).rglob("*.py")))
+
+
+def test_a_source_that_micropython_refuses_is_named(tmp_path):
+    package = tmp_path / "some"
+    package.mkdir()
+    (package / "modern.py").write_text("def f(a, /):\n    return a\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"some/modern\.py"):
+        compile_mpy(package, tmp_path / "out")

@@ -1,0 +1,79 @@
+"""What `pip install undertone` gives a phone or a gateway: the device, paho-mqtt, and nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.ci import unavailable
+from support.micropython import REPO
+
+PACKAGES = {"undertone_shared", "undertone_device", "undertone_aggregator", "undertone_simulator", "undertone"}
+
+
+def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--wheel-dir", out]
+    built = run(sys.executable, "-m", "pip", "wheel", *options, REPO)
+    assert built.returncode == 0, built.stderr
+    (path,) = out.glob("undertone-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain_install(wheel, tmp_path_factory) -> Path:
+    """The Python of a fresh environment with the wheel and its plain dependencies."""
+    folder = tmp_path_factory.mktemp("plain")
+    venv.create(folder, with_pip=False, symlinks=os.name != "nt")
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    installed = run(sys.executable, "-m", "pip", "--python", python, "install", "--retries=1", wheel)
+    if installed.returncode and "No matching distribution found for paho-mqtt" in installed.stderr:
+        unavailable("no package index in reach to install paho-mqtt from")
+    assert installed.returncode == 0, installed.stderr
+    return python
+
+
+def test_the_wheel_holds_five_typed_packages_and_nothing_beside_them(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert {name.split("/")[0] for name in names} == PACKAGES
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+
+
+def test_the_wheel_names_its_licence(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (licence,) = [name for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        assert b"Apache License" in archive.read(licence)
+        assert b"License-Expression: Apache-2.0" in archive.read(metadata)
+
+
+def test_a_plain_install_pulls_nothing_but_paho(plain_install):
+    listed = run(sys.executable, "-m", "pip", "--python", plain_install, "list", "--format=json")
+    assert listed.returncode == 0, listed.stderr
+    names = {package["name"] for package in json.loads(listed.stdout)}
+    assert names - {"pip", "setuptools"} == {"undertone", "paho-mqtt"}
+
+
+def test_the_device_runs_from_a_plain_install(plain_install, tmp_path):
+    shown = run(plain_install, "-m", "undertone_device", "--help", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "usage" in shown.stdout.lower()
+
+
+def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(plain_install, tmp_path):
+    command = plain_install.with_name("undertone.exe" if os.name == "nt" else "undertone")
+    shown = run(command, "demo", cwd=tmp_path)
+    assert shown.returncode != 0
+    assert "Traceback" not in shown.stderr
+    assert "undertone[" in shown.stderr + shown.stdout
