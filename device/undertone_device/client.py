@@ -28,7 +28,113 @@ if TYPE_CHECKING:
         def subscribe(self, topic: str) -> None: ...
         def publish(self, topic: str, payload: bytes) -> int: ...
         def poll(self, milliseconds: int) -> "list[Any]": ...
-        def finish(self, milliseconds: int) -> None:
+            def close(self) -> None: ...
+
+
+FIRST_DELAY = 1000
+LONGEST_DELAY = 300000
+_OFFLINE = 0
+_CONNECTING = 1
+_ONLINE = 2
+_RESYNC = 86400000
+
+
+class Client:
+    """One reporter on one broker.
+
+    ``campaigns``: names whose config topics are heard. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
+    2^30; ``idle(ms)`` waits. ``read(now)`` gives one sample, an integer or None when the sensor has none; without it
+    the owner of the loop feeds ``reporter.observe``. It is called once per slot, or every ``sample_seconds``.
+    ``set_clock()`` asks NTP and raises OSError; it is called before anything else and daily, when given. Reports
+    leave spread over ``spread_percent`` of the following slot, at most ``in_flight`` without acknowledgement.
+    ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
+    the broker's PUBACK.
+    """
+
+    def __init__(
+        self,
+        reporter: "Reporter",
+        transport: "Transport",
+        entropy: "Entropy",
+        prefix: str,
+        campaigns: "Sequence[str]",
+        clock: "Callable[[], int]",
+        ticks: "Callable[[], int]",
+        idle: "Callable[[int], None]",
+        read: "Callable[[int], int | None] | None" = None,
+        set_clock: "Callable[[], None] | None" = None,
+        sample_seconds: int = 0,
+        spread_percent: int = 50,
+        in_flight: int = 4,
+        handed_over: "Callable[[bytes], None] | None" = None,
+        acknowledged: "Callable[[bytes], None] | None" = None,
+    ):
+        self.reporter = reporter
+        self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
+        # The last reason, for people: why the connection went, a campaign or subscription was refused.
+        self.trouble = ""
+        self._transport = transport
+        self._entropy = entropy
+        self._prefix = prefix
+        self._campaigns = tuple(campaigns)
+        self._clock = clock
+        self._ticks = ticks
+        self._idle = idle
+        self._read = read
+        self._set_clock = set_clock
+        self._sample_seconds = sample_seconds
+        self._spread_percent = spread_percent
+        self._in_flight = in_flight
+        self._handed_over = handed_over
+        self._acknowledged = acknowledged
+        self._state = _OFFLINE
+        self._delay = 0
+        self._wait = 0
+        self._waits_since = 0
+        self._sampled = -1
+        self._clock_set_at: int | None = None
+        self._hold = 0
+        self._held_since = 0
+        self._flying: dict[int, bytes] = {}
+        self._names: dict[bytes, str] = {}
+
+    @property
+    def online(self) -> bool:
+        """Whether the broker has accepted the connection."""
+        return self._state == _ONLINE
+
+    def step(self, milliseconds: int = 500) -> "bytes | None":
+        """Sample if it is time, close the slot if it is over, exchange with the broker; at most this long if online.
+
+        Returns the report drawn in this round, if any. Opening a connection may take longer than ``milliseconds``.
+        """
+        report = None
+        if self._clock_is_set():
+            now = self._clock()
+            self._sample(now)
+            report = self.reporter.close_slot(now)
+            if report is not None:
+                self._hold_back()
+        self.exchange(milliseconds)
+        return report
+
+    def exchange(self, milliseconds: int) -> None:
+        """The network's part of a round."""
+        if not self._clock_is_set():
+            self._idle(milliseconds)
+            return
+        if self._state == _OFFLINE:
+            self._connect()
+        if self._state == _OFFLINE:
+            self._idle(milliseconds)
+            return
+        if self._state == _ONLINE:
+            self._send()
+        held = self._held()
+        for event in self._transport.poll(min(milliseconds, held) if held else milliseconds):
+            self._handle(event)
+
+    def finish(self, milliseconds: int) -> None:
         """Send what waits, without further spread, for at most this long; then leave the broker. The outbox stays."""
         started = self._ticks()
         self._hold = 0
