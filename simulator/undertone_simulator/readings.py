@@ -1,6 +1,7 @@
 """Readings of a population: what the simulated meters measure, in integer natural units."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,25 @@ class Readings:
         turn, row = divmod(device, self.households)
         column = (slot + 7 * self.per_day * turn) % self.slots
         return int(self.values[row, column]) if self.present[row, column] else None
+
+    def save(self, path: Path) -> None:
+        """Write all but the notes to an NPZ file. Raises OSError."""
+        np.savez(
+            path,
+            values=self.values,
+            present=self.present,
+            unit=np.array(self.unit),
+            start=np.array(self.start),
+            step_seconds=np.array(self.step_seconds),
+        )
+
+    @staticmethod
+    def saved(path: Path) -> "Readings":
+        """What `save` wrote. Raises OSError."""
+        with np.load(path, allow_pickle=False) as file:
+            return Readings(
+                file["values"], file["present"], str(file["unit"]), str(file["start"]), int(file["step_seconds"])
+            )
 
 
 def dealt(stream: NDArray[np.int64], devices: int, unit: str) -> Readings:

@@ -1,0 +1,37 @@
+"""The clock that a simulated fleet lives by: the machine's, or one that runs faster for tests of long slots."""
+
+import asyncio
+import time
+
+TICKS_MASK = (1 << 30) - 1
+
+
+class Clock:
+    """Unix seconds and monotonic ticks, `speed` times as fast as the machine's, from `start` on (now, if None).
+
+    Both advance together, so the device's rate limit runs unmodified. Raises ValueError for a speed below 1.
+    """
+
+    def __init__(self, start: float | None = None, speed: float = 1.0):
+        if speed < 1.0:
+            raise ValueError("a clock slower than the machine's would make reports from the future")
+        self._began = time.monotonic()
+        self._start = time.time() if start is None else start
+        self.speed = speed
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._start + (time.monotonic() - self._began) * self.speed
+
+    def ticks(self) -> int:
+        """Monotonic milliseconds modulo 2^30."""
+        return int(time.monotonic() * self.speed * 1000) & TICKS_MASK
+
+    async def until(self, moment: float) -> None:
+        """Return at Unix second `moment`, at once if it has passed."""
+        await asyncio.sleep(max(0.0, (moment - self.now()) / self.speed))
+
+
+def real_ticks() -> int:
+    """Monotonic milliseconds modulo 2^30 of the machine, for timeouts of the network."""
+    return time.monotonic_ns() // 1_000_000 & TICKS_MASK

@@ -1,0 +1,66 @@
+"""Faults by name, made to happen to a fleet at chosen slots; the ledger says that they did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.fleet import Fleet
+from undertone_simulator.wire_device import DEATHS
+
+# Slots after which a killed device boots again, and held reports are released.
+REST = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`name` happens to `device` in report slot number `slot` (0 is the first).
+
+    kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
+    sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is cut;
+    hold: its reports stay back and leave REST slots later, the newest first. Raises Invalid for another name.
+    """
+
+    slot: int
+    name: str
+    device: str
+
+    def __post_init__(self) -> None:
+        if self.name not in FAULTS:
+            raise Invalid(f"fault is {self.name!r}, expected one of {', '.join(FAULTS)}")
+
+
+FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold")
+
+
+def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
+    """A function for `Fleet.run` that makes the faults happen."""
+
+    def on_slot(slot: int) -> None:
+        if fleet.report_slot is None:
+            return
+        for fault in faults:
+            since = slot - fleet.report_slot - fault.slot
+            device = fleet[fault.device]
+            if since == 0:
+                _begin(fleet, fault)
+            elif since == REST and fault.name.startswith("kill"):
+                if device.reporter is None:
+                    device.restart()
+            elif since == REST and fault.name == "hold":
+                device.release()
+
+    return on_slot
+
+
+def _begin(fleet: Fleet, fault: Fault) -> None:
+    device = fleet[fault.device]
+    if fault.name == "kill":
+        device.kill()
+    elif fault.name.startswith("kill-"):
+        device.die_at = fault.name.removeprefix("kill-")
+    elif fault.name == "duplicate":
+        device.duplicate_next = True
+    elif fault.name == "disconnect":
+        device.drop_connection()
+    else:
+        device.hold_back()

@@ -1,0 +1,286 @@
+"""A fleet on the wire: one asyncio process, thousands of MQTT connections, each with the shipped reporter core.
+
+Every device draws with the machine's entropy. Seeded entropy exists only through the explicit argument ``source`` of
+`Fleet`, for the comparison with the vectorised simulator.
+"""
+
+import asyncio
+import random
+import resource
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from undertone_device import assembly
+from undertone_device.config import read_config
+from undertone_device.reporter import Reporter
+from undertone_device.storage import FileStorage
+from undertone_shared.campaign import HEADER_BYTES, Campaign, header
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import Policy
+from undertone_simulator.ledger import Sent
+from undertone_simulator.readings import Readings
+from undertone_simulator.seeded import SeededSource
+from undertone_simulator.wire_device import Wire, WireDevice
+
+# Devices draw in this many groups, spread over this part of each slot; the rest is for what the machine loses.
+GROUPS = 24
+FIRST_PART = 0.03
+LAST_PART = 0.63
+# Asked again this much later if the device's rate limit found the draw early.
+_AGAIN_PART = 0.08
+_CHECK_SECONDS = 5.0
+SETTLE_SECONDS = 10.0
+
+
+class MemoryStorage:
+    """A device's storage that lives as long as this object: killing a device leaves it, ending the process does not."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """The content last written, or None."""
+        return self._files.get(name)
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Replace the content."""
+        self._files[name] = bytes(data)
+
+    def delete(self, name: str) -> None:
+        """Remove the content, if any."""
+        self._files.pop(name, None)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One device of the fleet: its name, its password at the broker if any, and its owner's policy."""
+
+    name: str
+    password: str | None
+    policy: Policy
+
+
+def read_members(folder: Path) -> list[Member]:
+    """The devices that `provision` wrote to `folder`, by name. Raises Invalid for files that no device would take."""
+    members = []
+    for path in sorted((folder / "devices").iterdir()):
+        config = read_config(str(path / "device.json"))
+        members.append(Member(config.name, assembly.read_password(config.broker), assembly.read_policy(config)))
+    return members
+
+
+@dataclass(frozen=True)
+class Playback:
+    """Which column of the readings a slot measures, by the epochs that the campaign announces.
+
+    Threshold epoch number r plays every `stride`-th column of day r; the first report epoch goes on with the day after
+    the last of them, column by column.
+    """
+
+    per_day: int
+    stride: int
+
+    def next(self, plays: Sequence[tuple[int, int, int]], campaign: Campaign) -> tuple[int, int, int] | None:
+        """The (first slot, column, stride) that this campaign adds to what plays so far, None if nothing changes."""
+        reporting = campaign.report is not None
+        if plays and (campaign.first_slot <= plays[-1][0] or (reporting and plays[-1][2] == 1)):
+            return None
+        return campaign.first_slot, len(plays) * self.per_day, 1 if reporting else self.stride
+
+
+class Fleet:
+    """`members` on one broker; member i measures row i of `readings`.
+
+    `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
+    devices wrote to its ledger. `source`: device number → seeded byte source, for simulations only.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        readings: Readings,
+        playback: Playback,
+        wire: Wire,
+        *,
+        state: Path | None = None,
+        earlier: Sent | None = None,
+        source: Callable[[int], SeededSource] | None = None,
+        capacity: int = 96,
+    ):
+        self.wire = wire
+        self.campaigns: dict[bytes, Campaign] = {}
+        self.report_slot: int | None = None
+        self._readings = readings
+        self._playback = playback
+        self._plays = Sent(plays=list(earlier.plays) if earlier else [])
+        self._state = state
+        self._capacity = capacity
+        self._sources = [source(i) for i in range(len(members))] if source else []
+        self._slot_seconds = 1
+        self._announced = asyncio.Event()
+        wire.on_campaign = self._hear
+        unacked = earlier.unacked() if earlier else {}
+        self.devices = [
+            WireDevice(one.name, one.password, self._boot(i, one), self._meter(i), wire, unacked.get(one.name, ()))
+            for i, one in enumerate(members)
+        ]
+        self._groups = [i % GROUPS for i in range(len(members))]
+        random.SystemRandom().shuffle(self._groups)
+        for device in self.devices:
+            for campaign in (device.reporter.campaign, device.reporter.next_campaign) if device.reporter else ():
+                if campaign is not None:
+                    self._learn(campaign)
+
+    def __getitem__(self, name: str) -> WireDevice:
+        return next(device for device in self.devices if device.name == name)
+
+    # What a device is made of
+
+    def _boot(self, number: int, member: Member) -> Callable[[], Reporter]:
+        if self._state is None:
+            storage: MemoryStorage | FileStorage = MemoryStorage()
+        else:
+            folder = self._state / member.name
+            folder.mkdir(parents=True, exist_ok=True)
+            storage = FileStorage(str(folder))
+
+        def boot() -> Reporter:
+            entropy = Entropy(self._sources[number]) if self._sources else Entropy()
+            return Reporter(
+                member.name, member.policy, storage, entropy, self.wire.clock.ticks, capacity=self._capacity
+            )
+
+        return boot
+
+    def _meter(self, number: int) -> Callable[[int], int | None]:
+        def measure(slot: int) -> int | None:
+            column = self._plays.column(slot)
+            return None if column is None else self._readings.at(number, column)
+
+        return measure
+
+    def _hear(self, message: bytes) -> None:
+        """Some device accepted this campaign message."""
+        if header(message)[1] not in self.campaigns:
+            self._learn(Campaign(message[HEADER_BYTES:]))
+
+    def _learn(self, campaign: Campaign) -> None:
+        """Settle what the slots of a campaign play."""
+        if campaign.fingerprint in self.campaigns:
+            return
+        self.campaigns[campaign.fingerprint] = campaign
+        self._slot_seconds = campaign.slot_seconds
+        play = self._playback.next(self._plays.plays, campaign)
+        if play is not None:
+            self._plays.plays.append(play)
+            self.wire.ledger.play(*play)
+        if campaign.report is not None and self.report_slot is None:
+            self.report_slot = next(first for first, _, stride in self._plays.plays if stride == 1)
+        self._announced.set()
+
+    # Life
+
+    async def run(
+        self, slots: int, stop: asyncio.Event | None = None, on_slot: Callable[[int], None] | None = None
+    ) -> None:
+        """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, leave.
+
+        `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place for faults.
+        """
+        stop = stop or asyncio.Event()
+        for device in self.devices:
+            device.start()
+        checking = asyncio.get_running_loop().create_task(self._check())
+        playing = asyncio.get_running_loop().create_task(self._play(slots, on_slot))
+        stopping = asyncio.get_running_loop().create_task(stop.wait())
+        try:
+            await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if playing.done():
+                playing.result()
+                await self._settle(stop)
+        finally:
+            for task in (checking, playing, stopping):
+                task.cancel()
+            for device in self.devices:
+                device.close()
+            self.wire.ledger.flush()
+
+    async def _play(self, slots: int, on_slot: Callable[[int], None] | None) -> None:
+        await self._announced.wait()
+        clock, seconds = self.wire.clock, self._slot_seconds
+        slot = int(clock.now()) // seconds + 1
+        while True:
+            await clock.until(slot * seconds)
+            if on_slot is not None:
+                on_slot(slot)
+            await self._draw(slot)
+            if self.report_slot is not None and slot >= self.report_slot + slots:
+                return
+            # A machine that was too slow for a slot skips it, as the devices do.
+            slot = max(slot + 1, int(clock.now()) // seconds)
+
+    async def _draw(self, slot: int) -> None:
+        """One draw of every device, group by group, each group's lines on disk before its reports leave."""
+        clock, seconds = self.wire.clock, self._slot_seconds
+        for source in self._sources:
+            source.seek(slot - 1)
+        early: list[tuple[float, WireDevice]] = []
+        for group in range(GROUPS):
+            part = FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS
+            await clock.until((slot + part) * seconds)
+            if clock.now() >= (slot + 1) * seconds:
+                return
+            due = [device for at, device in early if at <= part]
+            early = [(at, device) for at, device in early if at > part]
+            due += [device for device, its in zip(self.devices, self._groups, strict=True) if its == group]
+            early += [(part + _AGAIN_PART, device) for device in self._together(due, slot)]
+        for at, device in early:
+            await clock.until((slot + at) * seconds)
+            if clock.now() < (slot + 1) * seconds:
+                self._together([device], slot)
+
+    def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
+        """One tick of each; returns those that were early."""
+        early = [device for device in devices if device.tick(slot)]
+        self.wire.ledger.flush()
+        for device in devices:
+            device.hand_over()
+        return early
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            for device in self.devices:
+                device.check()
+
+    async def _settle(self, stop: asyncio.Event) -> None:
+        """Wait until the broker has acknowledged everything, or for ten seconds."""
+        deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
+        while any(device.unacknowledged for device in self.devices) and not stop.is_set():
+            if asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(0.05)
+
+    # What happened
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Campaigns refused, by reason, over all devices that live."""
+        counts: Counter[str] = Counter()
+        for device in self.devices:
+            if device.reporter is not None:
+                counts.update(device.reporter.refusals)
+        return counts
+
+
+def allow_connections(count: int) -> None:
+    """Raise this process's limit of open files to `count` connections and some. Raises Invalid where it may not."""
+    need = count + 256
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < need:
+        if hard != resource.RLIM_INFINITY and hard < need:
+            raise Invalid(f"devices is {count}, but this machine allows a process only {hard} open files (ulimit -n)")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

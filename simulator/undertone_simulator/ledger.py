@@ -1,0 +1,172 @@
+"""The test ledger: what a simulated fleet handed to the transport, and what the broker acknowledged, one line each.
+
+    <unix ms> sent <device> <report in hex>         before these bytes go to the transport
+    <unix ms> acked <device> <report in hex>        the broker's PUBACK arrived
+    <unix ms> lost <device> <report in hex> <fault> nobody will send this report any more
+    <unix ms> fault <name> <device, or ->           a fault was made to happen
+    <unix ms> play <first slot> <column> <stride>   from this slot on, slot first + i plays column + i·stride
+
+A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill tore apart is not
+one, and nothing was sent for it.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from undertone_shared.errors import Invalid
+
+Key = tuple[str, bytes]
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class FleetLedger:
+    """Appends to the ledger in `path`; lines reach the disk together, at `flush`. Raises OSError."""
+
+    def __init__(self, path: Path, milliseconds: Callable[[], int] = _milliseconds):
+        self._milliseconds = milliseconds
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        size = os.fstat(self._file).st_size
+        torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        self._lines = ["\n"] if torn else []
+
+    def _add(self, *words: object) -> None:
+        self._lines.append(" ".join(str(word) for word in (self._milliseconds(), *words)) + "\n")
+
+    def sent(self, device: str, report: bytes) -> None:
+        """`report` is about to be handed to the transport; call `flush` before it is."""
+        self._add("sent", device, report.hex())
+
+    def acked(self, device: str, report: bytes) -> None:
+        """The broker has acknowledged `report`."""
+        self._add("acked", device, report.hex())
+
+    def lost(self, device: str, report: bytes, fault: str) -> None:
+        """`report` is gone from the device by the named fault."""
+        self._add("lost", device, report.hex(), fault)
+
+    def fault(self, name: str, device: str = "-") -> None:
+        """The named fault happens now, to one device or to what all of them share."""
+        self._add("fault", name, device)
+
+    def play(self, first_slot: int, column: int, stride: int) -> None:
+        """From `first_slot` on, the fleet measures column + i·stride of its readings in slot first + i."""
+        self._add("play", first_slot, column, stride)
+
+    def flush(self) -> None:
+        """Everything added so far is on disk when this returns. Raises OSError."""
+        if self._lines:
+            data = "".join(self._lines).encode()
+            self._lines.clear()
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Flush and close. Raises OSError."""
+        self.flush()
+        os.close(self._file)
+
+
+@dataclass
+class Sent:
+    """What ledgers say: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
+
+    `faults` are (ms, name, device); `plays` (first slot, column, stride) in order; `lines` and `torn` count the lines
+    that could be read, and those that could not.
+    """
+
+    sent: dict[Key, int] = field(default_factory=dict)
+    acked: dict[Key, int] = field(default_factory=dict)
+    lost: dict[Key, str] = field(default_factory=dict)
+    faults: list[tuple[int, str, str]] = field(default_factory=list)
+    plays: list[tuple[int, int, int]] = field(default_factory=list)
+    lines: int = 0
+    torn: int = 0
+
+    def unacked(self) -> dict[str, list[bytes]]:
+        """By device, its reports that were sent, and neither acknowledged nor lost."""
+        reports: dict[str, list[bytes]] = {}
+        for key in self.sent:
+            if key not in self.acked and key not in self.lost:
+                reports.setdefault(key[0], []).append(key[1])
+        return reports
+
+    def fault_counts(self) -> Counter[str]:
+        """How often each fault happened."""
+        return Counter(name for _, name, _ in self.faults)
+
+    def column(self, slot: int) -> int | None:
+        """The column of the readings that `slot` played, None before the first."""
+        for first, column, stride in reversed(self.plays):
+            if slot >= first:
+                return column + (slot - first) * stride
+        return None
+
+    def take(self, line: str) -> None:
+        """Add one line. Raises Invalid for one that is none of the five kinds."""
+        words = line.split()
+        try:
+            moment, kind, arguments = int(words[0]), words[1], words[2:]
+            if kind in ("sent", "acked", "lost"):
+                key = (arguments[0], bytes.fromhex(arguments[1]))
+                if kind == "lost":
+                    self.lost[key] = arguments[2]
+                else:
+                    (self.sent if kind == "sent" else self.acked).setdefault(key, moment)
+            elif kind == "fault":
+                self.faults.append((moment, arguments[0], arguments[1]))
+            elif kind == "play":
+                first, column, stride = map(int, arguments)
+                self.plays.append((first, column, stride))
+            else:
+                raise ValueError
+        except (ValueError, IndexError):
+            raise Invalid(f"{line[:80]!r} is not a line of a ledger") from None
+
+
+class LedgerTail:
+    """Follows a ledger that may still grow, into `sent`."""
+
+    def __init__(self, path: Path, sent: Sent | None = None):
+        self._path = path
+        self._position = 0
+        self._rest = b""
+        self.sent = Sent() if sent is None else sent
+
+    def poll(self) -> Sent:
+        """Everything on disk so far. Raises OSError."""
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            data = file.read()
+        self._position += len(data)
+        # What has no newline yet is torn, even if it happens to parse.
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line:
+                try:
+                    self.sent.take(line.decode("utf-8", "replace"))
+                    self.sent.lines += 1
+                except Invalid:
+                    self.sent.torn += 1
+        return self.sent
+
+
+def read_ledgers(paths: Iterable[Path]) -> Sent:
+    """Everything in these ledgers together. Raises OSError, and Invalid for a file that is not a ledger.
+
+    A line that a kill tore, at the end or where a restarted process began a new one, counts as torn.
+    """
+    result = Sent()
+    for path in paths:
+        lines, torn = result.lines, result.torn
+        LedgerTail(path, result).poll()
+        if result.torn - torn > result.lines - lines:
+            raise Invalid(f"{path} is not a ledger: {result.torn - torn} of its lines are unreadable")
+    return result

@@ -1,0 +1,166 @@
+"""A fleet's files before its first report: names, passwords, policies, configurations, broker files, private CA.
+
+    DIR/devices/<name>/device.json, policy.json, password, ca.crt (with TLS)
+    DIR/passwords, access                 for mosquitto's password_file and acl_file
+    DIR/aggregator.password, analyst.password
+    DIR/tls/ca.crt, ca.key, server.crt, server.key
+
+Everything secret is readable by its owner only.
+"""
+
+import contextlib
+import ipaddress
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator import credentials
+from undertone_aggregator.config import CampaignPlan, Config
+from undertone_aggregator.design import best_fraction
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import VERSION, parse_policy
+from undertone_shared.topics import check_name
+
+DAY = 86400
+LARGEST_FLEET = 1_000_000
+_CA_DAYS = 3650
+_SERVER_DAYS = 825
+
+
+@dataclass(frozen=True)
+class Target:
+    """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only."""
+
+    host: str
+    port: int
+    authority: Path | None
+
+
+def device_names(sensor: str, count: int) -> list[str]:
+    """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
+    if not 1 <= count <= LARGEST_FLEET:
+        raise Invalid(f"devices is {count}, expected 1 to {LARGEST_FLEET}")
+    width = max(3, len(str(count)))
+    check_name("a device's name", f"{sensor}-{count:0{width}d}")
+    return [f"{sensor}-{number:0{width}d}" for number in range(1, count + 1)]
+
+
+def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:
+    """A policy that allows this campaign and nothing more: its epsilon, slots, bound and length.
+
+    `others` replace or add fields. Raises Invalid for fields that are not a policy.
+    """
+    slots = sum(plan.rounds) + plan.report_slots
+    # Between two epochs lie the slots in which reports arrive and theta is computed.
+    slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
+    fields: dict[str, Any] = {
+        "version": VERSION,
+        "sensor": plan.sensor,
+        "measures": [plan.measure],
+        "cap": list(best_fraction(plan.epsilon)),
+        "slot_seconds": plan.slot_seconds,
+        "theta": [1, plan.bound],
+        "duration_seconds": (slots + slack) * plan.slot_seconds,
+        "period_seconds": DAY,
+        "reports_per_period": max(1, DAY // plan.slot_seconds),
+        "epoch_seconds": min(plan.cycle, *plan.rounds, plan.epoch_slots) * plan.slot_seconds,
+        "insecure": insecure,
+    }
+    fields.update(others)
+    parse_policy(json.dumps(fields).encode())
+    return fields
+
+
+def provision(
+    config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any]
+) -> dict[str, str]:
+    """Write the fleet's files below `directory` and return the devices' passwords.
+
+    Raises Invalid if a fleet is there already, OSError where files cannot be written.
+    """
+    devices = directory / "devices"
+    if devices.exists():
+        raise Invalid(f"{devices} exists already: provision into an empty folder, passwords are never replaced")
+    devices.mkdir(mode=0o700, parents=True)
+    passwords = {name: credentials.new_password() for name in names}
+    servers = {user: credentials.new_password() for user in (credentials.AGGREGATOR, credentials.ANALYST)}
+    for user, password in servers.items():
+        credentials.write_private(directory / f"{user}.password", password + "\n")
+    credentials.write_passwords(directory / "passwords", {**passwords, **servers})
+    credentials.write_access_rules(directory / "access", config.broker.prefix)
+    policy_text = json.dumps(policy, indent=2) + "\n"
+    for name, password in passwords.items():
+        folder = devices / name
+        folder.mkdir(mode=0o700)
+        _write(folder / "device.json", json.dumps(_device(config, name, target), indent=2) + "\n")
+        _write(folder / "policy.json", policy_text)
+        _write(folder / "password", password + "\n")
+        if target.authority is not None:
+            shutil.copyfile(target.authority, folder / "ca.crt")
+    return passwords
+
+
+def _device(config: Config, name: str, target: Target) -> dict[str, Any]:
+    broker: dict[str, Any] = {"host": target.host, "port": target.port, "password_file": "password"}
+    if target.authority is not None:
+        broker["tls"] = {"ca": "ca.crt"}
+    return {
+        "name": name,
+        "broker": broker,
+        "prefix": config.broker.prefix,
+        "campaigns": [config.campaign.name],
+        "policy": "policy.json",
+        "state": "state",
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Create a private file; not synced one by one, as a fleet has many and can be provisioned again."""
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(text)
+
+
+def private_authority(directory: Path, host: str) -> Path:
+    """A private CA and the certificate of a broker called `host`, in `directory`; returns the CA's certificate.
+
+    Elliptic-curve keys (P-256), made by the openssl program. Raises Invalid without it or if it fails.
+    """
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise Invalid("TLS material needs the program openssl: install it, or give --ca a certificate that you have")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout"]
+    name = "IP" if _is_address(host) else "DNS"
+    authority = ["-subj", "/CN=Undertone CA", "-addext", "basicConstraints=critical,CA:TRUE"]
+    authority += ["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-days", str(_CA_DAYS)]
+    _run([openssl, "req", "-x509", *key, "ca.key", "-out", "ca.crt", *authority], directory)
+    _run([openssl, "req", *key, "server.key", "-out", "server.csr", "-subj", f"/CN={host}"], directory)
+    extensions = directory / "server.ext"
+    extensions.write_text(f"subjectAltName={name}:{host}\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
+    signing = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", str(_SERVER_DAYS)]
+    signing += ["-extfile", extensions.name, "-out", "server.crt"]
+    _run([openssl, "x509", "-req", "-in", "server.csr", *signing], directory)
+    for file in ("ca.key", "server.key"):
+        (directory / file).chmod(0o600)
+    for file in ("server.csr", "server.ext", "ca.srl"):
+        with contextlib.suppress(FileNotFoundError):
+            (directory / file).unlink()
+    return directory / "ca.crt"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _run(command: list[str], directory: Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Invalid(f"openssl failed: {last}")
