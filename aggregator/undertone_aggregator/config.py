@@ -152,7 +152,8 @@ class Config:
 
 _SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server}
 _EXAMPLES: dict[str, dict[str, str]] = {
-    "broker": {"mosquitto_passwords": '"passwords"',
+    "broker": {
+        "mosquitto_passwords": '"passwords"',
         "mosquitto_acl": '"access"',
         "password_file": '"aggregator.password"',
         "ca_file": '"ca.crt"',

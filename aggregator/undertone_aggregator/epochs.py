@@ -1,0 +1,105 @@
+"""Epochs as the aggregator keeps them: the broadcast campaign, and what only the server knows about it."""
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.threshold import Threshold
+from undertone_shared.campaign import GRACE_SLOTS, Campaign, ReportRule
+from undertone_shared.table import TableMechanism
+
+THRESHOLD = "threshold"
+REPORT = "report"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch. ``threshold``: the choice that led to its θ, None in a threshold epoch.
+
+    ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast.
+    """
+
+    campaign: Campaign
+    issued_at: int
+    threshold: Threshold | None = None
+    decoded: tuple[tuple[int, ...], int] | None = None
+
+    @property
+    def phase(self) -> str:
+        """``threshold``: everybody reports for the threshold; ``report``: all but a small share report."""
+        return THRESHOLD if self.campaign.report is None else REPORT
+
+    @property
+    def report(self) -> ReportRule | None:
+        """The report rule, its mechanism able to decode; None in a threshold epoch."""
+        rule = self.campaign.report
+        if rule is None or self.decoded is None or not isinstance(rule.mechanism, TableMechanism):
+            return rule
+        table = rule.mechanism
+        return ReportRule(
+            rule.low,
+            rule.theta,
+            TableMechanism(table.bits, table.packed, table.values, table.shift, self.decoded),
+        )
+
+
+class Timeline:
+    """All epochs of a campaign by time. An epoch lasts until the next begins, and its reports are admitted a
+    grace of `GRACE_SLOTS` longer."""
+
+    def __init__(self, epochs: Sequence[Epoch]) -> None:
+        self.epochs = tuple(sorted(epochs, key=lambda epoch: epoch.campaign.epoch))
+        self._starts = [epoch.campaign.first_slot for epoch in self.epochs]
+        self._spans = {}
+        for i, epoch in enumerate(self.epochs):
+            end = epoch.campaign.last_slot + 1
+            if i + 1 < len(self.epochs):
+                end = min(end, self._starts[i + 1] + GRACE_SLOTS)
+            self._spans[epoch.campaign.fingerprint] = (epoch, epoch.campaign.first_slot, end)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
+        """(epoch, first slot, end): its reports are admitted for first <= slot < end. None for a foreign one."""
+        return self._spans.get(fingerprint)
+
+    def at(self, slot: int) -> Epoch | None:
+        """The epoch in force in ``slot``."""
+        i = bisect_right(self._starts, slot) - 1
+        return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
+
+    def of(self, fingerprint: bytes) -> Epoch | None:
+        """The epoch with this fingerprint."""
+        found = self._spans.get(fingerprint)
+        return found and found[0]
+
+    @property
+    def last(self) -> Epoch | None:
+        """The newest epoch, whether it has begun or not."""
+        return self.epochs[-1] if self.epochs else None
+
+
+def threshold_to_json(threshold: Threshold) -> str:
+    """The choice of θ as JSON, density included."""
+    fields: dict[str, Any] = {name: getattr(threshold, name) for name in threshold.__dataclass_fields__}
+    return json.dumps(fields, default=_plain)
+
+
+def threshold_from_json(text: str) -> Threshold:
+    """What ``threshold_to_json`` wrote."""
+    fields = json.loads(text)
+    known = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
+    return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64)})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not JSON")

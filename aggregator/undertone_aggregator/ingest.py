@@ -1,0 +1,157 @@
+"""Ingest: deliveries in batches, each batch one transaction, acknowledged to the broker only after its commit."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from undertone_aggregator.admission import Admission, topic_filters, worker_shards
+from undertone_aggregator.epochs import Timeline
+from undertone_aggregator.link import Address, Inbox
+from undertone_aggregator.seen import RECORD_BYTES, Seen
+from undertone_aggregator.store import Batch, Store
+
+# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
+QUIET_SECONDS = 0.005
+IDLE_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+# Records between two snapshots of the deduplication state, at least.
+COMPACT_RECORDS = 100_000
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class IngestPlan:
+    """What one worker needs to know; it can be sent to another process."""
+
+    prefix: str
+    campaign: str
+    slot_seconds: int
+    worker: int = 0
+    workers: int = 1
+    batch: int = 2000
+    batch_seconds: float = 0.05
+    audit: bool = False
+    groups: Mapping[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The worker's key in the store, and the end of its session's name at the broker."""
+        return f"{self.worker}of{self.workers}"
+
+    @property
+    def client_id(self) -> str:
+        """The persistent session's name at the broker."""
+        return session_name(self.campaign, self.name)
+
+
+def session_name(campaign: str, worker: str) -> str:
+    """The client id under which the broker queues reports for a worker."""
+    return f"undertone-{campaign}-{worker}"
+
+
+class Ingest:
+    """One worker: a broker session, its shards' deduplication state, a connection to the store.
+
+    ``failpoint(place)`` is called at before_commit, after_commit, during_acknowledgement and after_acknowledgement:
+    a test may end the process there. ``clock`` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        store: Store,
+        address: Address,
+        *,
+        say: Say = lambda _: None,
+        clock: Callable[[], float] = time.time,
+        failpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._plan = plan
+        self._store = store
+        self._say = say
+        self._clock = clock
+        self._failpoint = failpoint
+        self.inbox = Inbox(
+            address,
+            plan.client_id,
+            topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers),
+            plan.batch,
+            say,
+        )
+        self._admission = self._resume()
+        self._records = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged."""
+        try:
+            while not stop.is_set():
+                self.step()
+        finally:
+            self.inbox.close()
+
+    def step(self) -> int:
+        """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
+        inbox = self.inbox
+        if not inbox.messages and not inbox.pump(IDLE_SECONDS):
+            return 0
+        deadline = time.monotonic() + self._plan.batch_seconds
+        while len(inbox.messages) < self._plan.batch and time.monotonic() < deadline:
+            if not inbox.pump(QUIET_SECONDS):
+                break
+        messages, connection = inbox.messages, inbox.connection
+        inbox.messages = []
+        self._commit([(_topic(message), message.payload, message.retain) for message in messages])
+        self._failpoint("after_commit")
+        # After a new connection the broker delivers again, perhaps under other packet numbers.
+        if inbox.connection == connection:
+            for message in messages:
+                inbox.acknowledge(message)
+                self._failpoint("during_acknowledgement")
+            inbox.flush()
+        self._failpoint("after_acknowledgement")
+        return len(messages)
+
+    def _commit(self, deliveries: list[tuple[str, bytes, bool]]) -> None:
+        while True:
+            try:
+                batch = self.judge(deliveries)
+                self._failpoint("before_commit")
+                self._store.commit(self._plan.name, batch)
+                break
+            except sqlite3.Error as wrong:
+                # Nothing is acknowledged, so the broker keeps what we cannot store.
+                self._say(f"the store cannot be written, trying again: {wrong}")
+                time.sleep(RETRY_SECONDS)
+                self._admission = self._resume()
+        self._records += len(batch.seen) // RECORD_BYTES
+        if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
+            self._store.compact_seen(self._plan.name, self._admission.seen.snapshot())
+            self._records = 0
+
+    def judge(self, deliveries: Iterable[tuple[str, bytes, bool]]) -> Batch:
+        """The batch that these deliveries (topic, payload, retained) make."""
+        # A new epoch is in the store before it is broadcast, hence before any report that follows it.
+        if self._store.epoch_count() != len(self._admission.timeline):
+            self._admission.timeline = Timeline(self._store.epochs())
+        batch = Batch()
+        now = int(self._clock())
+        for topic, payload, retained in deliveries:
+            self._admission.judge(topic, payload, retained, now, batch)
+        return batch
+
+    def _resume(self) -> Admission:
+        """The admission as the store left it."""
+        plan = self._plan
+        seen = Seen()
+        seen.load(self._store.seen(), worker_shards(plan.worker, plan.workers))
+        return Admission(plan.prefix, plan.campaign, plan.slot_seconds, seen, groups=plan.groups, audit=plan.audit)
+
+
+def _topic(message: object) -> str:
+    try:
+        return str(message.topic)  # type: ignore[attr-defined]
+    except UnicodeDecodeError:
+        return ""

@@ -1,0 +1,221 @@
+"""The server's two MQTT connections over paho-mqtt (3.1.1): reports in, campaigns and estimates out."""
+
+import contextlib
+import random
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 30.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """How to reach the broker; the password never appears in a repr. ``ca_file`` turns on verified TLS."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    ca_file: Path | None = None
+    keepalive: int = 30
+
+    def client(self, client_id: str, **options: Any) -> mqtt.Client:
+        """A paho client for this address, not yet connected."""
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv311, **options)
+        client.username_pw_set(self.user, self.password)
+        if self.ca_file is not None:
+            client.tls_set_context(ssl.create_default_context(cafile=str(self.ca_file)))
+        return client
+
+
+class Inbox:
+    """A persistent session that hands over messages unacknowledged, for one thread.
+
+    ``filters`` are subscribed inside every connect at QoS 1. Nothing that a message holds can raise in here: it is
+    only put into ``messages``, and no more than ``limit`` are read before they are taken.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        filters: Sequence[str],
+        limit: int,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._address = address
+        self._client_id = client_id
+        self._limit = limit
+        self._say = say
+        self._filters = [(topic, 1) for topic in filters]
+        self._client = address.client(client_id, clean_session=False, manual_ack=True, reconnect_on_failure=False)
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+        # Replies wait for `loop_write` instead of one system call each in the middle of our own work.
+        self._client.on_socket_register_write = lambda *_: None
+        self._pause = _FIRST_PAUSE
+        self._retry_at = 0.0
+        self._misc_at = 0.0
+        self.messages: list[mqtt.MQTTMessage] = []
+        self.subscribed = False
+        # Counts connections: an acknowledgement belongs to the one that delivered.
+        self.connection = 0
+
+    def pump(self, seconds: float) -> bool:
+        """Read what has arrived, waiting up to ``seconds`` for something; whether anything was read."""
+        client = self._client
+        now = time.monotonic()
+        if now >= self._misc_at:
+            client.loop_misc()
+            self._misc_at = now + 1.0
+        sock = client.socket()
+        if sock is None:
+            self._reconnect(now, seconds)
+            return False
+        if client.want_write():
+            client.loop_write()
+        before = len(self.messages)
+        if not (isinstance(sock, ssl.SSLSocket) and sock.pending()) and not _readable(sock, seconds):
+            return False
+        # One packet a call. Stop at the first call that adds none: nothing was left, or it was not a message.
+        while len(self.messages) < self._limit:
+            held = len(self.messages)
+            client.loop_read()
+            if len(self.messages) == held:
+                break
+        return len(self.messages) > before
+
+    def acknowledge(self, message: mqtt.MQTTMessage) -> None:
+        """Queue the PUBACK of one message."""
+        self._client.ack(message.mid, message.qos)
+
+    def flush(self) -> None:
+        """Send what is queued."""
+        while self._client.want_write() and (sock := self._client.socket()) is not None:
+            if not _writable(sock, 5.0):
+                return
+            self._client.loop_write()
+
+    def close(self, *, forget: bool = False) -> None:
+        """Disconnect; the broker keeps the session and queues for it, unless ``forget``."""
+        self.flush()
+        with contextlib.suppress(OSError, ValueError):
+            self._client.disconnect()
+            self.flush()
+        if forget:
+            forget_session(self._address, self._client_id)
+
+    def _reconnect(self, now: float, seconds: float) -> None:
+        self.subscribed = False
+        if now < self._retry_at:
+            time.sleep(min(seconds, self._retry_at - now))
+            return
+        self.connection += 1
+        try:
+            self._client.connect(self._address.host, self._address.port, self._address.keepalive)
+        except (OSError, ValueError) as wrong:
+            self._say(f"the broker at {self._address.host}:{self._address.port} cannot be reached: {wrong}")
+        self._retry_at = time.monotonic() + self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._say(f"the broker refused the connection: {reason}")
+            return
+        self._pause = _FIRST_PAUSE
+        if self._filters:
+            client.subscribe(self._filters)
+
+    def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
+        self.subscribed = not any(reason.is_failure for reason in reasons)
+        if not self.subscribed:
+            self._say("the broker refused the subscription: its access rules must let this user read reports")
+
+    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        self.messages.append(message)
+
+
+def forget_session(address: Address, client_id: str) -> None:
+    """Make the broker drop a persistent session and what it queued."""
+    client = address.client(client_id, clean_session=True)
+    client.connect(address.host, address.port, address.keepalive)
+    client.loop_start()
+    deadline = time.monotonic() + 5
+    while not client.is_connected() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    client.disconnect()
+    client.loop_stop()
+
+
+class Outlet:
+    """Publishes retained messages from a background thread; the newest of each topic again at every connect."""
+
+    def __init__(self, address: Address, client_id: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self._address = address
+        self._say = say
+        self._lock = threading.Lock()
+        self._kept: dict[str, bytes] = {}
+        self._client = address.client(client_id, clean_session=True)
+        self._client.reconnect_delay_set(1, 30)
+        self._client.on_connect = self._on_connect
+        self._started = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is reachable now."""
+        return self._client.is_connected()
+
+    def start(self) -> None:
+        """Connect in the background, again and again when the connection is lost."""
+        self._client.connect_async(self._address.host, self._address.port, self._address.keepalive)
+        self._client.loop_start()
+        self._started = True
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        """Publish retained at QoS 1; ``again``: also at every later connect, until replaced."""
+        with self._lock:
+            if again:
+                self._kept[topic] = payload
+        if self._client.is_connected():
+            self._client.publish(topic, payload, qos=1, retain=True)
+
+    def stop(self) -> None:
+        """Disconnect."""
+        if self._started:
+            self._client.disconnect()
+            self._client.loop_stop()
+
+    def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._say(f"the broker refused the connection: {reason}")
+            return
+        with self._lock:
+            for topic, payload in self._kept.items():
+                client.publish(topic, payload, qos=1, retain=True)
+
+
+def _readable(sock: Any, seconds: float) -> bool:
+    return _poll(sock, select.POLLIN, seconds)
+
+
+def _writable(sock: Any, seconds: float) -> bool:
+    return _poll(sock, select.POLLOUT, seconds)
+
+
+def _poll(sock: socket.socket, event: int, seconds: float) -> bool:
+    # select() fails beyond descriptor 1023.
+    waiting = select.poll()
+    waiting.register(sock.fileno(), event)
+    return bool(waiting.poll(max(0, int(seconds * 1000))))

@@ -1,0 +1,154 @@
+"""Deduplication: which of its newest 96 intervals each device has reported, in 32 bytes per device.
+
+Four words of 64 bits: the device's key, (newest slot, upper 32 bits of the window), the lower 64 bits of the window,
+digests of 21 bits of the three newest reports. Bit i of the window says that slot newest - i was counted.
+"""
+
+import hashlib
+import struct
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import SHARDS
+
+COUNTED = "counted"
+DUPLICATE = "duplicate"
+CONFLICT = "conflict"
+UNVERIFIED = "duplicate_unverified"
+
+WINDOW = 96
+DIGESTS = 3
+_DIGEST_BITS = 21
+_DIGEST = (1 << _DIGEST_BITS) - 1
+_WINDOW = (1 << WINDOW) - 1
+_DIGESTS = (1 << DIGESTS * _DIGEST_BITS) - 1
+_LOW = (1 << 64) - 1
+_U32 = 0xFFFFFFFF
+_RECORD = struct.Struct("<QII")
+RECORD_BYTES = _RECORD.size
+# New devices wait in a dictionary until they are worth a merge into the sorted words.
+_YOUNG = 4096
+
+Row = tuple[int, int, int]
+
+
+def device_key(device: str) -> tuple[int, int]:
+    """(shard, key): both from one sha256 of the name; two of 10^6 devices share the 64-bit key with p < 3e-8."""
+    head = hashlib.sha256(device.encode()).digest()[:8]
+    return head[0] % SHARDS, int.from_bytes(head, "big")
+
+
+def digest(payload: bytes) -> int:
+    """21 bits that tell a repeated report from another one; they raise an alarm and never decide what is counted."""
+    return zlib.crc32(payload) & _DIGEST
+
+
+def record(key: int, slot: int, code: int) -> bytes:
+    """A counted report as the store keeps it until the next snapshot: 16 bytes."""
+    return _RECORD.pack(key, slot, code)
+
+
+class Seen:
+    """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses what is older."""
+
+    def __init__(self) -> None:
+        self._young: dict[int, Row] = {}
+        self._set(np.empty((4, 0), dtype=np.uint64))
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._young)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the sorted words; up to max(4096, 1/64) of the devices wait outside them."""
+        return self._words.nbytes
+
+    def judge(self, key: int, slot: int, code: int) -> str:
+        """Whether this report is the first of its device and slot; only then it is recorded.
+
+        ``counted``; ``duplicate``: the same bytes again; ``conflict``: other bytes for the same interval;
+        ``duplicate_unverified``: counted before but too old to compare, or older than the window.
+        """
+        row = self._young.get(key)
+        at = -1
+        if row is None:
+            at = bisect_left(self._keys, key)
+            if at == len(self._keys) or self._keys[at] != key:
+                self._young[key] = (slot, 1, code)
+                if len(self._young) > max(_YOUNG, len(self._keys) >> 6):
+                    self._merge_young()
+                return COUNTED
+            head = self._heads[at]
+            row = (head >> 32, (head & _U32) << 64 | self._lows[at], self._codes[at])
+        newest, window, codes = row
+        age = newest - slot
+        if age < 0:
+            window = (window << -age | 1) & _WINDOW if age > -WINDOW else 1
+            row = (slot, window, (codes << _DIGEST_BITS | code) & _DIGESTS)
+        elif age >= WINDOW:
+            return UNVERIFIED
+        else:
+            newer = (window & ((1 << age) - 1)).bit_count()
+            shift = newer * _DIGEST_BITS
+            if window >> age & 1:
+                if newer >= DIGESTS:
+                    return UNVERIFIED
+                return DUPLICATE if codes >> shift & _DIGEST == code else CONFLICT
+            if newer < DIGESTS:
+                kept = codes & ((1 << shift) - 1)
+                codes = (kept | code << shift | codes >> shift << shift + _DIGEST_BITS) & _DIGESTS
+            row = (newest, window | 1 << age, codes)
+        if at < 0:
+            self._young[key] = row
+        else:
+            self._heads[at] = row[0] << 32 | row[1] >> 64
+            self._lows[at] = row[1] & _LOW
+            self._codes[at] = row[2]
+        return COUNTED
+
+    def snapshot(self) -> bytes:
+        """The whole state, 32 bytes per device, little-endian words in the order of the module's head."""
+        self._merge_young()
+        return self._words.astype("<u8").tobytes()
+
+    def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
+        """Take over a store's segments in the order of writing, of these shards only.
+
+        (True, snapshot) replaces the devices in it, (False, records) replays reports. Raises Invalid when damaged.
+        """
+        mine = np.zeros(256, dtype=bool)
+        mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
+        for is_snapshot, data in segments:
+            if len(data) % (32 if is_snapshot else RECORD_BYTES):
+                raise Invalid(f"a deduplication segment has {len(data)} bytes, expected whole rows")
+            if is_snapshot:
+                words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(4, -1)
+                self._replace(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
+            else:
+                for key, slot, code in _RECORD.iter_unpack(data):
+                    if mine[key >> 56]:
+                        self.judge(key, slot, code)
+
+    def _merge_young(self) -> None:
+        if self._young:
+            rows = [(k, n << 32 | w >> 64, w & _LOW, codes) for k, (n, w, codes) in sorted(self._young.items())]
+            self._young.clear()
+            self._insert(np.array(rows, dtype=np.uint64).T)
+
+    def _replace(self, words: NDArray[np.uint64]) -> None:
+        self._merge_young()
+        self._set(self._words[:, ~np.isin(self._words[0], words[0])])
+        self._insert(words[:, np.argsort(words[0])])
+
+    def _insert(self, words: NDArray[np.uint64]) -> None:
+        self._set(np.insert(self._words, np.searchsorted(self._words[0], words[0]), words, axis=1))
+
+    def _set(self, words: NDArray[np.uint64]) -> None:
+        self._words = np.ascontiguousarray(words)
+        # Memoryviews give and take Python integers several times faster than numpy scalars.
+        self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
