@@ -5,6 +5,7 @@ import sys
 import click
 import typer
 
+from undertone.commands import provision, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -24,6 +25,10 @@ def _root() -> None:
 @app.command("device", add_help_option=False)
 def _device() -> None:
     """Run a device on this machine: undertone device run|status."""
+
+
+provision.register(app)
+verify.register(app)
 
 
 def run() -> int:

@@ -5,6 +5,7 @@ Every device draws with the machine's entropy. Seeded entropy exists only throug
 """
 
 import asyncio
+import heapq
 import random
 import resource
 from collections import Counter
@@ -26,11 +27,11 @@ from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
 
 # Devices draw in this many groups, spread over this part of each slot; the rest is for what the machine loses.
-GROUPS = 24
+GROUPS = 16
 FIRST_PART = 0.03
 LAST_PART = 0.63
 # Asked again this much later if the device's rate limit found the draw early.
-_AGAIN_PART = 0.08
+_AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
 SETTLE_SECONDS = 10.0
 
@@ -127,8 +128,8 @@ class Fleet:
             WireDevice(one.name, one.password, self._boot(i, one), self._meter(i), wire, unacked.get(one.name, ()))
             for i, one in enumerate(members)
         ]
-        self._groups = [i % GROUPS for i in range(len(members))]
-        random.SystemRandom().shuffle(self._groups)
+        shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
+        self._groups = [shuffled[group::GROUPS] for group in range(GROUPS)]
         for device in self.devices:
             for campaign in (device.reporter.campaign, device.reporter.next_campaign) if device.reporter else ():
                 if campaign is not None:
@@ -227,20 +228,19 @@ class Fleet:
         clock, seconds = self.wire.clock, self._slot_seconds
         for source in self._sources:
             source.seek(slot - 1)
-        early: list[tuple[float, WireDevice]] = []
-        for group in range(GROUPS):
-            part = FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS
+        due: list[tuple[float, list[WireDevice]]] = [
+            (FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS, devices)
+            for group, devices in enumerate(self._groups)
+        ]
+        heapq.heapify(due)
+        while due:
+            part, devices = heapq.heappop(due)
             await clock.until((slot + part) * seconds)
             if clock.now() >= (slot + 1) * seconds:
                 return
-            due = [device for at, device in early if at <= part]
-            early = [(at, device) for at, device in early if at > part]
-            due += [device for device, its in zip(self.devices, self._groups, strict=True) if its == group]
-            early += [(part + _AGAIN_PART, device) for device in self._together(due, slot)]
-        for at, device in early:
-            await clock.until((slot + at) * seconds)
-            if clock.now() < (slot + 1) * seconds:
-                self._together([device], slot)
+            early = self._together(devices, slot)
+            if early:
+                heapq.heappush(due, (part + _AGAIN_PART, early))
 
     def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
         """One tick of each; returns those that were early."""

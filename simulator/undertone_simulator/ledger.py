@@ -7,7 +7,7 @@
     <unix ms> play <first slot> <column> <stride>   from this slot on, slot first + i plays column + i·stride
 
 A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill tore apart is not
-one, and nothing was sent for it.
+one, and nothing was sent for it. What `device/examples/unix_device.py` prints serves as the ledger of that device.
 """
 
 import os
@@ -109,6 +109,11 @@ class Sent:
                 return column + (slot - first) * stride
         return None
 
+    def take_device_line(self, device: str, words: list[str]) -> None:
+        """Add one line that a device printed: `sent` or `acked`, seconds, report; others say nothing about reports."""
+        if words[0] in ("sent", "acked"):
+            self.take(f"{words[1]}000 {words[0]} {device} {words[2]}")
+
     def take(self, line: str) -> None:
         """Add one line. Raises Invalid for one that is none of the five kinds."""
         words = line.split()
@@ -138,6 +143,7 @@ class LedgerTail:
         self._path = path
         self._position = 0
         self._rest = b""
+        self._device = ""
         self.sent = Sent() if sent is None else sent
 
     def poll(self) -> Sent:
@@ -150,12 +156,21 @@ class LedgerTail:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line:
-                try:
-                    self.sent.take(line.decode("utf-8", "replace"))
-                    self.sent.lines += 1
-                except Invalid:
-                    self.sent.torn += 1
+                self._take(line.decode("utf-8", "replace"))
         return self.sent
+
+    def _take(self, line: str) -> None:
+        words = line.split()
+        try:
+            if words[:1] == ["start"] and len(words) == 2:
+                self._device = words[1]
+            elif self._device and not words[0].isdecimal():
+                self.sent.take_device_line(self._device, words)
+            else:
+                self.sent.take(line)
+            self.sent.lines += 1
+        except (Invalid, IndexError):
+            self.sent.torn += 1
 
 
 def read_ledgers(paths: Iterable[Path]) -> Sent:

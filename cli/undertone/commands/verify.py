@@ -1,0 +1,74 @@
+"""``undertone verify``: does what a fleet sent add up with what the aggregator stored?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from undertone_aggregator.store import Store
+from undertone_simulator.ledger import read_ledgers
+from undertone_simulator.verify import BROKER_WINDOW_SECONDS, Accounts, reconcile
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("verify")(verify)
+
+
+def verify(
+    ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet or log of a device; may be repeated")],
+    store: Annotated[Path, typer.Option(help="the aggregator's store, kept with audit = true")],
+    broker_window: Annotated[
+        float, typer.Option(help="seconds before a kill of the broker whose acknowledgements it may have forgotten")
+    ] = BROKER_WINDOW_SECONDS,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Check both accounting identities; exit code 1 if anything is unexplained.
+
+    Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
+    named fault.
+    """
+    with Store(store, read_only=True) as opened:
+        accounts = reconcile(read_ledgers(ledger), opened, broker_window=broker_window)
+    if as_json:
+        print(json.dumps(accounts.as_json(), indent=2))
+    else:
+        console = Console(highlight=False)
+        console.print(accounts_table(accounts))
+        for sentence in accounts.examples:
+            console.print(f"  unexplained, {sentence}")
+        console.print(verdict(accounts))
+    if not accounts.holds:
+        raise typer.Exit(1)
+
+
+def accounts_table(accounts: Accounts) -> Table:
+    """Both identities, one column each."""
+    table = Table("", "deliveries", "distinct reports", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    deliveries = accounts.deliveries
+    table.add_row("sent", "", str(accounts.sent))
+    table.add_row("acknowledged by the broker", "", str(accounts.acknowledged))
+    table.add_row("received", str(accounts.received), "")
+    table.add_row("counted", str(deliveries.get("counted", 0)), str(accounts.counted))
+    table.add_row("duplicates", str(accounts.duplicates), "")
+    rejected = accounts.rejected_deliveries
+    for reason in sorted({*rejected, *accounts.rejected}):
+        table.add_row(f"rejected: {reason}", str(rejected.get(reason, 0)), str(accounts.rejected.get(reason, 0)))
+    for fault, count in sorted(accounts.lost.items()):
+        table.add_row(f"lost: {fault}", "", str(count))
+    for fault, count in sorted(accounts.faults.items()):
+        table.add_row(f"fault that happened: {fault}", "", f"{count} times")
+    return table
+
+
+def verdict(accounts: Accounts) -> str:
+    """Whether it adds up, in one sentence."""
+    if accounts.holds:
+        return "Both identities hold: zero unexplained."
+    counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
+    return f"[bold red]Unexplained: {counts}.[/]"

@@ -1,0 +1,96 @@
+"""``python -m undertone_simulator.fleet_process JOB``: a fleet in a process of its own, as its job file says.
+
+It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
+devices' storages, where they are on disk. Exit codes: 0 done, 2 bad input.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from undertone_device.config import read_config
+from undertone_shared.errors import Invalid
+from undertone_simulator.clock import Clock
+from undertone_simulator.faults import Fault, schedule
+from undertone_simulator.fleet import Fleet, Playback, allow_connections, read_members
+from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.readings import Readings
+from undertone_simulator.wire_device import Wire
+
+
+@dataclass
+class Job:
+    """What the process does. `folder`: as `provision` wrote it; `members`: how many of its devices run here, from
+    number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
+    slots of a threshold round; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the
+    clock, None for the machine's; `faults`: (slot, name, device).
+    """
+
+    folder: str
+    members: int
+    readings: str
+    ledger: str
+    slots: int
+    first: int = 0
+    per_day: int = 48
+    stride: int = 1
+    state: str | None = None
+    start: float | None = None
+    speed: float = 1.0
+    faults: tuple[tuple[int, str, str], ...] = ()
+
+    def save(self, path: Path) -> None:
+        """Write the job file. Raises OSError."""
+        path.write_text(json.dumps(asdict(self), indent=2))
+
+    @staticmethod
+    def read(path: Path) -> "Job":
+        """What `save` wrote. Raises Invalid, or OSError."""
+        try:
+            return Job(**json.loads(path.read_text()))
+        except (TypeError, ValueError) as wrong:
+            raise Invalid(f"{path} is not a fleet's job: {wrong}") from None
+
+
+async def run(job: Job) -> None:
+    """Run the fleet until its slots are over or SIGTERM. Raises Invalid, or OSError."""
+    allow_connections(job.members)
+    members = read_members(Path(job.folder))[job.first : job.first + job.members]
+    config = read_config(str(Path(job.folder) / "devices" / members[0].name / "device.json"))
+    path = Path(job.ledger)
+    ledger = FleetLedger(path)
+    wire = Wire(
+        config.broker.host,
+        config.broker.port,
+        config.prefix,
+        config.campaigns[0],
+        Clock(job.start, job.speed),
+        ledger,
+        on_campaign=lambda message: None,
+    )
+    state = None if job.state is None else Path(job.state)
+    readings = Readings.saved(Path(job.readings))
+    fleet = Fleet(members, readings, Playback(job.per_day, job.stride), wire, state=state, earlier=read_ledgers([path]))
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    try:
+        await fleet.run(job.slots, stop, schedule(fleet, [Fault(*fault) for fault in job.faults]))
+    finally:
+        ledger.close()
+
+
+def main(path: str) -> int:
+    """Run the job in the file; returns the exit code."""
+    try:
+        asyncio.run(run(Job.read(Path(path))))
+    except (Invalid, OSError) as wrong:
+        print(f"error: {wrong}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
