@@ -2,7 +2,6 @@
 
 import sys
 
-import click
 import typer
 
 from undertone.commands import provision, verify
@@ -34,13 +33,12 @@ verify.register(app)
 def run() -> int:
     """Run the application; bad input is one sentence on stderr and exit code 2."""
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
+        app(prog_name="undertone")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except KeyboardInterrupt:
         return 130
     except (Invalid, Refused, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return code if isinstance(code, int) else 0
+    return 0
