@@ -1,0 +1,125 @@
+import json
+import shutil
+import ssl
+import subprocess
+
+import pytest
+
+from undertone_aggregator.config import parse_config
+from undertone_device import assembly
+from undertone_device.config import read_config
+from undertone_shared.errors import Invalid
+from undertone_simulator.fleet import read_members
+from undertone_simulator.provision import Target, device_names, make_policy, private_authority, provision
+
+CAMPAIGN = """
+[broker]
+port = 4711
+[campaign]
+name = "demo"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+slot_seconds = 1800
+epsilon = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    return parse_config(CAMPAIGN, tmp_path)
+
+
+def provisioned(config, folder, count=3, authority=None):
+    policy = make_policy(config.campaign, insecure=authority is None)
+    target = Target("127.0.0.1", 4711, authority)
+    return provision(config, device_names("load", count), folder, target, policy)
+
+
+def test_names_sort_as_numbers():
+    assert device_names("load", 3) == ["load-001", "load-002", "load-003"]
+    assert device_names("load", 1000)[0] == "load-0001"
+    names = device_names("load", 1000)
+    assert sorted(names) == names
+
+
+@pytest.mark.parametrize("count", [0, 1_000_001])
+def test_a_fleet_of_no_size_is_refused(count):
+    with pytest.raises(Invalid, match=f"devices is {count}"):
+        device_names("load", count)
+
+
+def test_a_name_that_is_too_long_is_refused():
+    with pytest.raises(Invalid, match="1 to 32 characters"):
+        device_names("x" * 30, 5)
+
+
+def test_devices_can_read_their_files(config, tmp_path):
+    passwords = provisioned(config, tmp_path / "out")
+    one = read_config(str(tmp_path / "out/devices/load-002/device.json"))
+    assert (one.name, one.broker.port, one.campaigns) == ("load-002", 4711, ("demo",))
+    assert assembly.read_password(one.broker) == passwords["load-002"]
+    policy = assembly.read_policy(one)
+    assert policy.sensor == "load"
+    assert policy.insecure
+    # ln(p/q) <= 1, and within a millionth of it.
+    p, q = policy.cap
+    assert 2.71828 < p / q < 2.718282
+    assert [member.name for member in read_members(tmp_path / "out")] == list(passwords)
+    assert len(set(passwords.values())) == 3
+
+
+def test_secrets_are_private(config, tmp_path):
+    provisioned(config, tmp_path / "out")
+    private = ["passwords", "access", "aggregator.password", "analyst.password"]
+    private += [f"devices/load-001/{name}" for name in ("device.json", "policy.json", "password")]
+    assert {(tmp_path / "out" / name).stat().st_mode & 0o777 for name in private} == {0o600}
+    assert (tmp_path / "out/devices").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_fleet_is_never_replaced(config, tmp_path):
+    provisioned(config, tmp_path / "out")
+    with pytest.raises(Invalid, match="exists already"):
+        provisioned(config, tmp_path / "out")
+
+
+def test_the_policy_allows_the_campaign_and_no_more(config):
+    policy = make_policy(config.campaign, insecure=False, boots_per_day=9)
+    assert policy["boots_per_day"] == 9
+    assert policy["slot_seconds"] == 1800
+    assert policy["theta"] == [1, 10000]
+    assert policy["reports_per_period"] == 48
+    with pytest.raises(Invalid, match="boots_per_day"):
+        make_policy(config.campaign, insecure=False, boots_per_day=0)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
+@pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])
+def test_private_authority(tmp_path, host):
+    authority = private_authority(tmp_path / "tls", host)
+    verify = ["openssl", "verify", "-CAfile", str(authority), str(tmp_path / "tls/server.crt")]
+    assert subprocess.run(verify, capture_output=True).returncode == 0
+    ssl.create_default_context(cafile=str(authority))
+    assert (tmp_path / "tls/server.key").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in (tmp_path / "tls").iterdir()) == [
+        "ca.crt",
+        "ca.key",
+        "server.crt",
+        "server.key",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
+def test_devices_get_the_authority(config, tmp_path):
+    authority = private_authority(tmp_path / "tls", "localhost")
+    provisioned(config, tmp_path / "out", 1, authority)
+    folder = tmp_path / "out/devices/load-001"
+    assert json.loads((folder / "device.json").read_text())["broker"]["tls"] == {"ca": "ca.crt"}
+    one = read_config(str(folder / "device.json"))
+    assert assembly.tls_context(one.broker, assembly.read_policy(one)).verify_mode == ssl.CERT_REQUIRED
+
+
+def test_without_openssl_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Invalid, match="install it"):
+        private_authority(tmp_path / "tls", "localhost")

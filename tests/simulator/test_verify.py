@@ -1,0 +1,117 @@
+"""The accounts against a store that is made by hand."""
+
+import hashlib
+from collections import Counter
+
+import pytest
+
+from undertone_aggregator.partial import Key, Partial
+from undertone_aggregator.store import Batch, Store
+from undertone_shared.errors import Invalid
+from undertone_shared.report import COHORT, pack
+from undertone_simulator.ledger import Sent
+from undertone_simulator.verify import reconcile
+
+FINGERPRINT = b"abcd"
+
+
+def report(slot, symbol=3):
+    return pack(COHORT, FINGERPRINT, slot, (symbol,))
+
+
+def judged(store, *deliveries):
+    """Commit (device, report, outcome) as ingest does."""
+    batch = Batch(partial=Partial(), outcomes=Counter(outcome for _, _, outcome in deliveries))
+    for device, data, outcome in deliveries:
+        batch.audit.append((device, hashlib.sha256(data).digest()[:8], outcome))
+        if outcome == "counted":
+            batch.partial.add(Key("c", FINGERPRINT, COHORT, "all", 5), 3, 8)
+    store.commit("0of1", batch)
+
+
+def sent(*keys, acked=(), lost=(), faults=()):
+    return Sent(
+        sent=dict.fromkeys(keys, 1000),
+        acked=dict.fromkeys(acked, 1500),
+        lost=dict(lost),
+        faults=list(faults),
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+def test_both_identities(store):
+    a, b, c, d = ("a", report(1)), ("b", report(1)), ("c", report(1)), ("d", report(1))
+    judged(store, (*a, "counted"), (*a, "duplicate"), (*b, "late"), (*b, "late"), (*c, "counted"))
+    accounts = reconcile(sent(a, b, c, d, acked=[a, b], lost=[(d, "killed")]), store)
+    assert accounts.holds
+    assert accounts.received == 5
+    assert accounts.duplicates == 1
+    assert accounts.rejected_deliveries == {"late": 2}
+    assert (accounts.sent, accounts.acknowledged, accounts.counted) == (4, 2, 2)
+    assert accounts.rejected == {"late": 1}
+    assert accounts.lost == {"killed": 1}
+    assert accounts.sent == accounts.counted + accounts.rejected.total() + accounts.lost.total()
+    assert accounts.as_json()["holds"] is True
+    assert set(accounts.summary()) == set(
+        ["sent", "received", "acknowledged", "counted", "duplicates", "rejected", "lost"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("key_of", "ledger", "what"),
+    [
+        ("b", {"acked": True}, "acknowledged and not judged"),
+        ("b", {"acked": True, "lost": True}, "acknowledged and not judged"),
+        ("b", {}, "still under way"),
+    ],
+)
+def test_what_nobody_judged_is_unexplained(store, key_of, ledger, what):
+    a, b = ("a", report(1)), (key_of, report(2))
+    judged(store, (*a, "counted"))
+    told = sent(a, b, acked=[b] if ledger.get("acked") else [], lost=[(b, "killed")] if ledger.get("lost") else [])
+    accounts = reconcile(told, store)
+    assert accounts.unexplained == {what: 1}
+    assert not accounts.holds
+    assert b[1].hex() in accounts.examples[0]
+
+
+def test_what_a_killed_broker_forgot_is_lost_by_name_within_its_window(store):
+    a, b = ("a", report(1)), ("b", report(1))
+    judged(store, (*a, "counted"))
+    kill = (2000, "broker_killed", "-")
+    assert reconcile(sent(a, b, acked=[b], faults=[kill]), store).lost == {"broker_killed": 1}
+    # Acknowledged at 1500 ms, killed at 2000 ms.
+    assert not reconcile(sent(a, b, acked=[b], faults=[kill]), store, broker_window=0.4).holds
+
+
+def test_a_report_that_nobody_sent_is_unexplained(store):
+    a = ("a", report(1))
+    judged(store, (*a, "counted"), ("spy", report(2), "shard"))
+    accounts = reconcile(sent(a), store)
+    assert accounts.unexplained == {"judged and not sent": 1}
+    assert "spy" in accounts.examples[0]
+
+
+def test_an_interval_drawn_twice_is_unexplained(store):
+    a, b = ("a", report(1, 3)), ("a", report(1, 4))
+    judged(store, (*a, "counted"), (*b, "conflict"))
+    assert reconcile(sent(a, b), store).unexplained == {"drawn twice": 1}
+
+
+def test_histograms_must_hold_what_was_counted(store):
+    a = ("a", report(1))
+    judged(store, (*a, "counted"))
+    store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+    accounts = reconcile(sent(a), store)
+    assert set(accounts.unexplained) == {"histograms", "counted twice"}
+
+
+def test_a_store_without_audit_is_refused(store):
+    store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+    with pytest.raises(Invalid, match="audit = true"):
+        reconcile(sent(), store)
