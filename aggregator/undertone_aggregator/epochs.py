@@ -16,7 +16,7 @@ THRESHOLD = "threshold"
 REPORT = "report"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Epoch:
     """One epoch. ``threshold``: the choice that led to its θ, None in a threshold epoch.
 

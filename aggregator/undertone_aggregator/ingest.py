@@ -84,11 +84,16 @@ class Ingest:
         self._admission = self._resume()
         self._records = 0
 
-    def run(self, stop: threading.Event) -> None:
-        """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged."""
+    def run(self, stop: threading.Event, ready: threading.Event) -> None:
+        """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
+
+        ``ready`` is set once the broker keeps reports for this worker's session.
+        """
         try:
             while not stop.is_set():
                 self.step()
+                if self.inbox.subscribed and not ready.is_set():
+                    ready.set()
         finally:
             self.inbox.close()
 
@@ -103,7 +108,7 @@ class Ingest:
                 break
         messages, connection = inbox.messages, inbox.connection
         inbox.messages = []
-        self._commit([(_topic(message), message.payload, message.retain) for message in messages])
+        self._commit([(_topic(message), bytes(message.payload), message.retain) for message in messages])
         self._failpoint("after_commit")
         # After a new connection the broker delivers again, perhaps under other packet numbers.
         if inbox.connection == connection:

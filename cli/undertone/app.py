@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from undertone.commands import provision, verify
+from undertone.commands import aggregate, provision, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ def _device() -> None:
     """Run a device on this machine: undertone device run|status."""
 
 
+aggregate.register(app)
 provision.register(app)
 verify.register(app)
 

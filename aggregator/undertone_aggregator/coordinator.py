@@ -1,0 +1,149 @@
+"""The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from undertone_aggregator.config import CampaignPlan
+from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.partial import Partial
+from undertone_aggregator.publish import estimate_message, status_message
+from undertone_aggregator.reconstruct import MEASURED, Estimate, Reconstruction
+from undertone_aggregator.rounds import Rounds
+from undertone_aggregator.store import RECEIVED, Store
+from undertone_shared.campaign import pack
+from undertone_shared.topics import aggregate_topic, config_topic
+
+REPUBLISH_SECONDS = 3600
+STATUS_SECONDS = 60
+# A slot's estimate is published again while late reports may still come, but no further back than this.
+_RECENT_SLOTS = 4
+
+
+class Publisher(Protocol):
+    """Where retained messages go; `undertone_aggregator.link.Outlet` is one."""
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        """Publish retained; ``again``: also at every later connect."""
+
+
+@dataclass
+class Coordinator:
+    """Call ``tick`` a few times per slot; everything it knows is in the store."""
+
+    plan: CampaignPlan
+    prefix: str
+    seed: bytes
+    store: Store
+    outlet: Publisher
+    journal: Journal
+
+    def __post_init__(self) -> None:
+        self.rounds = Rounds(self.plan, self.seed, self._read)
+        self._timeline = Timeline(self.store.epochs())
+        self._published_at = 0
+        self._status_at = 0
+        self._looked = 0
+        self._shown = -1
+        for sentence in self.rounds.warnings():
+            self.journal.say("warning", f"warning: {sentence}")
+        if len(self._timeline):
+            self.journal.say("resumed", f"resuming campaign {self.plan.name} with {len(self._timeline)} epochs")
+
+    def tick(self, now: int) -> None:
+        """Do whatever is due at Unix second ``now``."""
+        if not len(self._timeline):
+            self._issue(self.rounds.first(now), now)
+        due = self.rounds.due(self._timeline, now)
+        if due is not None and self._looked < due <= now:
+            self._look(due, now)
+        if now >= self._published_at + REPUBLISH_SECONDS:
+            self.broadcast(now)
+        self._show(now)
+
+    def broadcast(self, now: int) -> None:
+        """Publish the newest campaign, its header issued now."""
+        newest = self._timeline.last
+        if newest is not None:
+            self.outlet.publish(config_topic(self.prefix, self.plan.name), pack(newest.campaign, now), again=True)
+            self._published_at = now
+
+    def _look(self, due: int, now: int) -> None:
+        epoch = self.rounds.next(self._timeline, now)
+        newest = self._timeline.last
+        assert newest is not None
+        if epoch is not None:
+            self._issue(epoch, now)
+        elif newest.campaign.report is None:
+            self.journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
+            return
+        else:
+            self.journal.say("theta", f"theta stays at {newest.campaign.report.theta} {self.plan.unit}")
+        self._looked = due
+
+    def _issue(self, epoch: Epoch, now: int) -> None:
+        self.store.add_epoch(epoch)
+        self._timeline = Timeline(self.store.epochs())
+        self.broadcast(now)
+        self._tell(epoch, now)
+
+    def _tell(self, epoch: Epoch, now: int) -> None:
+        campaign, chosen = epoch.campaign, epoch.threshold
+        wait = campaign.epoch - now
+        facts: dict[str, Any] = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
+        if campaign.report is None:
+            number, of = len(self._timeline), len(self.plan.rounds)
+            self.journal.say("epoch", f"threshold round {number} of {of} starts in {wait} s", round=number, **facts)
+            return
+        theta = campaign.report.theta
+        facts["theta"] = theta
+        self.journal.say("epoch", f"theta = {theta} {self.plan.unit}, in force in {wait} s", **facts)
+        for warning in chosen.warnings if chosen is not None else ():
+            self.journal.say("warning", f"warning: {warning}")
+
+    def _show(self, now: int) -> None:
+        """Publish the estimates of the slots that have settled since the last time, the newest last."""
+        settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
+        newest = self._timeline.last
+        if newest is None or settled <= self._shown:
+            return
+        first = max(self._shown + 1, settled - _RECENT_SLOTS)
+        self._shown = settled
+        found = Reconstruction(self._timeline).estimates(self._read(first, settled))
+        for estimate in {one.group: one for one in found}.values():
+            topic = aggregate_topic(self.prefix, self.plan.name, estimate.group)
+            self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
+        for estimate in found:
+            if estimate.group == "all":
+                self.journal.say(
+                    "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports
+                )
+        if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
+            self.status(now)
+
+    def status(self, now: int) -> None:
+        """Publish and log where the campaign stands."""
+        newest = self._timeline.last
+        if newest is None:
+            return
+        outcomes = self.store.outcomes()
+        message = status_message(newest, outcomes, self.plan.epsilon, now)
+        self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
+        parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
+        self.journal.say(
+            "deliveries", f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet"), **outcomes
+        )
+        self._status_at = now
+
+    def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
+        return self.store.partial(first, last, kind=kind)
+
+
+def describe(estimate: Estimate, unit: str) -> str:
+    """One line for people."""
+    if estimate.kind == MEASURED:
+        return (
+            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"
+            f" from {estimate.reports} reports"
+        )
+    return f"slot {estimate.slot}: about {estimate.estimate:.1f} {unit} (model) from {estimate.cohort} cohort reports"

@@ -1,0 +1,159 @@
+"""`undertone aggregate`: broker, store, ingest and coordinator, put together and taken apart."""
+
+import contextlib
+import csv
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.config import CampaignPlan, Config
+from undertone_aggregator.coordinator import Coordinator
+from undertone_aggregator.ingest import IngestPlan
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.link import Address, Outlet
+from undertone_aggregator.store import Store
+from undertone_aggregator.workers import ThreadWorker
+from undertone_shared.campaign import SEED_BYTES
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+
+_TICK_SECONDS = 0.1
+# What a store's numbers depend on: it cannot change under them.
+_FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
+_LARGEST_GROUPS = 1 << 28
+
+
+def serve(
+    config: Config,
+    stop: threading.Event,
+    journal: Journal,
+    *,
+    clock: Callable[[], float] = time.time,
+    failpoint: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run until ``stop`` is set; then everything read is committed and acknowledged, and a managed broker stopped.
+
+    ``failpoint``: see `Ingest`. Raises Invalid for a store of another campaign, bad files, or a broker that does not
+    start.
+    """
+    plan = config.campaign
+    groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
+    with _broker(config, journal) as address, Store(config.path(config.store.path)) as store:
+        seed = open_campaign(store, plan)
+        ingest_plan = IngestPlan(
+            config.broker.prefix,
+            plan.name,
+            plan.slot_seconds,
+            batch=config.server.batch,
+            batch_seconds=config.server.batch_milliseconds / 1000,
+            audit=config.store.audit,
+            groups=groups,
+        )
+
+        def say(sentence: str) -> None:
+            journal.say_once("ingest", sentence)
+
+        worker = ThreadWorker(ingest_plan, store.path, address, say=say, clock=clock, failpoint=failpoint)
+        outlet = Outlet(address, f"undertone-{plan.name}-coordinator", say)
+        try:
+            outlet.start()
+            # Devices are told to report only once the broker keeps reports for us.
+            while not stop.is_set() and not worker.ready.wait(_TICK_SECONDS):
+                worker.check()
+            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal)
+            while not stop.wait(_TICK_SECONDS):
+                worker.check()
+                coordinator.tick(int(clock()))
+            coordinator.status(int(clock()))
+        finally:
+            worker.stop()
+            outlet.stop()
+        worker.check()
+
+
+def open_campaign(store: Store, plan: CampaignPlan) -> bytes:
+    """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
+
+    Raises Invalid naming the fact in which they differ.
+    """
+    facts = {name: getattr(plan, name) for name in _FIXED}
+    with store.transaction():
+        meta = store.meta()
+        if "facts" not in meta:
+            seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
+            store.set_meta({"campaign": plan.name, "facts": json.dumps(facts), "cohort_seed": seed.hex()})
+            return seed
+    kept = json.loads(meta["facts"])
+    for name, value in facts.items():
+        if kept.get(name) != value:
+            raise Invalid(
+                f"campaign.{name} is {value!r}, but the store {store.path} holds a campaign with {kept.get(name)!r}: "
+                "use another store"
+            )
+    return bytes.fromhex(meta["cohort_seed"])
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    if path.stat().st_size > _LARGEST_GROUPS:
+        raise Invalid(f"{path} is larger than {_LARGEST_GROUPS} bytes")
+    groups: dict[str, str] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.reader(file)
+        if next(rows, None) != ["device", "group"]:
+            raise Invalid(f"{path} does not start with the line device,group")
+        for row in rows:
+            where = f"line {rows.line_num} of {path}"
+            if len(row) != 2:
+                raise Invalid(f"{where} has {len(row)} fields, expected device,group")
+            device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
+            if group in ("all", "status") or groups.setdefault(device, group) != group:
+                raise Invalid(f"{where}: group {group!r} of {device} is reserved, or its second")
+    return groups
+
+
+@contextlib.contextmanager
+def _broker(config: Config, journal: Journal) -> Iterator[Address]:
+    """The address of the broker; a managed one runs meanwhile."""
+    settings = config.broker
+
+    def named(name: str | None) -> Path | None:
+        return None if name is None else config.path(name)
+
+    password_file = named(settings.password_file)
+    password = "" if password_file is None else read_password(password_file)
+    if not settings.managed:
+        ca_file = named(settings.ca_file)
+        port = settings.port or (1883 if ca_file is None else 8883)
+        yield Address(settings.host, port, settings.user, password, ca_file, settings.keepalive)
+        return
+    broker = ManagedBroker(
+        config.path(settings.directory),
+        settings.port,
+        prefix=settings.prefix,
+        passwords=named(settings.mosquitto_passwords),
+        access=named(settings.mosquitto_acl),
+    )
+    with broker:
+        how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
+        journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
+        yield Address(
+            broker.host,
+            broker.port,
+            settings.user,
+            password or broker.password(settings.user),
+            None,
+            settings.keepalive,
+        )
+
+
+def read_password(path: Path) -> str:
+    """The password in a file of one line. Raises Invalid when there is none."""
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not text or "\n" in text:
+        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
+    return text

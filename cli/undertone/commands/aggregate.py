@@ -1,0 +1,45 @@
+"""``undertone aggregate``: the aggregation server."""
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("aggregate")(aggregate)
+
+
+def aggregate(
+    config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")] = None,
+    sample_config: Annotated[bool, typer.Option("--sample-config", help="Print a complete configuration.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object per line.")] = False,
+) -> None:
+    """Run the aggregation server: broker, ingest, threshold rounds, estimates.
+
+    It may be killed at any moment: a restart resumes from the store.
+    """
+    from undertone_aggregator import config as configuration
+    from undertone_aggregator.journal import Journal
+    from undertone_aggregator.server import serve
+
+    if sample_config:
+        print(configuration.sample_config(), end="")
+        return
+    if config is None:
+        raise Invalid("aggregate needs --config FILE; --sample-config prints one to start from")
+    stop = threading.Event()
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: stop.set())
+    if seconds is not None:
+        timer = threading.Timer(seconds, stop.set)
+        timer.daemon = True
+        timer.start()
+    serve(configuration.read_config(config), stop, Journal(sys.stdout if as_json else sys.stderr, as_json=as_json))
