@@ -39,7 +39,7 @@ def main(path: str, slots: int, readings: "list[int]") -> None:
     """Report ``slots`` slots."""
     config = read_config(path)
     policy = assembly.read_policy(config)
-    transport = assembly.socket_transport(config, policy, clock.ticks)
+    transport = assembly.board_transport(config, policy, clock.ticks)
     holder: list[Client] = []
 
     def read(now: int) -> "int | None":

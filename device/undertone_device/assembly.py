@@ -5,8 +5,9 @@ import os
 from undertone_device.client import Client
 from undertone_device.config import LARGEST_SECRET, read_bounded
 from undertone_device.reporter import Reporter
-from undertone_device.socket_transport import SocketStream, SocketTransport, verified_context
+from undertone_device.socket_stream import SocketStream, verified_context
 from undertone_device.storage import FileStorage
+from undertone_device.stream_transport import StreamTransport
 from undertone_shared import policy as policies
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
@@ -65,11 +66,11 @@ def _system_context() -> "Any":
     return default()
 
 
-def socket_transport(config: "Config", policy: "Policy", ticks: "Callable[[], int]") -> SocketTransport:
+def board_transport(config: "Config", policy: "Policy", ticks: "Callable[[], int]") -> StreamTransport:
     """The transport of boards. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
-    return SocketTransport(
+    return StreamTransport(
         lambda: SocketStream(broker.host, broker.port, context),
         ticks,
         config.name,

@@ -4,9 +4,8 @@
 Whether, when and how long a message is never depends on a reading: jitter and back-off come from entropy.
 """
 
-from undertone_device.packets import ACKED, CONNECTED, DENIED, MESSAGE
+from undertone_device.packets import ACKED, CONNECTED, DENIED, LOST, MESSAGE
 from undertone_device.slot_value import TICKS_MASK
-from undertone_device.socket_transport import LOST
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.topics import config_topic, report_topic

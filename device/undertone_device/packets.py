@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CONNECTED = "connected"  # ("connected",)
 MESSAGE = "message"  # ("message", topic, payload, retained)
 ACKED = "acked"  # ("acked", packet id)
+LOST = "lost"  # ("lost", why): from transports, once per connection
 DENIED = "denied"  # ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
@@ -221,7 +222,7 @@ class Session:
                 self._body = None
                 kind = self._kind
                 self._kind = 0
-                self._handle(kind, bytes(body), events)
+                self._handle(kind, body, events)
         return events
 
     def _header(self, byte: int) -> None:
@@ -259,7 +260,7 @@ class Session:
         self._skip = size
         self.oversized += 1
 
-    def _handle(self, kind: int, body: bytes, events: "list[Event]") -> None:
+    def _handle(self, kind: int, body: bytearray, events: "list[Event]") -> None:
         if not self.connected:
             self._handle_connack(kind, body)
             events.append((CONNECTED,))
@@ -281,7 +282,7 @@ class Session:
         else:
             raise ProtocolError("a packet of type %d with %d bytes" % (kind >> 4, len(body)))
 
-    def _handle_connack(self, kind: int, body: bytes) -> None:
+    def _handle_connack(self, kind: int, body: bytearray) -> None:
         if kind != _CONNACK or len(body) != 2 or body[0] > 1:
             raise ProtocolError("the broker's first packet is not a CONNACK")
         code = body[1]
@@ -291,12 +292,12 @@ class Session:
         self.connected = True
 
 
-def _message(kind: int, body: bytes) -> "Event":
+def _message(kind: int, body: bytearray) -> "Event":
     size = (body[0] << 8 | body[1]) if len(body) >= 2 else 0
     if not size or len(body) < 2 + size:
         raise ProtocolError("a message whose topic does not fit")
     try:
-        topic = body[2 : 2 + size].decode()
+        topic = bytes(body[2 : 2 + size]).decode()
     except (UnicodeError, ValueError):
         raise ProtocolError("a message whose topic is not UTF-8")
-    return (MESSAGE, topic, body[2 + size :], bool(kind & _RETAINED))
+    return (MESSAGE, topic, bytes(memoryview(body)[2 + size :]), bool(kind & _RETAINED))

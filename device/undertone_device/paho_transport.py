@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from undertone_device.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, MESSAGE
-from undertone_device.socket_transport import CONNECT_MILLISECONDS, LOST
+from undertone_device.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, LOST, MESSAGE
+from undertone_device.stream_transport import ANSWER_MILLISECONDS
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PahoTransport:
-    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `socket_transport`.
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`.
 
     Each connection is a new paho client with a clean session, so that paho never resends by itself what the
     outbox will resend. Raises Invalid for a keepalive of 0.
@@ -51,7 +51,7 @@ class PahoTransport:
         client = paho.Client(
             CallbackAPIVersion.VERSION2, self._client_id, clean_session=True, reconnect_on_failure=False
         )
-        client.connect_timeout = CONNECT_MILLISECONDS / 1000
+        client.connect_timeout = ANSWER_MILLISECONDS / 1000
         if self._user is not None:
             client.username_pw_set(self._user, self._password)
         if self._context is not None:
