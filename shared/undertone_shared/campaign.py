@@ -158,7 +158,7 @@ def build(
     cohort: Cohort,
     report: "ReportRule | None",
 ) -> Campaign:
-    """The campaign with these fields, its body written in one fixed order. Raises Invalid like `Campaign`."""
+    """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid."""
     values = (
         VERSION,
         name,

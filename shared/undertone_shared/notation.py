@@ -69,13 +69,14 @@ def parse_mechanism(name: str, value: object) -> "Mechanism":
         a, b, window, stride, levels = integers(name + ".piecewise", fields["piecewise"], 5, 5)
         return Hybrid(fields["coin"], rounding, WindowMechanism(a, b, window, stride, levels, None, rounding.symbols))
     rows = fields["rows"]
-    if not isinstance(rows, str) or not 4 <= len(rows) <= LARGEST_ROWS:
+    if not isinstance(rows, str) or not 4 <= len(rows) <= LARGEST_ROWS or len(rows) % 4:
         raise Invalid("%s.rows is not base64 text of at most %d characters" % (name, LARGEST_ROWS))
+    encoded = rows.encode()
     try:
-        packed = binascii.a2b_base64(rows)
-    except ValueError:
+        packed = binascii.a2b_base64(encoded)
+    except Exception:  # ValueError, but a plain Exception where binascii is written in Python
         packed = b""
-    if binascii.b2a_base64(packed).strip() != rows.encode():
+    if binascii.b2a_base64(packed).strip() != encoded:
         raise Invalid("%s.rows is not plain base64" % name)
     values = integers(name + ".values", fields["values"], 2, LARGEST_EDGES)
     return TableMechanism(fields["bits"], packed, values, fields["shift"])

@@ -1,0 +1,182 @@
+"""Campaign and policy: parsed strictly, one clear sentence for whatever does not fit."""
+
+import json
+import sys
+
+from frozen import FROZEN, policy
+
+from undertone_shared import campaign as campaigns
+from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.cohort import WHOLE
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.notation import describe_mechanism, parse_mechanism
+from undertone_shared.policy import parse_policy
+from undertone_shared.table import TableMechanism
+
+MICROPYTHON = sys.implementation.name == "micropython"
+
+
+def invalid(function, *arguments):
+    try:
+        function(*arguments)
+    except Invalid as error:
+        return str(error)
+    raise AssertionError("accepted")
+
+
+def changed(path, value):
+    """The frozen campaign with one field, named by its path, set to ``value``; ... removes it."""
+    fields = json.loads(FROZEN)
+    inner = fields
+    for name in path[:-1]:
+        inner = inner[name]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(fields).encode()
+
+
+def table():
+    rows = ((200, 56), (128, 128), (56, 200))
+    packed = b"".join(weight.to_bytes(3, "big") for row in rows for weight in row)
+    return TableMechanism(8, packed, (-4, 80, 200), 1)
+
+
+def test_a_built_campaign_has_the_frozen_bytes():
+    sw = WindowMechanism(2, 1, 3, 1, 3, (0, 100, 200, 500, 1000))
+    hm = Hybrid(20000, WindowMechanism(2, 1, 1, 1, 1), WindowMechanism(2, 1, 3, 2, 16, None, 2))
+    campaign = campaigns.build(
+        name="load",
+        sensor="energy",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=1000,
+        slot_seconds=1800,
+        cycle=48,
+        epoch=1793491200,
+        last_slot=999999,
+        default=0,
+        cohort=Cohort(bytes(range(16)), WHOLE // 16, sw),
+        report=ReportRule(0, 300, hm),
+    )
+    # A board's dictionaries have no order; it never builds one.
+    assert campaign.body == FROZEN or (MICROPYTHON and json.loads(campaign.body) == json.loads(FROZEN))
+    message = campaigns.pack(campaign, 1793491000)
+    assert message[:12] == b"UTC1" + bytes.fromhex("6ae68038") + len(FROZEN).to_bytes(4, "big")
+    assert campaigns.header(message) == (1793491000, campaign.fingerprint)
+    assert campaign.first_slot * 1800 == campaign.epoch and campaign.end == 1000000 * 1800
+
+
+def test_every_mechanism_is_read_back_as_it_was_written():
+    for mechanism in (
+        WindowMechanism(3, 2, 5, 2, 7),
+        WindowMechanism(3, 2, 5, 1, 3, (-5, 0, 1, 7, 90)),
+        Hybrid(65536, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 5, 2, 7, None, 2)),
+        table(),
+    ):
+        text = json.dumps(describe_mechanism(mechanism))
+        again = parse_mechanism("mechanism", json.loads(text))
+        assert again.certificate() == mechanism.certificate()
+        assert [again.weights(k) for k in range(again.levels + 1)] == [
+            mechanism.weights(k) for k in range(mechanism.levels + 1)
+        ]
+        assert again.edges == mechanism.edges
+
+
+def test_each_field_that_does_not_fit_is_named():
+    for path, value, named in (
+        (["version"], 2, "version is 2"),
+        (["campaign"], "Load", "campaign is 'Load'"),
+        (["campaign"], ..., "no field 'campaign'"),
+        (["sensor"], 5, "sensor is 5"),
+        (["unit"], "x" * 17, "unit"),
+        (["measure"], "median", "measure is 'median'"),
+        (["bound"], 0, "bound is 0"),
+        (["bound"], 1000.5, "bound is 1000.5"),
+        (["bound"], True, "bound is True"),
+        (["offset"], None, "offset is None"),
+        (["slot_seconds"], 0, "slot_seconds is 0"),
+        (["epoch"], 1793491201, "epoch is 1793491201"),
+        (["epoch"], -1800, "epoch is -1800"),
+        (["last_slot"], 5, "last_slot is 5"),
+        (["default"], 1001, "default is 1001"),
+        (["cohort"], None, "cohort is None"),
+        (["cohort", "seed"], "00", "cohort.seed"),
+        (["cohort", "seed"], "zz" * 16, "cohort.seed"),
+        (["cohort", "share"], WHOLE + 1, "cohort.share"),
+        (["cohort", "mechanism"], {"kind": "laplace"}, "cohort.mechanism has kind 'laplace'"),
+        (["cohort", "mechanism", "a"], 1, "a is 1"),
+        (["cohort", "mechanism", "b"], 0, "b is 0"),
+        (["cohort", "mechanism", "edges"], [0, 5, 5, 9], "edges[2] is 5"),
+        (["cohort", "mechanism", "edges"], [0, 1.5, 9], "edges[1] is 1.5"),
+        (["cohort", "mechanism", "edges"], list(range(258)), "edges is not a list of 3 to 257"),
+        (["report"], None, "cohort.share is 1048576, expected 2^24"),
+        (["report", "theta"], 0, "report.theta is 0"),
+        (["report", "theta"], 1001, "report.theta is 1001, expected at most the bound"),
+        (["report", "low"], 300, "report.theta is 300"),
+        (["report", "mechanism", "coin"], 65537, "coin is 65537"),
+        (["report", "mechanism", "piecewise"], [2, 1, 3, 2], "piecewise is not a list of 5"),
+        (["report", "mechanism", "piecewise"], [1 << 29, 1, 3, 2, 16], "total weight"),
+        (["surplus"], 1, "unknown field 'surplus'"),
+    ):
+        message = invalid(Campaign, changed(path, value))
+        assert named in message, (named, message)
+
+
+def test_bodies_that_are_no_json_object_are_refused():
+    for body in (b"", b"[]", b"7", b"null", b"{", FROZEN[:-1], b"\xff\xfe", b"[" * 9000, FROZEN + b" " * 12288):
+        invalid(Campaign, body)
+
+
+def test_tables_that_do_not_sum_or_cover_are_refused():
+    description = describe_mechanism(table())
+    good = changed(["report", "mechanism"], description)
+    assert "do not cover" in invalid(Campaign, good)  # 200/2 < 300
+    fields = json.loads(good)
+    fields["report"]["theta"] = 100
+    assert Campaign(json.dumps(fields).encode()).report.mechanism.covers(100)
+    for name, value, named in (
+        ("rows", description["rows"][:-4], "bytes"),
+        ("rows", description["rows"][:-4] + "AAAA", "row 2, column 1 is 0"),
+        ("rows", description["rows"][:-4] + "AADJ", "row 2 of the table sums to 257"),
+        ("rows", description["rows"][:-1] + "!", "not plain base64"),
+        ("values", [-4, 80, 80], "level value 2 is 80"),
+        ("values", [4, 80, 200], "level value 0 is 4"),
+        ("values", [0, 80, (1 << 20) + 1], "level value 2"),
+        ("bits", 25, "bits is 25"),
+    ):
+        fields["report"]["mechanism"] = dict(description)
+        fields["report"]["mechanism"][name] = value
+        message = invalid(Campaign, json.dumps(fields).encode())
+        assert named in message, (named, message)
+
+
+def test_a_policy_has_safe_defaults():
+    parsed = parse_policy(policy())
+    assert (parsed.reports_per_period, parsed.period_seconds, parsed.boots_per_day) == (48, 86400, 4)
+    assert not parsed.insecure and not parsed.one_shot and parsed.epoch_seconds == 0
+
+
+def test_each_policy_field_that_does_not_fit_is_named():
+    for changes, named in (
+        ({"cap": [1, 2]}, "cap's numerator is 1"),
+        ({"cap": 2.718}, "cap is 2.718"),
+        ({"cap": [2, 0]}, "cap's denominator is 0"),
+        ({"measures": []}, "measures is []"),
+        ({"measures": ["median"]}, "measures is ['median']"),
+        ({"theta": [9, 5]}, "theta[1] is 5"),
+        ({"theta": 5}, "theta is 5"),
+        ({"slot_seconds": 0}, "slot_seconds is 0"),
+        ({"insecure": 1}, "insecure is 1"),
+        ({"boots_per_day": -1}, "boots_per_day is -1"),
+        ({"epsilon": 9}, "unknown field 'epsilon'"),
+        ({"version": 2}, "version is 2"),
+        ({"sensor": None}, "no field 'sensor'"),
+    ):
+        message = invalid(parse_policy, policy(**changes))
+        assert named in message, (named, message)
+    for data in (b"", b"[]", b"null", b"\xff", b"{" * 5000, b"{}"):
+        invalid(parse_policy, data)

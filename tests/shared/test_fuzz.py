@@ -1,0 +1,114 @@
+"""Whatever bytes arrive, shared code answers with a value or with Invalid, never with anything else.
+
+Hypothesis draws the material; each drawing is tried in many variants, because most of its time goes into drawing.
+"""
+
+import json
+import random
+
+import pytest
+from frozen import FROZEN, policy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from undertone_shared import campaign as campaigns
+from undertone_shared import report as reports
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
+from undertone_shared.topics import parse_report_topic
+
+VARIANTS = 100
+many = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10)
+values = scalars | st.lists(scalars, max_size=4) | st.dictionaries(st.text(max_size=8), scalars, max_size=4)
+
+
+def answer(function, *arguments):
+    try:
+        return function(*arguments)
+    except Invalid:
+        return None
+
+
+def mutations(data, seed):
+    """The same bytes with a few of them flipped, cut out, doubled or moved."""
+    rng = random.Random(seed)
+    for _ in range(VARIANTS):
+        variant = bytearray(data)
+        for _ in range(rng.randint(1, 4)):
+            i, j = sorted(rng.choices(range(len(variant) + 1), k=2))
+            match rng.randrange(4):
+                case 0:
+                    variant[i : i + 1] = rng.randbytes(1)
+                case 1:
+                    del variant[i : min(j, i + 8)]
+                case 2:
+                    variant[i:i] = variant[i : min(j, i + 8)]
+                case 3:
+                    variant[i:i] = rng.choice([b"-", b"9" * 12, b".5", b"[", b"}", b'"', b"\xff", b"null", b"e9"])
+        yield bytes(variant)
+
+
+def places(fields, path=()):
+    """The path of every field, at any depth."""
+    for name in fields:
+        yield (*path, name)
+        if isinstance(fields[name], dict):
+            yield from places(fields[name], (*path, name))
+
+
+def replaced(original, path, value):
+    fields = json.loads(original)
+    inner = fields
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return json.dumps(fields).encode()
+
+
+@many
+@given(st.binary(max_size=60), st.integers())
+def test_reports(payload, seed):
+    good = reports.pack(reports.STREAM, b"abcd", 7, (1, 2), 3)
+    for variant in (payload, b"\x01" + payload, *mutations(good, seed)):
+        report = answer(reports.unpack, variant)
+        if report is not None:
+            assert reports.pack(report.kind, report.fingerprint, report.slot, report.values, report.chain) == variant
+
+
+@many
+@given(st.text(max_size=60), st.integers())
+def test_topics(text, seed):
+    for variant in (text.encode(), *mutations(b"load/56/meter-1/report", seed)):
+        rest = variant.decode("utf-8", "replace")
+        parsed = answer(parse_report_topic, "undertone/v1", "undertone/v1/" + rest)
+        if parsed is not None:
+            assert "/".join(map(str, parsed)) + "/report" == rest
+
+
+@many
+@given(values)
+@pytest.mark.parametrize(("parse", "original"), [(campaigns.Campaign, FROZEN), (parse_policy, policy())])
+def test_any_value_in_any_field(parse, original, value):
+    answer(parse, json.dumps(value).encode())
+    for path in places(json.loads(original)):
+        answer(parse, replaced(original, path, value))
+
+
+@many
+@given(st.integers())
+@pytest.mark.parametrize(("parse", "original"), [(campaigns.Campaign, FROZEN), (parse_policy, policy())])
+def test_broken_json(parse, original, seed):
+    for variant in mutations(original, seed):
+        answer(parse, variant)
+
+
+@many
+@given(st.binary(max_size=300), st.integers())
+def test_messages(data, seed):
+    good = campaigns.pack(campaigns.Campaign(FROZEN), 5)
+    for variant in (data, b"UTC1" + data, *mutations(good[:60], seed)):
+        answer(campaigns.header, variant)
+        answer(campaigns.Campaign, variant[12:])
+        answer(parse_policy, variant)
