@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
@@ -86,7 +87,10 @@ def open_campaign(store: Store, plan: CampaignPlan) -> bytes:
         if "facts" not in meta:
             seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
             store.set_meta({"campaign": plan.name, "facts": json.dumps(facts), "cohort_seed": seed.hex()})
+            store.set_meta({"epsilon": str(plan.epsilon)})
             return seed
+        # Devices cap it by their own policy; the store keeps the largest for what is said about the campaign.
+        store.set_meta({"epsilon": str(max(plan.epsilon, Fraction(meta["epsilon"])))})
     kept = json.loads(meta["facts"])
     for name, value in facts.items():
         if kept.get(name) != value:

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from undertone.commands import aggregate, provision, verify
+from undertone.commands import aggregate, provision, query, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ def _device() -> None:
 
 aggregate.register(app)
 provision.register(app)
+query.register(app)
 verify.register(app)
 
 

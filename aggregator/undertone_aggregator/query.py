@@ -1,0 +1,173 @@
+"""Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.guarantee import certificate, guarantee
+from undertone_aggregator.publish import plain
+from undertone_aggregator.reconstruct import Estimate, Reconstruction
+from undertone_aggregator.store import Store
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+
+
+class Results:
+    """A store, opened for reading. Raises Invalid for a file that is none, or has no epoch yet."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._store = Store(Path(path), read_only=True)
+        epochs = self._store.epochs()
+        if not epochs:
+            self._store.close()
+            raise Invalid(f"the store {path} has no epoch yet: the aggregator has not begun")
+        self.timeline = Timeline(epochs)
+        self._reconstruction = Reconstruction(self.timeline)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def __enter__(self) -> "Results":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def newest(self) -> Epoch:
+        """The newest epoch."""
+        return self.timeline.epochs[-1]
+
+    @property
+    def campaign(self) -> Campaign:
+        """The newest epoch's campaign."""
+        return self.newest.campaign
+
+    @property
+    def epsilon(self) -> Fraction:
+        """ε of one reading (event level), as planned; certificates stay at or below e^ε."""
+        return Fraction(self._store.meta()["epsilon"])
+
+    @property
+    def guarantee(self) -> str:
+        """The privacy guarantee in one sentence."""
+        return guarantee(self.epsilon, self.campaign.cycle)
+
+    @property
+    def certificate(self) -> Fraction:
+        """The largest exact probability ratio of any mechanism of any epoch: at most e^ε."""
+        return max(certificate(epoch.campaign) for epoch in self.timeline.epochs)
+
+    @property
+    def theta(self) -> int | None:
+        """The truncation threshold of the newest report epoch."""
+        rules = [epoch.campaign.report for epoch in self.timeline.epochs]
+        return next((rule.theta for rule in reversed(rules) if rule is not None), None)
+
+    def outcomes(self) -> dict[str, int]:
+        """Deliveries by outcome; ``received`` is their sum."""
+        return dict(self._store.outcomes())
+
+    def estimates(
+        self, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
+    ) -> list[Estimate]:
+        """The estimates of first <= slot <= last; ``groups`` None for all groups."""
+        return self._reconstruction.estimates(self._store.partial(first, last), groups)
+
+    def arrays(self, first: int = 0, last: int = 0xFFFFFFFF, group: str = "all") -> dict[str, NDArray[Any]]:
+        """The estimates of one group as numpy arrays by column; what a slot does not have is nan."""
+        rows = [asdict(one) for one in self.estimates(first, last, [group])]
+        return {name: np.array([_number(row[name]) for row in rows]) for name in COLUMNS}
+
+    def frame(self, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = None) -> Any:
+        """The estimates as a pandas DataFrame indexed by the slot's start (UTC). Needs pandas."""
+        import pandas as pd
+
+        frame = pd.DataFrame([asdict(one) for one in self.estimates(first, last, groups)], columns=list(COLUMNS))
+        return frame.set_index(pd.to_datetime(frame.pop("start"), unit="s", utc=True))
+
+
+COLUMNS: tuple[str, ...] = tuple(Estimate.__dataclass_fields__)
+
+
+def open_store(path: Path | str) -> Results:
+    """Open an aggregator's store for reading. Raises Invalid."""
+    return Results(path)
+
+
+def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Everything about the campaign and these estimates, as one JSON object."""
+    campaign, exact = results.campaign, results.certificate
+    document: dict[str, Any] = {
+        "campaign": campaign.name,
+        "sensor": campaign.sensor,
+        "unit": campaign.unit,
+        "slot_seconds": campaign.slot_seconds,
+        "epsilon": float(results.epsilon),
+        "certificate": [exact.numerator, exact.denominator],
+        "guarantee": results.guarantee,
+        "theta": results.theta,
+        "phase": results.newest.phase,
+        "epochs": [_epoch(epoch) for epoch in results.timeline.epochs],
+        "outcomes": results.outcomes(),
+        "slots": [asdict(one) for one in estimates],
+    }
+    return dict(plain(document))
+
+
+def to_csv(estimates: Iterable[Estimate]) -> str:
+    """The estimates as CSV with a header; what a slot does not have is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in estimates:
+        writer.writerow(["" if value is None else value for value in asdict(one).values()])
+    return text.getvalue()
+
+
+def write_parquet(results: Results, estimates: Sequence[Estimate], path: Path) -> None:
+    """The estimates as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise Invalid("Parquet needs pyarrow: pip install 'undertone[all]'") from None
+    facts = {key: value for key, value in document(results, []).items() if key != "slots"}
+    rows = [asdict(one) for one in estimates]
+    table = pa.table({name: [row[name] for row in rows] for name in COLUMNS}, metadata={"undertone": json.dumps(facts)})
+    pq.write_table(table, path)
+
+
+def _epoch(epoch: Epoch) -> Mapping[str, Any]:
+    campaign, chosen = epoch.campaign, epoch.threshold
+    facts: dict[str, Any] = {
+        "epoch": campaign.epoch,
+        "phase": epoch.phase,
+        "first_slot": campaign.first_slot,
+        "theta": None if campaign.report is None else campaign.report.theta,
+        "cohort_edges": list(campaign.cohort.mechanism.edges or ()),
+    }
+    if chosen is not None:
+        for name in ("low", "high", "bias", "bias_se", "method", "warnings"):
+            facts[name] = getattr(chosen, name)
+    return facts
+
+
+def utc(second: int) -> str:
+    """A Unix second as date and time in UTC."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _number(value: Any) -> Any:
+    return np.nan if value is None else value
