@@ -1,0 +1,263 @@
+"""Both transports against a real mosquitto, and the boards' one against a network that misbehaves."""
+
+import gc
+import os
+import socket
+import threading
+import time
+import uuid
+
+import pytest
+from fake_broker import FakeBroker
+
+from support.private_broker import PrivateBroker
+from undertone_device import clock
+from undertone_device.paho_transport import PahoTransport
+from undertone_device.socket_stream import SocketStream
+from undertone_device.stream_transport import StreamTransport
+from undertone_shared.errors import Invalid
+
+
+def board(port, client_id="board", user=None, password=None, keepalive=60):
+    return StreamTransport(
+        lambda: SocketStream("127.0.0.1", port), clock.ticks, client_id, user, password, keepalive=keepalive
+    )
+
+
+def phone(port, client_id="phone", user=None, password=None, keepalive=60):
+    return PahoTransport("127.0.0.1", port, client_id, user, password, keepalive)
+
+
+BOTH = pytest.mark.parametrize("make", [board, phone])
+
+
+def wait_for(transport, kind, seconds=10.0):
+    """All events up to the first of this kind."""
+    events = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        events += transport.poll(50)
+        if any(event[0] == kind for event in events):
+            return events
+    raise AssertionError(f"no {kind!r}, but {events}")
+
+
+@pytest.fixture
+def broker(mosquitto_binary, tmp_path, free_port):
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as running:
+        yield running
+
+
+@BOTH
+def test_publishes_at_qos_1_and_hears_campaigns(make, broker, topic_prefix):
+    transport = make(broker.port)
+    transport.connect()
+    assert wait_for(transport, "connected") == [("connected",)]
+    token = transport.publish(f"{topic_prefix}/x", b"\x01\x02")
+    assert ("acked", token) in wait_for(transport, "acked")
+    transport.subscribe(f"{topic_prefix}/config")
+    # The same connection's PUBACK comes after its SUBACK.
+    transport.publish(f"{topic_prefix}/x", b"")
+    wait_for(transport, "acked")
+    other = make(broker.port, client_id="other")
+    other.connect()
+    wait_for(other, "connected")
+    other.publish(f"{topic_prefix}/config", bytes(12300))
+    wait_for(other, "acked")
+    events = wait_for(transport, "message")
+    assert events[-1][:3] == ("message", f"{topic_prefix}/config", bytes(12300))
+    transport.close()
+    other.close()
+
+
+@BOTH
+def test_what_is_in_flight_has_different_tokens(make, broker, topic_prefix):
+    transport = make(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    tokens = {transport.publish(f"{topic_prefix}/x", bytes([i])) for i in range(10)}
+    assert len(tokens) == 10
+    acked = set()
+    while acked != tokens:
+        acked |= {event[1] for event in wait_for(transport, "acked")}
+    transport.close()
+
+
+@BOTH
+def test_a_killed_broker_is_noticed_and_the_next_connection_works(make, broker):
+    transport = make(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    broker.stop()
+    assert wait_for(transport, "lost")[-1][0] == "lost"
+    assert transport.poll(0) == []
+    with pytest.raises(OSError, match=r"(?i)refused"):
+        transport.connect()
+    broker.start()
+    transport.connect()
+    wait_for(transport, "connected")
+    transport.close()
+
+
+@BOTH
+def test_connections_leave_no_descriptors_behind(make, broker):
+    transport = make(broker.port)
+
+    def round_trip():
+        transport.connect()
+        wait_for(transport, "connected")
+        transport.close()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    before = round_trip()
+    for _ in range(5):
+        after = round_trip()
+    assert after == before
+
+
+@BOTH
+def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port):
+    (tmp_path / "passwords").write_text("")
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as broker:
+        broker.stop()
+        config = tmp_path / "mosquitto.conf"
+        config.write_text(config.read_text().replace("anonymous true", "anonymous false"))
+        broker.start()
+        transport = make(broker.port, user="meter-1", password="wrong")
+        transport.connect()
+        assert "not authorised" in wait_for(transport, "lost")[-1][1].lower().replace("z", "s")
+
+
+@BOTH
+def test_a_silent_network_is_noticed_by_the_ping(make):
+    """A server that accepts, answers CONNECT and then never again: half-open for all that the client can see."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _ = server.accept()
+            peer.recv(1000)
+            peer.sendall(b"\x20\x02\x00\x00")
+            done.wait(20)
+            peer.close()
+
+        done = threading.Event()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        transport = make(server.getsockname()[1], keepalive=2)
+        transport.connect()
+        wait_for(transport, "connected")
+        started = time.monotonic()
+        wait_for(transport, "lost", 15)
+        assert time.monotonic() - started < 10
+        done.set()
+        thread.join()
+
+
+@BOTH
+def test_keepalive_zero_is_refused(make):
+    with pytest.raises(Invalid, match="keepalive"):
+        make(1, keepalive=0)
+
+
+@BOTH
+def test_keepalive_is_kept_by_pings(make, broker):
+    transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=2)
+    transport.connect()
+    wait_for(transport, "connected")
+    # A broker drops a client after 1.5 keepalives of silence.
+    end = time.monotonic() + 3.6
+    while time.monotonic() < end:
+        assert transport.poll(100) == []
+    transport.close()
+    assert "timeout" not in broker.log.read_text()
+
+
+def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
+    """umqtt sends packet id 0 here, for which mosquitto ends the connection."""
+    transport = board(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    transport._session._id = 65532
+    tokens = []
+    for _ in range(6):
+        tokens.append(transport.publish(f"{topic_prefix}/x", b""))
+        assert ("acked", tokens[-1]) in wait_for(transport, "acked")
+    assert tokens == [65533, 65534, 65535, 1, 2, 3]
+    transport.close()
+
+
+# The boards' transport over a stream in memory
+
+
+def over(broker):
+    transport = StreamTransport(broker.open, lambda: 0, "d")
+    transport.connect()
+    assert transport.poll(0) == [("connected",)]
+    return transport
+
+
+def test_a_write_that_finds_no_room_is_repeated_with_the_very_same_bytes():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.room = 0
+    transport.publish("t", b"first")
+    assert transport.poll(5) == []
+    assert broker.stream.waits[-1] == (5, True)
+    # What is queued meanwhile must not be joined to what TLS has already been given.
+    transport.publish("t", b"second")
+    broker.stream.room = 3
+    events = transport.poll(5) + transport.poll(5)
+    assert broker.payloads() == [b"first", b"second"]
+    assert [event[0] for event in events] == ["acked", "acked"]
+    assert broker.stream.waits[-1] == (5, False)
+
+
+def test_bytes_that_trickle_in_are_put_together():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.piece = 1
+    broker.send("t", bytes(50))
+    events = transport.poll(0) + transport.poll(0)
+    assert events == [("message", "t", bytes(50), True)]
+
+
+def test_one_write_carries_all_that_is_queued():
+    broker = FakeBroker()
+    transport = over(broker)
+    before = len(broker.stream.writes)
+    for i in range(4):
+        transport.publish("t", bytes([i]))
+    transport.poll(0)
+    assert len(broker.stream.writes) == before + 1
+
+
+def test_a_broken_packet_ends_the_connection():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.incoming = b"\x00\x00"
+    assert transport.poll(0) == [("lost", "packet type 0")]
+    assert broker.stream.closed
+    assert transport.poll(0) == []
+
+
+def test_the_stream_only_waits_in_poll(free_port):
+    """lwIP forgets a socket's timeout: after connecting, no call may depend on one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = SocketStream("127.0.0.1", server.getsockname()[1])
+        peer, _ = server.accept()
+        with peer:
+            buffer = bytearray(10)
+            started = time.monotonic()
+            assert stream.read(buffer) is None
+            stream.wait(50, False)
+            assert 0.04 < time.monotonic() - started < 5
+            # The peer does not read: the kernel's buffers fill up, and writing says so instead of blocking.
+            taken = 0
+            while (count := stream.write(memoryview(bytes(65536)))) is not None:
+                taken += count
+            assert taken > 0
+            peer.sendall(b"xy")
+            stream.wait(5000, False)
+            assert stream.read(buffer) == 2
+        stream.close()

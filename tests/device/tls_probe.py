@@ -1,0 +1,30 @@
+"""Run by test_tls.py under both interpreters: connects to HOST PORT by TLS with the authorities in CA."""
+
+import sys
+
+from undertone_device import clock
+from undertone_device.socket_stream import SocketStream, verified_context
+from undertone_device.stream_transport import StreamTransport
+
+
+def main(host, port, ca):
+    with open(ca, "rb") as file:
+        context = verified_context(file.read())
+    transport = StreamTransport(lambda: SocketStream(host, port, context, 5000), clock.ticks, "probe")
+    try:
+        transport.connect()
+    except OSError as error:
+        print("refused", error)
+        return
+    events = []
+    for _ in range(100):
+        events += transport.poll(100)
+        if events and events[-1][0] == "connected":
+            transport.publish("undertone-test/x", bytes(3000))
+        if events and events[-1][0] in ("acked", "lost"):
+            break
+    transport.close()
+    print([event[0] for event in events])
+
+
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,49 @@
+"""A mosquitto on loopback for one test, open to everybody, which can be killed and started again on the same port."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+TLS = Path(__file__).parents[1] / "device/tls"
+
+
+class PrivateBroker:
+    """``certificate`` names a file of tests/device/tls to serve TLS with; ``rules`` are lines of an ACL file."""
+
+    def __init__(self, binary: str, folder: Path, port: int, certificate: str | None = None, rules: str | None = None):
+        self.port = port
+        self.log = folder / "mosquitto.log"
+        lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "user root"]
+        if certificate:
+            lines += [f"certfile {TLS / certificate}.pem", f"keyfile {TLS / certificate}.key"]
+        if rules:
+            (folder / "acl").write_text(rules)
+            lines.append(f"acl_file {folder / 'acl'}")
+        config = folder / "mosquitto.conf"
+        config.write_text("\n".join(lines) + "\n")
+        self._command = [binary, "-c", str(config)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        for _ in range(100):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError(self.log.read_text())
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> "PrivateBroker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
