@@ -47,6 +47,7 @@ class Rounds:
         self.plan = plan
         self._seed = seed
         self._read = read
+        self._variance = float(worst_variance(hybrid(plan.epsilon)))
 
     def warnings(self) -> list[str]:
         """Plain sentences about a plan that will work, but not well."""
@@ -93,7 +94,7 @@ class Rounds:
         chosen = choose_threshold(
             cohort,
             bound=self.plan.bound,
-            variance=self._variance,
+            variance=lambda _: self._variance,
             query=Query.fleet(self._reports_per_slot(timeline, now)),
             method=self.plan.method,  # type: ignore[arg-type]
             reports=self._report_counts(timeline) if self.plan.method == "robust" else (),
@@ -104,9 +105,6 @@ class Rounds:
         if abs(chosen.theta / rule.theta - 1) < SMALLEST_CHANGE:
             return None
         return self._report_epoch(chosen, starts, newest.campaign.last_slot, edges, now)
-
-    def _variance(self, _theta: int) -> float:
-        return float(worst_variance(hybrid(self.plan.epsilon)))
 
     def _reports_per_slot(self, timeline: Timeline, now: int) -> int:
         """How many devices will report by the report mechanism: the median over the newest epoch's slots."""
