@@ -21,7 +21,7 @@ from undertone_shared.campaign import HEADER_BYTES, Campaign, header
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import Policy
-from undertone_simulator.ledger import Sent
+from undertone_simulator.ledger import REPORT, THRESHOLD, Play, Sent
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
@@ -84,12 +84,14 @@ class Playback:
     per_day: int
     stride: int
 
-    def next(self, plays: Sequence[tuple[int, int, int]], campaign: Campaign) -> tuple[int, int, int] | None:
-        """The (first slot, column, stride) that this campaign adds to what plays so far, None if nothing changes."""
-        reporting = campaign.report is not None
-        if plays and (campaign.first_slot <= plays[-1][0] or (reporting and plays[-1][2] == 1)):
+    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
+        """What this campaign adds to what plays so far, None if nothing changes."""
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
             return None
-        return campaign.first_slot, len(plays) * self.per_day, 1 if reporting else self.stride
+        column = len(plays) * self.per_day
+        if campaign.report is None:
+            return Play(campaign.first_slot, column, self.stride, THRESHOLD)
+        return Play(campaign.first_slot, column, 1, REPORT)
 
 
 class Fleet:
@@ -177,9 +179,8 @@ class Fleet:
         play = self._playback.next(self._plays.plays, campaign)
         if play is not None:
             self._plays.plays.append(play)
-            self.wire.ledger.play(*play)
-        if campaign.report is not None and self.report_slot is None:
-            self.report_slot = next(first for first, _, stride in self._plays.plays if stride == 1)
+            self.wire.ledger.play(play)
+        self.report_slot = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
         self._announced.set()
 
     # Life

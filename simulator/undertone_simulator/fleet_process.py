@@ -20,6 +20,9 @@ from undertone_simulator.ledger import FleetLedger, read_ledgers
 from undertone_simulator.readings import Readings
 from undertone_simulator.wire_device import Wire
 
+# Printed once all devices are connected.
+READY = "ready"
+
 
 @dataclass
 class Job:
@@ -76,10 +79,18 @@ async def run(job: Job) -> None:
     fleet = Fleet(members, readings, Playback(job.per_day, job.stride), wire, state=state, earlier=read_ledgers([path]))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    saying = asyncio.get_running_loop().create_task(_say_ready(fleet))
     try:
         await fleet.run(job.slots, stop, schedule(fleet, [Fault(*fault) for fault in job.faults]))
     finally:
+        saying.cancel()
         ledger.close()
+
+
+async def _say_ready(fleet: Fleet) -> None:
+    while not all(device.connections for device in fleet.devices):
+        await asyncio.sleep(0.05)
+    print(READY, flush=True)
 
 
 def main(path: str) -> int:

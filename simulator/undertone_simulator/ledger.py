@@ -4,7 +4,7 @@
     <unix ms> acked <device> <report in hex>        the broker's PUBACK arrived
     <unix ms> lost <device> <report in hex> <fault> nobody will send this report any more
     <unix ms> fault <name> <device, or ->           a fault was made to happen
-    <unix ms> play <first slot> <column> <stride>   from this slot on, slot first + i plays column + i·stride
+    <unix ms> play <first slot> <column> <stride> <phase>  from this slot on, slot first + i plays column + i·stride
 
 A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill tore apart is not
 one, and nothing was sent for it. What `device/examples/unix_device.py` prints serves as the ledger of that device.
@@ -16,10 +16,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from undertone_shared.errors import Invalid
 
 Key = tuple[str, bytes]
+THRESHOLD = "threshold"
+REPORT = "report"
+
+
+class Play(NamedTuple):
+    """From slot `first` on, slot first + i plays column + i·stride of the readings; `phase` is that of the epoch."""
+
+    first: int
+    column: int
+    stride: int
+    phase: str
 
 
 def _milliseconds() -> int:
@@ -55,9 +67,9 @@ class FleetLedger:
         """The named fault happens now, to one device or to what all of them share."""
         self._add("fault", name, device)
 
-    def play(self, first_slot: int, column: int, stride: int) -> None:
-        """From `first_slot` on, the fleet measures column + i·stride of its readings in slot first + i."""
-        self._add("play", first_slot, column, stride)
+    def play(self, play: Play) -> None:
+        """What the fleet measures from now on."""
+        self._add("play", *play)
 
     def flush(self) -> None:
         """Everything added so far is on disk when this returns. Raises OSError."""
@@ -78,7 +90,7 @@ class FleetLedger:
 class Sent:
     """What ledgers say: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
 
-    `faults` are (ms, name, device); `plays` (first slot, column, stride) in order; `lines` and `torn` count the lines
+    `faults` are (ms, name, device); `plays` in order; `lines` and `torn` count the lines
     that could be read, and those that could not.
     """
 
@@ -86,7 +98,7 @@ class Sent:
     acked: dict[Key, int] = field(default_factory=dict)
     lost: dict[Key, str] = field(default_factory=dict)
     faults: list[tuple[int, str, str]] = field(default_factory=list)
-    plays: list[tuple[int, int, int]] = field(default_factory=list)
+    plays: list[Play] = field(default_factory=list)
     lines: int = 0
     torn: int = 0
 
@@ -104,9 +116,9 @@ class Sent:
 
     def column(self, slot: int) -> int | None:
         """The column of the readings that `slot` played, None before the first."""
-        for first, column, stride in reversed(self.plays):
-            if slot >= first:
-                return column + (slot - first) * stride
+        for play in reversed(self.plays):
+            if slot >= play.first:
+                return play.column + (slot - play.first) * play.stride
         return None
 
     def take_device_line(self, device: str, words: list[str]) -> None:
@@ -128,8 +140,8 @@ class Sent:
             elif kind == "fault":
                 self.faults.append((moment, arguments[0], arguments[1]))
             elif kind == "play":
-                first, column, stride = map(int, arguments)
-                self.plays.append((first, column, stride))
+                first, column, stride = map(int, arguments[:3])
+                self.plays.append(Play(first, column, stride, arguments[3]))
             else:
                 raise ValueError
         except (ValueError, IndexError):

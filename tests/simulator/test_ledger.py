@@ -1,7 +1,7 @@
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.ledger import FleetLedger, LedgerTail, read_ledgers
+from undertone_simulator.ledger import REPORT, THRESHOLD, FleetLedger, LedgerTail, Play, read_ledgers
 
 ONE = bytes(range(16))
 TWO = bytes(range(16, 32))
@@ -19,7 +19,7 @@ def ledger_at(path, start=1000):
 
 def test_what_is_written_is_read(path):
     ledger = ledger_at(path)
-    ledger.play(100, 48, 4)
+    ledger.play(Play(100, 48, 4, THRESHOLD))
     ledger.sent("a", ONE)
     ledger.sent("a", ONE)
     ledger.sent("b", TWO)
@@ -66,8 +66,8 @@ def test_a_torn_line_is_not_a_line(path, kept):
 
 def test_columns_follow_the_last_play_before_a_slot(path):
     ledger = ledger_at(path)
-    ledger.play(100, 0, 4)
-    ledger.play(112, 48, 1)
+    ledger.play(Play(100, 0, 4, THRESHOLD))
+    ledger.play(Play(112, 48, 1, REPORT))
     ledger.close()
     read = read_ledgers([path])
     assert [read.column(slot) for slot in (99, 100, 103, 111, 112, 115)] == [None, 0, 12, 44, 48, 51]

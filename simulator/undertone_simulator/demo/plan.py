@@ -1,0 +1,156 @@
+"""What a demonstration is asked for, and the files that it starts from."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from undertone_aggregator.config import Config, parse_config
+from undertone_aggregator.design import parse_epsilon
+from undertone_shared.campaign import SEED_BYTES
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import check_integer
+from undertone_simulator import populations
+from undertone_simulator.loaders import load
+from undertone_simulator.provision import Target, device_names, make_policy, provision
+from undertone_simulator.readings import Readings
+
+CAMPAIGN = "demo"
+SENSOR = "load"
+ROUNDS = 3
+ROUND_SLOTS = 12
+COHORT_SHARE = 0.05
+LEAD_SLOTS = 2
+SETTLE_SLOTS = 2
+LARGEST_SLOTS = 10_000
+LARGEST_FLEET = 20_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """`slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's noise.
+
+    `data`: a file of readings instead of the synthetic households, its `unit` where it does not say, and the public
+    `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these are killed, to come back later.
+    Raises Invalid for numbers out of range.
+    """
+
+    devices: int = 500
+    slots: int = 48
+    epsilon: str = "1"
+    seed: int = 1
+    data: Path | None = None
+    unit: str | None = None
+    bound: int | None = None
+    kill_aggregator_at: int | None = None
+    kill_device_at: int | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("devices", self.devices, 2, LARGEST_FLEET)
+        check_integer("slots", self.slots, 1, LARGEST_SLOTS)
+        check_integer("seed", self.seed, 0, (1 << 63) - 1)
+        parse_epsilon(self.epsilon)
+        for name in ("kill_aggregator_at", "kill_device_at"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 0, self.slots - 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet."""
+
+    options: Options
+    folder: Path
+    readings: Readings
+    config: Config
+    config_file: Path
+    names: list[str]
+    bound_note: str
+
+    @property
+    def stride(self) -> int:
+        """Columns of the readings between two slots of a threshold round, so that a round sees a whole day."""
+        return max(1, self.readings.per_day // self.config.campaign.rounds[0])
+
+    @property
+    def first_column(self) -> int:
+        """The column that the first report slot plays."""
+        return ROUNDS * self.readings.per_day
+
+
+def read_population(options: Options) -> Readings:
+    """The readings to play. Raises Invalid, or OSError."""
+    if options.data is not None:
+        return load(options.data, options.unit, options.devices)
+    days = ROUNDS + -(-options.slots // populations.HALF_HOURS)
+    return populations.households(options.devices, days, options.seed)
+
+
+def prepare(options: Options, folder: Path, port: int) -> Plan:
+    """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
+
+    Raises Invalid, or OSError.
+    """
+    readings = read_population(options)
+    bound, note = _bound(options, readings)
+    folder.mkdir(parents=True, exist_ok=True)
+    config_file = folder / "aggregator.toml"
+    text = _campaign(options, readings, bound, port)
+    config_file.write_text(text)
+    config = parse_config(text, folder)
+    names = device_names(SENSOR, options.devices)
+    # One-second slots: every report is written before it is sent, so that a killed device loses none.
+    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=10)
+    provision(config, names, folder, Target("127.0.0.1", port, None), policy)
+    readings.save(folder / "readings.npz")
+    return Plan(options, folder, readings, config, config_file, names, note)
+
+
+def _bound(options: Options, readings: Readings) -> tuple[int, str]:
+    """The public bound B, and a sentence about where it comes from if it is not public knowledge."""
+    if options.bound is not None:
+        return check_integer("bound", options.bound, 2, (1 << 22) - 1), ""
+    values = readings.values[readings.present]
+    if values.min() < 0:
+        raise Invalid(f"the readings go down to {values.min()}; the demo measures from 0")
+    largest = int(values.max())
+    if readings.unit == "Wh" and largest <= populations.BOUND:
+        return populations.BOUND, ""
+    bound = max(2, 1 << largest.bit_length())
+    if bound >= 1 << 22:
+        raise Invalid(f"the largest reading is {largest}, expected less than 2^22: choose a coarser unit")
+    note = f"bound B = {bound} was taken from the data; a real campaign states one that is public, as --bound does here"
+    return bound, note
+
+
+def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
+    seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
+    rounds = [min(ROUND_SLOTS, readings.per_day)] * ROUNDS
+    return f"""\
+[broker]
+managed = false
+host = "127.0.0.1"
+port = {port}
+password_file = "aggregator.password"
+
+[store]
+path = "store.sqlite"
+audit = true
+
+[campaign]
+name = "{CAMPAIGN}"
+sensor = "{SENSOR}"
+unit = {json.dumps(readings.unit or "units")}
+measure = "sum"
+bound = {bound}
+slot_seconds = 1
+cycle = {readings.per_day}
+epsilon = "{options.epsilon}"
+rounds = {rounds}
+report_slots = {options.slots}
+epoch_slots = {options.slots}
+cohort_share = {COHORT_SHARE}
+cohort_seed = "{seed.hex()}"
+lead_slots = {LEAD_SLOTS}
+settle_slots = {SETTLE_SLOTS}
+"""

@@ -1,0 +1,201 @@
+"""Runs a demonstration from its first process to its last."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from undertone_aggregator.broker import find_mosquitto, free_port
+from undertone_aggregator.store import Store
+from undertone_shared.errors import Invalid
+from undertone_simulator.demo.plan import Options, Plan, prepare
+from undertone_simulator.demo.result import Result, collect
+from undertone_simulator.demo.stage import NO_EXAMPLE, NO_MICROPYTHON, Stage, end, example_device, find_micropython
+from undertone_simulator.fleet_process import Job
+from undertone_simulator.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
+from undertone_simulator.verify import reconcile
+
+CONNECT_SECONDS = 60.0
+# A round that gets no θ would go on for ever.
+SLACK_SECONDS = 60.0
+DRAIN_SECONDS = 15.0
+# How long the aggregator stays dead.
+DEAD_SECONDS = 1.5
+_POLL_SECONDS = 0.1
+
+
+class Failed(Exception):
+    """The demonstration cannot go on; the message says which process ended and its last words."""
+
+
+class Display(Protocol):
+    """Where the progress is shown."""
+
+    def say(self, sentence: str, *, loud: bool = False) -> None:
+        """Something that happened; `loud` if the user must not miss it."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """A line of the aggregator's log: `event`, `message` and facts."""
+
+    def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
+        """Slots that are over, of all; reports sent and acknowledged."""
+
+
+def run(options: Options, folder: Path, display: Display) -> Result:
+    """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
+    find_mosquitto()
+    port = free_port()
+    display.say(f"reading the population and provisioning {options.devices} devices")
+    plan = prepare(options, folder, port)
+    for note in plan.readings.notes:
+        display.say(note)
+    if plan.bound_note:
+        display.say(plan.bound_note)
+    missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
+    if missing:
+        display.say(missing, loud=True)
+    with Stage(folder, port) as stage:
+        stage.broker.start()
+        display.say(f"mosquitto on {stage.broker.host}:{stage.broker.port}, with a password for each device")
+        _start_devices(plan, stage, with_micropython=not missing, display=display)
+        stage.start_aggregator(plan.config_file)
+        sent = _Watch(plan, stage, display).follow()
+        end(stage.micropython, signal.SIGINT)
+        _drain(plan, stage, display)
+        end(stage.aggregator)
+        for event in stage.aggregator_events():
+            display.event(event)
+        with Store(folder / "store.sqlite", read_only=True) as store:
+            return collect(plan, store, sent())
+
+
+def ledgers(folder: Path) -> list[Path]:
+    """The ledgers of a demonstration: the fleet's, the MicroPython device's, and the demo's own faults."""
+    return [path for name in ("fleet.ledger", "micropython.log", "demo.ledger") if (path := folder / name).exists()]
+
+
+def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display: Display) -> None:
+    options = plan.options
+    in_fleet = options.devices - with_micropython
+    faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
+    stage.start_fleet(
+        Job(
+            str(plan.folder),
+            in_fleet,
+            str(plan.folder / "readings.npz"),
+            str(plan.folder / "fleet.ledger"),
+            options.slots,
+            per_day=plan.readings.per_day,
+            stride=plan.stride,
+            faults=faults,
+        )
+    )
+    if with_micropython:
+        default = plan.config.campaign.default
+        columns = range(plan.first_column, plan.first_column + options.slots)
+        row = options.devices - 1
+        measured = [plan.readings.at(row, column) for column in columns]
+        stage.start_micropython(
+            plan.names[row], [default if x is None else x for x in measured], plan.options.slots + 10_000
+        )
+        display.say(f"device {plan.names[row]} is real MicroPython, in a process of its own")
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while not stage.fleet_ready():
+        _alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+        if time.monotonic() > deadline:
+            raise Failed(f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)
+    display.say(f"{in_fleet} MQTT connections from one process, each device with os.urandom of its own")
+
+
+class _Watch:
+    """Follows the fleet until it has ended, and kills what is to be killed."""
+
+    def __init__(self, plan: Plan, stage: Stage, display: Display):
+        self._plan = plan
+        self._stage = stage
+        self._display = display
+        self._tail = LedgerTail(plan.folder / "fleet.ledger")
+        self._own = FleetLedger(plan.folder / "demo.ledger")
+        self._kill_at = plan.options.kill_aggregator_at
+        self._restart_at = 0.0
+
+    def follow(self) -> Callable[[], Sent]:
+        """Return when the fleet's last slot is over: a function that reads all ledgers."""
+        plan, stage = self._plan, self._stage
+        rounds = plan.config.campaign.rounds
+        pauses = (len(rounds) + 1) * (plan.config.campaign.lead_slots + plan.config.campaign.settle_slots + 2)
+        deadline = time.monotonic() + sum(rounds) + pauses + plan.options.slots + SLACK_SECONDS
+        assert stage.fleet is not None
+        while stage.fleet.poll() is None:
+            time.sleep(_POLL_SECONDS)
+            for event in stage.aggregator_events():
+                self._display.event(event)
+            self._kill_and_restart(self._progress())
+            if time.monotonic() > deadline:
+                raise Failed(f"no end in sight; the aggregator's last words: {stage.words('aggregator.log')[-500:]}")
+        if stage.fleet.returncode:
+            raise Failed(f"the fleet ended with code {stage.fleet.returncode}: {stage.words('fleet.log')}")
+        self._own.close()
+        return lambda: read_ledgers(ledgers(plan.folder))
+
+    def _progress(self) -> int | None:
+        """Show where the demonstration is; the number of the report slot, None before the report phase."""
+        sent = self._tail.poll()
+        rounds = self._plan.config.campaign.rounds
+        now = int(time.time())
+        done, report_slot = 0, None
+        for number, play in enumerate(sent.plays):
+            over = max(0, now - play.first)
+            if play.phase == REPORT:
+                report_slot = over if now >= play.first else None
+                done = sum(rounds) + min(over, self._plan.options.slots)
+            else:
+                done = sum(rounds[:number]) + min(over, rounds[number])
+        self._display.progress(done, sum(rounds) + self._plan.options.slots, len(sent.sent), len(sent.acked))
+        return report_slot
+
+    def _kill_and_restart(self, report_slot: int | None) -> None:
+        stage = self._stage
+        if self._restart_at:
+            if time.monotonic() >= self._restart_at:
+                stage.start_aggregator(self._plan.config_file)
+                self._restart_at = 0.0
+                self._display.say("the aggregator is started again", loud=True)
+        elif self._kill_at is not None and report_slot is not None and report_slot >= self._kill_at:
+            self._own.fault("aggregator_killed")
+            self._own.flush()
+            end(stage.aggregator, signal.SIGKILL)
+            self._kill_at = None
+            self._restart_at = time.monotonic() + DEAD_SECONDS
+            self._display.say(f"the aggregator is killed (kill -9) in report slot {report_slot}", loud=True)
+        else:
+            _alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
+
+
+def _drain(plan: Plan, stage: Stage, display: Display) -> None:
+    """Wait until the aggregator has judged all that the broker acknowledged."""
+    if stage.aggregator is None or stage.aggregator.poll() is not None:
+        stage.start_aggregator(plan.config_file)
+    deadline = time.monotonic() + DRAIN_SECONDS
+    with Store(plan.folder / "store.sqlite", read_only=True) as store:
+        while not reconcile(read_ledgers(ledgers(plan.folder)), store).holds:
+            if time.monotonic() > deadline:
+                display.say("not every report was judged in time", loud=True)
+                return
+            time.sleep(0.3)
+
+
+def _alive(child: Any, name: str, last_words: str) -> None:
+    if child is not None and child.poll() is not None:
+        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")
+
+
+def write_json(result: Result, path: Path) -> None:
+    """Write the demo's JSON. Raises OSError, or Invalid where a number is not finite."""
+    try:
+        path.write_text(json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n")
+    except ValueError:
+        raise Invalid("a result is not a finite number") from None

