@@ -50,7 +50,7 @@ def run_micropython(
     """Run a script (a Path) or code (a str) under the unix port; the exit code and both outputs are in the result.
 
     `heap` bounds the garbage-collected heap, as in "64k". `paths` is where it imports from, besides the script's
-    folder. Raises FileNotFoundError where there is no interpreter.
+    folder. An uncaught exception's traceback is on stdout. Raises FileNotFoundError where there is no interpreter.
     """
     if (program := interpreter()) is None:
         raise FileNotFoundError(MISSING)
@@ -79,7 +79,7 @@ def run_micropython32(
 ) -> subprocess.CompletedProcess[str]:
     """Run code under the 32-bit MicroPython, in a file system of its own that holds `shared/` and `device/` in /lib.
 
-    `files` adds further ones: path there to text, or to a Path here. Outputs are as for `run_micropython`.
+    `files` adds further ones: path there to text, or to a Path here. Tracebacks are on stderr; the exit code is 0 or 1.
     Raises FileNotFoundError where there is no interpreter.
     """
     if (program := interpreter32()) is None:

@@ -1,0 +1,14 @@
+"""Every mechanism at the sizes that ship, from the designer: (name, epsilon, mechanism)."""
+
+from undertone_aggregator import design
+
+EPSILONS = ("0.1", "0.5", "1", "2", "4", "8")
+MAKERS = {
+    "stochastic-rounding": design.stochastic_rounding,
+    "piecewise": design.piecewise,
+    "piecewise-optimal": design.piecewise_optimal,
+    "hybrid": design.hybrid,
+    "square-wave": lambda epsilon: design.square_wave(epsilon, range(0, 2570, 10)),
+    "square-wave-few-bins": lambda epsilon: design.square_wave(epsilon, (0, 1, 2, 3, 5, 8, 13, 22)),
+}
+DESIGNED = [(name, epsilon, make(epsilon)) for name, make in MAKERS.items() for epsilon in EPSILONS]

@@ -1,0 +1,78 @@
+"""A campaign for the server's tests: two epochs, and the report that a device would send in each."""
+
+from pathlib import Path
+
+from undertone_aggregator.config import CampaignPlan, Config, parse_config
+from undertone_aggregator.design import hybrid, square_wave
+from undertone_aggregator.epochs import Epoch
+from undertone_shared import report
+from undertone_shared.campaign import Campaign, Cohort, ReportRule, build
+from undertone_shared.cohort import WHOLE, in_cohort
+from undertone_shared.topics import report_topic
+
+PREFIX = "undertone-test/server"
+SEED = bytes(range(16))
+FIRST = 1_800_000_000
+EDGES = (0, 10, 100, 1001)
+
+
+def campaign(
+    first: int = FIRST, last: int = FIRST + 1000, share: int = WHOLE, theta: int = 0, bound: int = 1000
+) -> Campaign:
+    """One epoch of one-second slots; a threshold epoch unless theta is given."""
+    rule = ReportRule(0, theta, hybrid(4, 16)) if theta else None
+    return build(
+        name="meters",
+        sensor="load",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=bound,
+        slot_seconds=1,
+        cycle=4,
+        epoch=first,
+        last_slot=last,
+        default=0,
+        cohort=Cohort(SEED, share, square_wave(4, EDGES)),
+        report=rule,
+    )
+
+
+def two_epochs() -> list[Epoch]:
+    """A threshold epoch, and from slot FIRST + 100 a report epoch with a cohort of an eighth."""
+    return [
+        Epoch(campaign(), FIRST - 10),
+        Epoch(campaign(FIRST + 100, share=WHOLE // 8, theta=500), FIRST + 90),
+    ]
+
+
+def delivery(one: Campaign, device: str, slot: int, symbol: int = 0) -> tuple[str, bytes]:
+    """Topic and payload of an honest device's report."""
+    kind = report.COHORT if in_cohort(one.cohort.seed, one.cohort.share, slot, device) else report.REPORT
+    return report_topic(PREFIX, one.name, device), report.pack(kind, one.fingerprint, slot, (symbol,))
+
+
+def config(folder: Path, text: str = "", **options: object) -> Config:
+    """A configuration with one-second slots; ``options`` are lines of [campaign], ``text`` further tables."""
+    lines = {
+        "name": '"meters"',
+        "sensor": '"load"',
+        "unit": '"Wh"',
+        "bound": 1000,
+        "epsilon": 4,
+        "slot_seconds": 1,
+        "cycle": 4,
+        "rounds": [4, 4],
+        "report_slots": 20,
+        "epoch_slots": 8,
+        "cohort_share": 0.1,
+        "settle_slots": 1,
+        **options,
+    }
+    body = "\n".join(f"{name} = {value}" for name, value in lines.items())
+    return parse_config(f"{text}\n[campaign]\n{body}\n", folder)
+
+
+def plan(**options: object) -> CampaignPlan:
+    """The [campaign] of ``config``."""
+    return config(Path(), **options).campaign
