@@ -53,6 +53,7 @@ class Result:
     """Everything that the table, the picture and the JSON show."""
 
     unit: str
+    devices: int
     per_day: int
     start: str
     theta: int
@@ -145,6 +146,7 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
     drawn = Counter(device for device, _ in sent.sent)
     return Result(
         plan.readings.unit or "units",
+        len(plan.names),
         plan.readings.per_day,
         plan.readings.start,
         theta.theta,

@@ -1,0 +1,187 @@
+"""``undertone demo``: a fleet through a real broker, from its first report to a table and a picture."""
+
+import math
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from undertone_simulator.demo import Result
+
+_MOST_ROWS = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    devices: Annotated[int, typer.Option(help="how many devices, one of them under MicroPython")] = 500,
+    slots: Annotated[int, typer.Option(help="report slots; threshold rounds of 3 × 12 slots come before")] = 48,
+    epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), 0.05 to 8")] = "1",
+    seed: Annotated[int, typer.Option(help="fixes the population and the cohort, never a device's noise")] = 1,
+    data: Annotated[Path | None, typer.Option(help="readings to play: .npz, .csv or .parquet")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="unit of the readings where the file does not say, such as kwh")
+    ] = None,
+    bound: Annotated[int | None, typer.Option(help="public upper bound of a reading, in whole units")] = None,
+    png: Annotated[Path, typer.Option(help="where the picture goes")] = Path("undertone-demo.png"),
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write the results as JSON")] = None,
+    directory: Annotated[Path | None, typer.Option(help="keep ledger, store, logs and configuration there")] = None,
+    kill_aggregator_at: Annotated[
+        int | None, typer.Option(metavar="SLOT", help="kill -9 the aggregator in this report slot, then restart it")
+    ] = None,
+    kill_device_at: Annotated[
+        int | None, typer.Option(metavar="SLOT", help="kill a device in this report slot between send and PUBACK")
+    ] = None,
+) -> None:
+    """Run broker, aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
+
+    One-second slots, each playing a half-hour of the data: three threshold rounds, then the report phase.
+    """
+    from undertone_simulator.demo import Options, run
+    from undertone_simulator.demo.picture import draw
+    from undertone_simulator.demo.run import Failed, write_json
+
+    console = Console(highlight=False)
+    options = Options(devices, slots, epsilon, seed, data, unit, bound, kill_aggregator_at, kill_device_at)
+    with ExitStack() as stack:
+        folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))
+        display = stack.enter_context(_Display(console))
+        try:
+            result = run(options, folder, display)
+        except Failed as failed:
+            console.print(f"[bold red]failed:[/] {failed}")
+            raise typer.Exit(1) from None
+    console.print(_table(result))
+    for sentence in sentences(result):
+        console.print(sentence)
+    draw(result, png)
+    console.print(f"picture: {png}")
+    if json_file is not None:
+        write_json(result, json_file)
+        console.print(f"results: {json_file}")
+    if directory is not None:
+        console.print(
+            f"accounts: undertone verify --ledger {folder / 'fleet.ledger'} --ledger {folder / 'micropython.log'}"
+            f" --ledger {folder / 'demo.ledger'} --store {folder / 'store.sqlite'}"
+        )
+    if not result.accounts.holds:
+        for example in result.accounts.examples:
+            print(f"unexplained, {example}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+class _Display:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description:<34}"),
+            BarColumn(bar_width=30),
+            TextColumn(
+                "{task.completed:>3.0f} of {task.total:.0f} slots, {task.fields[sent]} sent, {task.fields[acked]} acked"
+            ),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=1, sent=0, acked=0)
+
+    def __enter__(self) -> "_Display":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, sentence: str, *, loud: bool = False) -> None:
+        """A line above the bar."""
+        self._console.print(f"[bold yellow]! {sentence}[/]" if loud else f"  {sentence}")
+
+    def event(self, event: dict[str, Any]) -> None:
+        """The aggregator's word: estimates next to the bar, everything else as a line."""
+        message = str(event.get("message", ""))
+        if event.get("event") == "slot":
+            self._progress.update(self._task, description=_short(message))
+            if not self._console.is_terminal and "±" in message:
+                self._console.print(f"  {message}")
+        elif event.get("event") != "deliveries" and "no whole cycles" not in message:
+            # The demo's rounds see whole days: they play every fourth half-hour.
+            self._console.print(f"  aggregator: {message}")
+
+    def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=done, total=total, sent=sent, acked=acknowledged)
+
+
+def _short(message: str) -> str:
+    """`1234.5 ± 6.7 Wh` of a slot's line."""
+    return message.partition(": ")[2].partition(" from ")[0]
+
+
+def _table(result: "Result") -> Table:
+    table = Table(title=f"Mean of each half-hour, in {result.unit}", title_justify="left", pad_edge=False)
+    for name in ("slot", "plays", "reports", "estimate", "std. error", "95 % interval", "truth (at θ)"):
+        table.add_column(name, justify="left" if name == "plays" else "right")
+    table.add_column("95 % interval, raw", justify="right")
+    table.add_column("truth, raw", justify="right")
+    table.add_column("off by", justify="right")
+    step = -(-len(result.slots) // _MOST_ROWS)
+    for one in result.slots[::step]:
+        table.add_row(
+            str(one.slot),
+            result.played(one.column),
+            str(one.reports),
+            f"{one.estimate:.1f}",
+            f"{one.standard_error:.1f}",
+            f"{one.low:.1f} to {one.high:.1f}",
+            f"{one.truth_truncated:.1f}",
+            f"{one.low_raw:.1f} to {one.high_raw:.1f}",
+            f"{one.truth_raw:.1f}",
+            f"{(one.estimate - one.truth_truncated) / one.standard_error:+.1f} s.e.",
+        )
+    return table
+
+
+def sentences(result: "Result") -> list[str]:
+    """θ, certificate, what was spent and what it means, measured against predicted error, the accounts."""
+    unit, epsilon, exact = result.unit, result.epsilon, result.certificate
+    day, spent = epsilon * result.per_day, epsilon * result.readings_spent
+    accounts = result.accounts
+    certificate = f"{exact.numerator}/{exact.denominator}"
+    return [
+        f"[bold]θ = {result.theta} {unit}[/] (90 % between {result.threshold.low} and {result.threshold.high}),"
+        f" from three rounds of Square Wave reports",
+        f"certificate {certificate} = {float(exact):.6f} ≤ e^{epsilon:g} = {math.exp(epsilon):.6f}, proven in integers",
+        f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {result.per_day} readings,"
+        f" {spent:g} in all for the {result.readings_spent} readings of a device in this demo",
+        meaning(epsilon, result.per_day),
+        f"error: {result.measured_error:.1f} {unit} measured, {result.predicted_error:.1f} {unit} predicted"
+        f" (ratio {result.measured_error / result.predicted_error:.2f}); worst slot {result.worst:.1f} standard errors;"
+        f" {result.covered} of {len(result.slots)} intervals hold the truncated truth,"
+        f" {result.covered_raw} of {len(result.slots)} wider ones the raw truth",
+        f"accounts: {accounts.sent} reports sent, {accounts.acknowledged} acknowledged, {accounts.counted} counted,"
+        f" {accounts.duplicates} duplicate deliveries, {accounts.rejected.total()} rejected,"
+        f" {accounts.lost.total()} lost by a named fault,"
+        f" {'zero' if accounts.holds else accounts.unexplained.total()} unexplained",
+    ]
+
+
+def meaning(epsilon: float, per_day: int) -> str:
+    """What epsilon per reading means for a household, in plain words."""
+    return (
+        f"what it means: whoever sees everything a household sends can shift the odds between any two values of one"
+        f" reading by a factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; what they know about a whole day is"
+        f" bounded only by e^{epsilon * per_day:g}, so single readings are protected, a habit repeated daily is not"
+    )

@@ -1,0 +1,140 @@
+"""The demonstration's picture: the estimated stream against the truth, θ, and what it cost a household."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from undertone_simulator.demo.result import Result
+
+BLUE = "#1f5fa8"
+LIGHT = "#a8c8ec"
+ORANGE = "#d9601a"
+GREY = "#6b6f76"
+INK = "#22262b"
+
+
+def draw(result: Result, path: Path) -> None:
+    """Write the picture to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    figure = Figure(figsize=(12.0, 8.0), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0))
+    _stream(figure.add_subplot(grid[0, :]), result)
+    _threshold(figure.add_subplot(grid[1, 0]), result)
+    _cost(figure.add_subplot(grid[1, 1]), result)
+    figure.suptitle(
+        f"Undertone: {result.devices} devices, ε = {result.epsilon:g} per reading (event level)",
+        fontsize=15,
+        fontweight="bold",
+        color=INK,
+    )
+    figure.savefig(path, dpi=130)
+
+
+def _tidy(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11.5, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6e8eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=GREY, labelsize=9.5)
+    for spine in axes.spines.values():
+        spine.set_color("#c4c8ce")
+
+
+def _stream(axes: Axes, result: Result) -> None:
+    slots = result.slots
+    x = np.array([one.column for one in slots], dtype=float)
+
+    def series(name: str) -> list[float]:
+        return [getattr(one, name) for one in slots]
+
+    marks = "o" if len(slots) <= 96 else ""
+    axes.fill_between(
+        x, series("low_raw"), series("high_raw"), color="#eef1f5", label="95 % interval, raw mean (model)"
+    )
+    axes.fill_between(x, series("low"), series("high"), color=LIGHT, alpha=0.75, label="95 % interval, truncated mean")
+    axes.plot(x, series("estimate"), color=BLUE, linewidth=2.2, marker=marks, markersize=4, label="estimate")
+    axes.plot(x, series("truth_truncated"), color=ORANGE, linewidth=1.8, label="truth, truncated at θ")
+    axes.plot(x, series("truth_raw"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, raw")
+    _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
+    ratio = result.measured_error / result.predicted_error
+    axes.text(
+        0.995,
+        0.03,
+        f"error: {result.measured_error:.1f} {result.unit} measured, {result.predicted_error:.1f} predicted"
+        f" (ratio {ratio:.2f}); {result.covered} of {len(slots)} intervals hold the truncated truth",
+        transform=axes.transAxes,
+        ha="right",
+        fontsize=9.5,
+        color=GREY,
+    )
+    step = max(1, len(slots) // 8)
+    # Whole steps of the day where the slots span several hours.
+    ticks = [one for one in slots if one.column % step == 0]
+    axes.set_xticks(
+        [one.column for one in ticks],
+        [f"{result.played(one.column)[-5:]}\n{one.slot}" for one in ticks],
+    )
+    axes.set_xlabel("time of day in the data, and the one-second slot (Unix second) that played it", color=GREY)
+    axes.margins(x=0.01)
+    if min(series("low")) > 0:
+        axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, ncols=5, loc="upper left", fontsize=9.5, borderaxespad=0.2)
+    top = axes.get_ylim()[1]
+    axes.set_ylim(top=top + 0.1 * (top - axes.get_ylim()[0]))
+
+
+def _threshold(axes: Axes, result: Result) -> None:
+    readings = np.array(result.round_readings, dtype=float)
+    most = float(max(np.quantile(readings, 0.9995), 1.6 * result.theta))
+    bins = np.linspace(0.0, most, 61)
+    width = bins[1] - bins[0]
+    axes.hist(
+        readings,
+        bins=bins.tolist(),
+        weights=np.full(len(readings), 100.0 / len(readings)),
+        color="#d7dbe0",
+        label="true readings of the rounds",
+    )
+    edges = np.asarray(result.threshold.edges, dtype=float)
+    below = np.concatenate(([0.0], np.cumsum(np.asarray(result.threshold.density))))
+    fitted = 100.0 * np.diff(np.interp(bins, edges, below))
+    axes.stairs(fitted, bins, color=BLUE, linewidth=1.8, label="estimated from private reports")
+    axes.axvline(result.theta, color=ORANGE, linewidth=2)
+    share = float(np.mean(readings > result.theta)) * 100
+    axes.text(
+        result.theta + width * 0.6,
+        0.62 * axes.get_ylim()[1],
+        f"θ = {result.theta} {result.unit}\n{share:.1f} % of readings\nare truncated",
+        color=ORANGE,
+        fontsize=10,
+        va="top",
+    )
+    _tidy(axes, "Threshold θ: % of readings per bin")
+    axes.set_xlabel(result.unit, color=GREY)
+    axes.set_xlim(0, most)
+    axes.legend(frameon=False, fontsize=9.5, loc="upper right")
+
+
+def _cost(axes: Axes, result: Result) -> None:
+    names = [
+        "one reading",
+        f"a played day\n({result.per_day} readings)",
+        f"this demo\n({result.readings_spent} readings)",
+    ]
+    costs = [result.epsilon * count for count in (1, result.per_day, result.readings_spent)]
+    bars = axes.barh(names, costs, color=[BLUE, "#7f93ab", "#7f93ab"], height=0.62)
+    axes.set_xscale("log")
+    axes.set_xlim(min(costs) / 2, max(costs) * 6)
+    for bar, cost in zip(bars, costs, strict=True):
+        axes.text(
+            cost * 1.12, bar.get_y() + bar.get_height() / 2, f"ε = {cost:g}", va="center", fontsize=10.5, color=INK
+        )
+    axes.invert_yaxis()
+    _tidy(axes, "What a household has spent (log scale)")
+    axes.grid(visible=False)
+    axes.set_xlabel(f"ε (one report: odds between two readings × {math.exp(result.epsilon):.3g} at most)", color=GREY)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
