@@ -1,0 +1,33 @@
+"""The integers of shipped sizes, as a board gets them; test_shipped_mechanisms.py holds them to the designer's.
+
+(epsilon, stochastic rounding's a and b, coin, the piecewise window and stride at 256 levels, the best window).
+"""
+
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+
+LEVELS = 256
+STRIDE = 4
+SHIPPED = (
+    ("0.1", 1261, 1141, 0, 974, 999),
+    ("0.5", 3093, 1876, 0, 797, 903),
+    ("1", 2721, 1001, 25786, 621, 795),
+    ("2", 2564, 347, 41426, 377, 606),
+    ("4", 3931, 72, 56666, 139, 331),
+    ("8", 2980, 1, 64335, 19, 89),
+)
+
+
+def mechanisms():
+    """(name, mechanism, a theta whose product with the levels is nearly 2^30) of every shipped size."""
+    found = []
+    theta = ((1 << 30) - 1) // LEVELS
+    for epsilon, a, b, coin, window, best in SHIPPED:
+        rounding = WindowMechanism(a, b, 1, 1, 1)
+        found.append(("stochastic rounding %s" % epsilon, rounding, (1 << 30) - 1))
+        found.append(("piecewise %s" % epsilon, WindowMechanism(a, b, window, STRIDE, LEVELS), theta))
+        found.append(("piecewise, best window, %s" % epsilon, WindowMechanism(a, b, best, STRIDE, LEVELS), theta))
+        piecewise = WindowMechanism(a, b, window, STRIDE, LEVELS, None, 2)
+        found.append(("hybrid %s" % epsilon, Hybrid(coin, rounding, piecewise), theta))
+    # The largest total that a mechanism may have.
+    found.append(("largest", WindowMechanism((1 << 30) - 4, 1, 1, 1, 1), (1 << 30) - 1))
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""Draws from a fixed byte stream, on any interpreter: prints one digest per mechanism and thousand draws."""
+
+import hashlib
+
+from shipped import mechanisms
+from small_mechanisms import SMALL
+
+from undertone_shared.entropy import BUFFER_BYTES, Entropy
+
+NAMES = ("table", "square wave", "stochastic rounding 0.5", "piecewise 2", "hybrid 1")
+THETA = {"stochastic rounding 0.5": 613, "piecewise 2": 1000, "hybrid 1": 613}
+DRAWS = 20000
+TEXT = b"undertone stream %d"
+
+
+class Stream:
+    """16 KB of chained sha256 digests, read from a place that moves by an odd step at each refill."""
+
+    def __init__(self):
+        digest = b""
+        data = b""
+        for i in range(512):
+            digest = hashlib.sha256(digest + TEXT % i).digest()
+            data += digest
+        self.data = data + data[:BUFFER_BYTES]
+        self.next = 0
+
+    def seek(self, draw):
+        self.next = draw * 211 % 16384
+
+    def fill(self, entropy):
+        """What ``refill`` does, without its health test, which would take most of the time here."""
+        entropy._buffer[:] = self.data[self.next : self.next + BUFFER_BYTES]
+        entropy._next = 0
+
+    def __call__(self, n):
+        taken = self.data[self.next : self.next + n]
+        self.next += n
+        return taken
+
+
+def reading(draw, theta):
+    """A reading in [0, theta] for draw number ``draw``."""
+    return draw * 7919 % (theta + 1)
+
+
+def chosen():
+    found = [(name, mechanism, THETA.get(name, theta)) for name, mechanism, theta in SMALL + mechanisms()]
+    return [(name, mechanism, theta or 50) for name, mechanism, theta in found if name in NAMES]
+
+
+def digests():
+    """Lines of name, thousand, digest of the symbols as 4 bytes each."""
+    stream = Stream()
+    entropy = Entropy(stream)
+    for name, mechanism, theta in chosen():
+        symbols = b""
+        for i in range(DRAWS):
+            stream.seek(i)
+            if i % 10:
+                stream.fill(entropy)
+            else:
+                entropy.refill()
+            part = mechanism.choose(entropy)
+            symbol = part.draw(part.level(reading(i, theta), theta, entropy), entropy)
+            symbols += bytes((symbol & 255, symbol >> 8 & 255, symbol >> 16, 0))
+            if i % 1000 == 999:
+                yield line(name, i // 1000, symbols)
+                symbols = b""
+
+
+def line(name, thousand, symbols):
+    return "%s %d %s" % (name, thousand, "".join("%02x" % byte for byte in hashlib.sha256(symbols).digest()[:8]))
+
+
+if __name__ == "__main__":
+    for text in digests():
+        print(text)

@@ -1,0 +1,34 @@
+"""Given a filled buffer, a report is drawn without allocating anything; so no integer leaves the small ones."""
+
+import gc
+
+from shipped import mechanisms
+from small_mechanisms import SMALL
+
+from undertone_shared.entropy import Entropy
+
+RUNS_ON = ("micropython", "micropython32")
+
+
+def draw(mechanism, x, theta, entropy):
+    part = mechanism.choose(entropy)
+    return part.draw(part.level(x, theta, entropy), entropy)
+
+
+def test_a_draw_allocates_nothing():
+    import micropython
+
+    entropy = Entropy()
+    for name, mechanism, theta in SMALL + mechanisms():
+        draws = 0
+        for x in (0, theta // 2, theta) * 20:
+            entropy.refill()
+            gc.collect()
+            micropython.heap_lock()
+            try:
+                symbol = draw(mechanism, x, theta, entropy)
+            finally:
+                micropython.heap_unlock()
+            assert 0 <= symbol < mechanism.symbols, name
+            draws += 1
+        assert draws == 60

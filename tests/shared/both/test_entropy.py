@@ -1,0 +1,129 @@
+"""The byte source and ``below``: exact law, the draw contract, the health test, what is left in memory."""
+
+import os
+
+from undertone_shared import entropy as module
+from undertone_shared.entropy import BUFFER_BYTES, REPETITION_CUTOFF, Entropy, EntropyError
+from undertone_shared.errors import Invalid
+
+
+def stream(data):
+    """A source that gives these bytes, then a counter."""
+    rest = [bytes(data)]
+
+    def source(n):
+        while len(rest[0]) < n:
+            rest[0] += bytes(range(1, 252))
+        taken = rest[0][:n]
+        rest[0] = rest[0][n:]
+        return taken
+
+    return source
+
+
+def failure(kind, function, *arguments):
+    try:
+        function(*arguments)
+    except kind as error:
+        return str(error)
+    raise AssertionError("no failure")
+
+
+def words(*values):
+    return b"".join(bytes((v & 255, v >> 8 & 255, v >> 16 & 255, v >> 24 & 255)) for v in values)
+
+
+def below_after(n, *values):
+    entropy = Entropy(stream(words(*values)))
+    entropy.refill()
+    return entropy.below(n)
+
+
+def test_below_masks_and_rejects():
+    assert below_after(5, 0xFFFFFFF8 | 4) == 4
+    assert below_after(5, 5, 6, 0xFFFFFFFF, 3) == 3
+    assert below_after(1, 0xDEADBEEF) == 0
+    assert below_after(1 << 30, 0xFFFFFFFF) == (1 << 30) - 1
+    assert below_after((1 << 30) - 1, 0xFFFFFFFF, 0x40000001) == 1
+    assert below_after(65536, 0x12345678) == 0x5678
+    assert below_after(1 << 24, 0x12345678) == 0x345678
+
+
+def test_below_is_uniform_over_all_masked_words():
+    for n in (1, 2, 3, 5, 8, 17, 200, 256):
+        bits = 0
+        while (1 << bits) < n:
+            bits += 1
+        counts = [0] * n
+        for word in range(1 << bits):
+            # A rejected word is followed by n - 1, which is recognised by its position; high bits are masked.
+            entropy = Entropy(stream(words(0x5AA50000 | word, 0x3CC30000 | n - 1)))
+            entropy.refill()
+            value = entropy.below(n)
+            if entropy._next == 4:
+                counts[value] += 1
+        assert counts == [1] * n
+
+
+def test_one_word_even_when_certain():
+    entropy = Entropy(stream(words(7, 7, 9)))
+    entropy.refill()
+    assert entropy.below(1) == 0
+    assert entropy.below(1) == 0
+    assert entropy.below(16) == 9
+
+
+def test_used_bytes_are_zeroed():
+    entropy = Entropy(stream(words(0xFFFFFFFF, 2)))
+    entropy.refill()
+    assert entropy.below(3) == 2
+    assert bytes(entropy._buffer[:8]) == bytes(8)
+    assert entropy._buffer[8] != 0
+
+
+def test_the_buffer_never_refills_itself():
+    entropy = Entropy(stream(b""))
+    assert "used up" in failure(EntropyError, entropy.below, 2)
+    entropy.refill()
+    for _ in range(BUFFER_BYTES // 4):
+        entropy.below(2)
+    assert "used up" in failure(EntropyError, entropy.below, 2)
+    entropy.refill()
+    entropy.below(2)
+
+
+def test_bounds_out_of_range():
+    entropy = Entropy(stream(b""))
+    for n in (0, -1, (1 << 30) + 1):
+        assert failure(Invalid, entropy.below, n) == "n is %d, expected 1 to 2^30" % n
+
+
+def test_repetition_is_noticed_also_across_refills():
+    run = bytes([7]) * (REPETITION_CUTOFF - 1)
+    Entropy(stream(bytes([1, 2, 3]) + run)).refill()
+    dead = Entropy(stream(bytes([1, 2, 3]) + run + bytes([7])))
+    assert "repeated" in failure(EntropyError, dead.refill)
+    assert "used up" in failure(EntropyError, dead.below, 2)
+    half = REPETITION_CUTOFF // 2
+    data = bytearray(i % 251 for i in range(2 * BUFFER_BYTES))
+    data[BUFFER_BYTES - half : BUFFER_BYTES + half] = bytes([9]) * (2 * half)
+    split = Entropy(stream(data))
+    split.refill()
+    assert "repeated" in failure(EntropyError, split.refill)
+    assert "repeated" in failure(EntropyError, Entropy(bytes).refill)
+
+
+def test_short_sources_are_refused():
+    assert failure(EntropyError, Entropy(lambda n: b"abc").refill) == "the byte source gave 3 bytes, expected 32"
+
+
+def test_without_urandom_it_does_not_start():
+    class Without:
+        pass
+
+    try:
+        module.os = Without
+        assert "no os.urandom" in failure(EntropyError, Entropy)
+    finally:
+        module.os = os
+    Entropy().refill()
