@@ -36,7 +36,7 @@ exhaustive: .venv/.installed tools
 
 demo: .venv/.installed tools
 	@mkdir -p out
-	$(BIN)/undertone demo --devices 40 --png out/demo.png $(ARGS)
+	$(BIN)/undertone demo --png out/demo.png $(ARGS)
 
 tools:
 	@scripts/tools.sh
