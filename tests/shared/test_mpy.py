@@ -1,0 +1,28 @@
+"""shared/ as a board loads it: compiled, each module importable on its own, small."""
+
+from pathlib import Path
+
+import pytest
+from support import micropython as mp
+
+PACKAGE = mp.REPO / "shared/undertone_shared"
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+# A ratchet, not the goal of 12 KB: see scripts/mpy_sizes.py.
+LARGEST_BYTES = 20_000
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mpy")
+    mp.compile_mpy(PACKAGE, out, optimise=3)
+    return out
+
+
+def test_size(compiled: Path):
+    assert sum(path.stat().st_size for path in compiled.rglob("*.mpy")) <= LARGEST_BYTES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_is_importable_on_its_own(module, compiled, micropython):
+    result = micropython(f"import undertone_shared.{module}\nprint('alone')", paths=[compiled], heap="64k")
+    assert result.stdout.strip() == "alone", result.stderr
