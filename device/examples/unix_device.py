@@ -43,7 +43,11 @@ def main(path: str, slots: int, readings: "list[int]") -> None:
     holder: list[Client] = []
 
     def read(now: int) -> "int | None":
-        campaign = holder[0].reporter.campaign
+        reporter = holder[0].reporter
+        campaign = reporter.next_campaign
+        # The reporter turns to the next campaign in the slot that is being opened.
+        if campaign is None or now < campaign.epoch:
+            campaign = reporter.campaign
         if campaign is None:
             return None
         return readings[(now // campaign.slot_seconds - campaign.first_slot) % len(readings)]
