@@ -131,25 +131,27 @@ def _short(message: str) -> str:
 
 
 def _table(result: "Result") -> Table:
-    table = Table(title=f"Mean of each half-hour, in {result.unit}", title_justify="left", pad_edge=False)
-    for name in ("slot", "plays", "reports", "estimate", "std. error", "95 % interval", "truth (at θ)"):
-        table.add_column(name, justify="left" if name == "plays" else "right")
-    table.add_column("95 % interval, raw", justify="right")
-    table.add_column("truth, raw", justify="right")
-    table.add_column("off by", justify="right")
-    step = -(-len(result.slots) // _MOST_ROWS)
-    for one in result.slots[::step]:
+    """Narrow enough for 80 columns."""
+    table = Table(
+        title=f"Mean of each half-hour over the devices that reported, in {result.unit}; 95 % intervals",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("slot", no_wrap=True)
+    table.add_column("plays", no_wrap=True)
+    for name in ("reports", "estimate", "interval", "truth", "for raw", "raw"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in result.slots[:: -(-len(result.slots) // _MOST_ROWS)]:
         table.add_row(
             str(one.slot),
             result.played(one.column),
             str(one.reports),
-            f"{one.estimate:.1f}",
-            f"{one.standard_error:.1f}",
-            f"{one.low:.1f} to {one.high:.1f}",
+            f"{one.estimate:.1f} ± {one.standard_error:.1f}",
+            f"{one.low:.0f}..{one.high:.0f}",
             f"{one.truth_truncated:.1f}",
-            f"{one.low_raw:.1f} to {one.high_raw:.1f}",
+            f"{one.low_raw:.0f}..{one.high_raw:.0f}",
             f"{one.truth_raw:.1f}",
-            f"{(one.estimate - one.truth_truncated) / one.standard_error:+.1f} s.e.",
         )
     return table
 
@@ -163,7 +165,7 @@ def sentences(result: "Result") -> list[str]:
     return [
         f"[bold]θ = {result.theta} {unit}[/] (90 % between {result.threshold.low} and {result.threshold.high}),"
         f" from three rounds of Square Wave reports",
-        f"certificate {certificate} = {float(exact):.6f} ≤ e^{epsilon:g} = {math.exp(epsilon):.6f}, proven in integers",
+        f"certificate {certificate} = {float(exact):.9g} ≤ e^{epsilon:g} = {math.exp(epsilon):.9g}, proven in integers",
         f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {result.per_day} readings,"
         f" {spent:g} in all for the {result.readings_spent} readings of a device in this demo",
         meaning(epsilon, result.per_day),

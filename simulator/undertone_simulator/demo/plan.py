@@ -32,6 +32,7 @@ class Options:
 
     `data`: a file of readings instead of the synthetic households, its `unit` where it does not say, and the public
     `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these are killed, to come back later.
+    `round_slots`: slots of each of the three threshold rounds.
     Raises Invalid for numbers out of range.
     """
 
@@ -44,10 +45,12 @@ class Options:
     bound: int | None = None
     kill_aggregator_at: int | None = None
     kill_device_at: int | None = None
+    round_slots: int = ROUND_SLOTS
 
     def __post_init__(self) -> None:
         check_integer("devices", self.devices, 2, LARGEST_FLEET)
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
+        check_integer("round_slots", self.round_slots, 1, 1000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
         parse_epsilon(self.epsilon)
         for name in ("kill_aggregator_at", "kill_device_at"):
@@ -125,7 +128,7 @@ def _bound(options: Options, readings: Readings) -> tuple[int, str]:
 
 def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
     seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
-    rounds = [min(ROUND_SLOTS, readings.per_day)] * ROUNDS
+    rounds = [min(options.round_slots, readings.per_day)] * ROUNDS
     return f"""\
 [broker]
 managed = false
