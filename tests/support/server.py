@@ -1,5 +1,6 @@
 """A campaign for the server's tests: two epochs, and the report that a device would send in each."""
 
+import functools
 from pathlib import Path
 
 from undertone_aggregator.config import CampaignPlan, Config, parse_config
@@ -16,6 +17,7 @@ FIRST = 1_800_000_000
 EDGES = (0, 10, 100, 1001)
 
 
+@functools.cache
 def campaign(
     first: int = FIRST, last: int = FIRST + 1000, share: int = WHOLE, theta: int = 0, bound: int = 1000
 ) -> Campaign:

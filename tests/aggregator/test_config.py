@@ -1,0 +1,98 @@
+import contextlib
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support import server
+from undertone_aggregator.config import parse_config, read_config, sample_config
+from undertone_shared.errors import Invalid
+
+HERE = Path("/somewhere")
+
+
+def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
+    config = parse_config(sample_config(), HERE)
+    assert config.broker.managed
+    assert config.campaign.epsilon == 1
+    assert config.campaign.rounds == (48, 48, 144)
+    assert config.campaign.start is None
+    assert config.path(config.store.path) == HERE / "undertone.sqlite"
+
+
+def test_optional_lines_of_the_sample_are_valid_too() -> None:
+    text = sample_config().replace("# start", "start").replace("# cohort_seed", "cohort_seed")
+    assert parse_config(text, HERE).campaign.cohort_seed == bytes(range(16))
+
+
+def test_an_epsilon_is_the_decimal_that_is_written() -> None:
+    assert server.plan(epsilon=0.1).epsilon == Fraction(1, 10)
+    assert server.plan(epsilon='"0.1"').epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"epsilon": 9}, "campaign.epsilon: epsilon is 9, expected a decimal number from 0.05 to 8"),
+        ({"bound": 0}, "campaign.bound is 0, expected an integer from 2"),
+        ({"bound": '"1"'}, "campaign.bound is '1', expected an integer"),
+        ({"name": '"Meters"'}, "campaign.name is 'Meters'"),
+        ({"rounds": []}, "campaign.rounds is []"),
+        ({"rounds": [4, 0]}, "campaign.rounds[1] is 0"),
+        ({"method": '"magic"'}, "campaign.method is 'magic', expected one of robust, ems, sw-w"),
+        ({"start": '"soon"'}, "campaign.start is 'soon', expected \"now\" or a Unix second"),
+        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple of slot_seconds = 60"),
+        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
+        ({"cohort_share": 1.5}, "campaign.cohort_share is 1.5"),
+        ({"cohort_seed": '"00"'}, "campaign.cohort_seed is '00', expected 32 hexadecimal digits"),
+        ({"thetta": 1}, "[campaign] has an unknown option 'thetta'"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        server.plan(**options)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[brokr]", "unknown table [brokr]"),
+        ("broker = 1", "broker is 1, expected a table [broker]"),
+        ("[broker]\nmanaged = false", "[broker] has no option 'password_file'"),
+        ('[broker]\nca_file = "x"', "broker.ca_file is for a broker that is not managed"),
+        (
+            '[broker]\nmanaged = false\npassword_file = "p"\nmosquitto_acl = "a"',
+            "broker.mosquitto_acl is for a managed",
+        ),
+        ('[broker]\nprefix = "a/+"', "a level of the prefix is '+'"),
+        ("[server]\nworkers = 65", "server.workers is 65, expected an integer from 1 to 64"),
+        ("[broker", "the configuration is not TOML"),
+    ],
+)
+def test_what_is_wrong_in_other_tables_is_named(text: str, part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        server.config(HERE, text)
+    assert part in str(caught.value)
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(Invalid, match=r"\[campaign\] has no option 'name'"):
+        parse_config("", HERE)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(Invalid, match="is not UTF-8"):
+        read_config(path)
+
+
+@given(st.text(max_size=200), st.integers(0, 2000), st.integers(0, 20))
+def test_damaged_configurations_are_refused_in_a_sentence(junk: str, at: int, cut: int) -> None:
+    sample = sample_config()
+    for text in (junk, sample[:at] + junk + sample[at + cut :]):
+        with contextlib.suppress(Invalid):
+            parse_config(text, HERE)
