@@ -1,0 +1,160 @@
+"""A broker with a provisioned fleet, and an aggregator in this process; both by an injected clock, if need be."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from undertone_aggregator.broker import ManagedBroker, free_port
+from undertone_aggregator.config import Config, parse_config
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import serve
+from undertone_aggregator.store import Store
+from undertone_simulator.clock import Clock
+from undertone_simulator.fleet import Fleet, Playback, read_members
+from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.populations import households
+from undertone_simulator.provision import Target, device_names, make_policy, provision
+from undertone_simulator.verify import Accounts, reconcile
+from undertone_simulator.wire_device import Wire
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class World:
+    """Everything that a wire test needs, in one folder."""
+
+    folder: Path
+    broker: ManagedBroker
+    config: Config
+    clock: Clock
+    names: list[str]
+    journal: Path
+    ledger_path: Path
+    failures: list[BaseException] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @property
+    def store_path(self) -> Path:
+        return self.folder / "store.sqlite"
+
+    def password(self, user: str) -> str:
+        if user in self.names:
+            return (self.folder / "devices" / user / "password").read_text().strip()
+        return (self.folder / f"{user}.password").read_text().strip()
+
+    def start_aggregator(self, failpoint: Callable[[str], None] = lambda place: None) -> None:
+        self._stop = threading.Event()
+
+        def work() -> None:
+            try:
+                with self.journal.open("a") as stream:
+                    serve(
+                        self.config,
+                        self._stop,
+                        Journal(stream, as_json=True),
+                        clock=self.clock.now,
+                        failpoint=failpoint,
+                    )
+            except BaseException as failure:
+                self.failures.append(failure)
+
+        self._thread = threading.Thread(target=work)
+        self._thread.start()
+
+    def stop_aggregator(self) -> None:
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+
+    def fleet(self, state: Path | None = None, **options: object) -> Fleet:
+        """A fleet of all provisioned devices; its ledger goes on where an earlier fleet's ended."""
+        earlier = read_ledgers([self.ledger_path]) if self.ledger_path.exists() else None
+        config = self.config
+        wire = Wire(
+            HOST,
+            self.broker.port,
+            config.broker.prefix,
+            config.campaign.name,
+            self.clock,
+            FleetLedger(self.ledger_path),
+            on_campaign=lambda message: None,
+        )
+        return Fleet(
+            read_members(self.folder),
+            households(len(self.names), 6, 1),
+            Playback(48, 4),
+            wire,
+            state=state,
+            earlier=earlier,
+            **options,
+        )
+
+    def accounts(self, *, seconds: float = 15.0, ledgers: tuple[Path, ...] = ()) -> Accounts:
+        """The accounts, once they hold or the time is up."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with Store(self.store_path, read_only=True) as store:
+                found = reconcile(read_ledgers([self.ledger_path, *ledgers]), store)
+            if found.holds or time.monotonic() > deadline:
+                return found
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch):
+    """Call it for a world; `campaign` are lines of the [campaign] table, `policy` fields of the devices' policy."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    worlds = []
+
+    def make(devices: int, campaign: str = "", clock: Clock | None = None, **policy: object) -> World:
+        folder = tmp_path / f"world-{len(worlds)}"
+        folder.mkdir()
+        port = free_port()
+        text = f"""
+[broker]
+managed = false
+host = "{HOST}"
+port = {port}
+prefix = "{topic_prefix}"
+password_file = "aggregator.password"
+[store]
+path = "store.sqlite"
+audit = true
+[campaign]
+name = "test"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+{campaign}
+"""
+        config = parse_config(text, folder)
+        names = device_names("load", devices)
+        provision(
+            config, names, folder, Target(HOST, port, None), make_policy(config.campaign, insecure=True, **policy)
+        )
+        broker = ManagedBroker(
+            folder / "broker", port, passwords=folder / "passwords", access=folder / "access", autosave_seconds=1
+        )
+        broker.start()
+        world = World(folder, broker, config, clock or Clock(), names, folder / "journal", folder / "ledger")
+        worlds.append(world)
+        return world
+
+    yield make
+    for world in worlds:
+        world.stop_aggregator()
+        world.broker.stop()
+        assert not world.failures
+
+
+def run(coroutine):
+    """Run a coroutine, at most for two minutes."""
+    return asyncio.run(asyncio.wait_for(coroutine, 120))

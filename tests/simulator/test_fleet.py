@@ -1,0 +1,151 @@
+"""The wire fleet against a real broker and aggregator; slots of 60 seconds by an injected clock that runs faster."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+
+import pytest
+
+from undertone_shared.errors import Invalid
+from undertone_shared.report import COHORT, REPORT, unpack
+from undertone_simulator.clock import Clock
+from undertone_simulator.faults import Fault, schedule
+from undertone_simulator.fleet import MemoryStorage
+from undertone_simulator.ledger import read_ledgers
+
+MINUTES = """
+slot_seconds = 60
+cycle = 4
+epsilon = 2
+rounds = [3]
+report_slots = 12
+epoch_slots = 12
+lead_slots = 1
+settle_slots = 1
+cohort_share = 0.2
+"""
+SPEED = 75.0
+
+
+def outcome(world):
+    return read_ledgers([world.ledger_path])
+
+
+def run_fleet(world, slots, faults=(), **options):
+    fleet = world.fleet(**options)
+
+    async def go():
+        await asyncio.wait_for(fleet.run(slots, on_slot=schedule(fleet, faults)), 100)
+
+    asyncio.run(go())
+    fleet.wire.ledger.close()
+    return fleet
+
+
+def test_minutes_by_an_injected_clock_lose_nothing(make_world):
+    world = make_world(6, MINUTES, Clock(speed=SPEED))
+    world.start_aggregator()
+    faults = [
+        Fault(1, "kill-drawn", "load-001"),
+        Fault(1, "kill-torn", "load-002"),
+        Fault(1, "kill-sent", "load-003"),
+        Fault(2, "duplicate", "load-004"),
+        Fault(2, "hold", "load-005"),
+        Fault(3, "disconnect", "load-006"),
+        Fault(4, "kill", "load-001"),
+    ]
+    fleet = run_fleet(world, 8, faults)
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    assert accounts.sent == accounts.counted
+    assert not accounts.rejected
+    assert not accounts.lost
+    assert accounts.duplicates >= 1
+    assert accounts.faults == {"killed": 4, "duplicated": 1, "held": 1, "disconnected": 1}
+    assert all(device.connections >= 2 for device in fleet.devices if device.name in ("load-002", "load-006"))
+    sent = outcome(world)
+    kinds = Counter(unpack(report).kind for _, report in sent.sent)
+    assert kinds[COHORT] > 20
+    assert kinds[REPORT] > 20
+    assert [play.stride for play in sent.plays] == [4, 1]
+
+
+def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, tmp_path):
+    world = make_world(4, MINUTES.replace("report_slots = 12", "report_slots = 20"), Clock(speed=SPEED))
+    world.start_aggregator()
+    first = run_fleet(world, 2, state=tmp_path / "state")
+    assert first.report_slot is not None
+    second = run_fleet(world, 8, state=tmp_path / "state")
+    assert second.report_slot == first.report_slot
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    assert accounts.sent == accounts.counted
+    slots = [unpack(report).slot for device, report in outcome(world).sent if device == "load-001"]
+    assert len(slots) == len(set(slots))
+
+
+def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_world):
+    world = make_world(5, MINUTES, Clock(speed=SPEED))
+    world.start_aggregator()
+    fleet = world.fleet()
+
+    async def go():
+        def on_slot(slot):
+            if fleet.report_slot is None:
+                return
+            if slot == fleet.report_slot + 2:
+                asyncio.get_running_loop().run_in_executor(None, world.stop_aggregator)
+            if slot == fleet.report_slot + 5:
+                world.start_aggregator()
+
+        await asyncio.wait_for(fleet.run(8, on_slot=on_slot), 100)
+
+    asyncio.run(go())
+    fleet.wire.ledger.close()
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    assert accounts.sent == accounts.counted >= 5 * 12
+
+
+def test_what_a_frozen_and_killed_broker_swallows_is_lost_by_name(make_world):
+    world = make_world(3, MINUTES, Clock(speed=SPEED))
+    world.start_aggregator()
+    fleet = world.fleet(capacity=2)
+
+    def on_slot(slot):
+        since = slot - (fleet.report_slot or slot + 1)
+        if since == 1:
+            os.kill(world.broker.pid, signal.SIGSTOP)
+        elif since == 5:
+            fleet.wire.ledger.fault("broker_killed")
+            world.broker.kill()
+            world.broker.start()
+
+    async def go():
+        await asyncio.wait_for(fleet.run(10, on_slot=on_slot), 100)
+
+    asyncio.run(go())
+    fleet.wire.ledger.close()
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    # Each device sent four reports into the frozen broker and kept two.
+    assert accounts.lost["outbox_full"] >= 3
+    assert set(accounts.lost) <= {"outbox_full", "broker_killed"}
+    assert accounts.sent == accounts.counted + accounts.lost.total()
+
+
+def test_an_unknown_fault_is_refused():
+    with pytest.raises(Invalid, match="fault is 'flood', expected one of kill"):
+        Fault(1, "flood", "load-001")
+
+
+def test_memory_storage_keeps_what_it_was_given():
+    storage = MemoryStorage()
+    data = bytearray(b"abc")
+    storage.write("a", memoryview(data))
+    data[0] = 0
+    assert storage.read("a") == b"abc"
+    storage.delete("a")
+    storage.delete("a")
+    assert storage.read("a") is None
