@@ -79,6 +79,9 @@ class WindowMechanism:
         self.edges = edges
         self.first = first
         self.symbols = first + cells
+        self._step = 1
+        while self._step << 1 <= levels:
+            self._step <<= 1
 
     def choose(self, entropy: "Entropy") -> "WindowMechanism":
         """The mechanism that draws this report: itself."""
@@ -91,15 +94,14 @@ class WindowMechanism:
         edges the bin index (no word). Raises Invalid for x or theta out of range.
         """
         if self.edges is not None:
-            low = 0
-            high = self.levels
-            while low < high:
-                middle = (low + high + 1) // 2
-                if x >= self.edges[middle]:
-                    low = middle
-                else:
-                    high = middle - 1
-            return low
+            # Halving steps, as many whatever the reading is.
+            bin = 0
+            step = self._step
+            while step:
+                if bin + step <= self.levels and x >= self.edges[bin + step]:
+                    bin += step
+                step >>= 1
+            return bin
         if theta < 1 or theta * self.levels >= SMALL:
             raise Invalid("theta is %d, expected 1 to %d" % (theta, (SMALL - 1) // self.levels))
         if x < 0 or x > theta:

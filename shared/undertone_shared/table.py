@@ -54,7 +54,7 @@ class TableMechanism:
         self.shift = shift
         self.symbols = len(packed) // (WIDTH * (levels + 1))
         self.packed = packed
-        self._decoded = decoded
+        self.decoded = decoded
         for k in range(levels + 1):
             total = 0
             for j in range(self.symbols):
@@ -156,9 +156,9 @@ class TableMechanism:
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
         """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
         check_integer("symbol", symbol, 0, self.symbols - 1)
-        if self._decoded is None:
+        if self.decoded is None:
             raise Invalid("this table has no decode values: a device never decodes")
-        return (self._decoded[0][symbol], self._decoded[1])
+        return (self.decoded[0][symbol], self.decoded[1])
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
         """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""

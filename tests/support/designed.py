@@ -1,6 +1,14 @@
-"""Every mechanism at the sizes that ship, from the designer: (name, epsilon, mechanism)."""
+"""Every mechanism at the sizes that ship, from the designer: (name, epsilon, mechanism); and a small table."""
+
+import sys
+from pathlib import Path
 
 from undertone_aggregator import design
+
+sys.path.append(str(Path(__file__).parents[1] / "shared/both"))
+from small_mechanisms import small_table  # noqa: E402
+
+__all__ = ["DESIGNED", "EPSILONS", "MAKERS", "small_table"]
 
 EPSILONS = ("0.1", "0.5", "1", "2", "4", "8")
 MAKERS = {

@@ -9,6 +9,7 @@ MOST = Fraction(8)
 LARGEST_NUMERATOR = 4095
 _TERMS = 64
 _LARGEST_TEXT = 32
+_CAP_DENOMINATOR = 1 << 48
 
 
 def parse_epsilon(epsilon: Fraction | float | str) -> Fraction:
@@ -43,6 +44,12 @@ def exponential_below(epsilon: Fraction) -> Fraction:
         term *= epsilon / i
         total += term
     return total
+
+
+def cap(epsilon: Fraction | float | str) -> tuple[int, int]:
+    """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: what to hold a mechanism to. Raises Invalid."""
+    bound = exponential_below(parse_epsilon(epsilon))
+    return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
 
 
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:

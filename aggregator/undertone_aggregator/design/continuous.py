@@ -31,23 +31,25 @@ def hybrid_variance(epsilon: float, x: float) -> float:
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
 
 
-def window_worst_variance(epsilon: float, share: float) -> float:
-    """The variance at x = ±1 of a window that covers the real ``share`` of the output, e^ε inside.
+def window_variance(epsilon: float, share: float, x: float) -> float:
+    """The variance of a window that covers the real ``share`` of the output, e^ε inside.
 
-    With ω = share and g = e^ε - 1: (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + 1/(gω).
+    With ω = share and g = e^ε - 1: (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω); the piecewise mechanism has
+    ω = 1/(1 + e^{ε/2}).
     """
     g = expm1(epsilon)
     inside = g * share
-    return (inside + 1) * (inside * share * share + 1) / (3 * (inside * (1 - share)) ** 2) + 1 / inside
+    spread = (inside + 1) * (inside * share * share + 1) / (3 * (inside * (1 - share)) ** 2)
+    return spread + x * x / inside
 
 
 def best_window_share(epsilon: float) -> float:
-    """The share that minimises ``window_worst_variance``, by golden section on (0, 1/2]."""
+    """The share that minimises ``window_variance`` at x = ±1, by golden section on (0, 1/2]."""
     ratio = (sqrt(5) - 1) / 2
     low, high = 1e-6, 0.5
     while high - low > 1e-9:
         left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if window_worst_variance(epsilon, left) < window_worst_variance(epsilon, right):
+        if window_variance(epsilon, left, 1) < window_variance(epsilon, right, 1):
             high = right
         else:
             low = left

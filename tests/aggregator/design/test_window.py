@@ -21,7 +21,7 @@ def test_worst_variance_is_near_the_continuous_one(epsilon, levels):
     piecewise = window.piecewise(epsilon, levels)
     assert float(window.worst_variance(piecewise)) <= LARGEST_RATIO * continuous.piecewise_variance(e, 1)
     optimal = float(window.worst_variance(window.piecewise_optimal(epsilon, levels)))
-    best = continuous.window_worst_variance(e, continuous.best_window_share(e))
+    best = continuous.window_variance(e, continuous.best_window_share(e), 1)
     assert 1 - 1e-3 <= optimal / best <= LARGEST_RATIO
     hybrid = window.hybrid(epsilon, levels)
     for level in range(levels + 1):
@@ -68,8 +68,8 @@ def test_the_papers_window_is_the_piecewise_mechanism():
     for epsilon in (0.5, 2, 6):
         share = 1 / (1 + exp(epsilon / 2))
         expected = continuous.piecewise_variance(epsilon, 1)
-        assert continuous.window_worst_variance(epsilon, share) == pytest.approx(expected)
-    best = continuous.window_worst_variance(4, continuous.best_window_share(4))
+        assert continuous.window_variance(epsilon, share, 1) == pytest.approx(expected)
+    best = continuous.window_variance(4, continuous.best_window_share(4), 1)
     assert best / continuous.hybrid_variance(4, 1) == pytest.approx(0.739, abs=1e-3)
 
 

@@ -1,0 +1,91 @@
+"""A mechanism recomputed from nothing but its weights and its decoded values, and compared with what it says of itself.
+
+Moments are in the papers' units: readings in [-1, 1], so theta stands for 2.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.table import TableMechanism
+
+Mechanism = WindowMechanism | Hybrid | TableMechanism
+
+
+class Failed(Exception):
+    """The mechanism is not what it says, or exceeds its cap; the message names the level or column."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: the reading it stands for and the exact mean and variance of the estimate, by summation."""
+
+    level: int
+    reading: Fraction
+    mean: Fraction
+    variance: Fraction
+
+
+def check_cap(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
+    """The certificate in lowest terms, found again from the weights. Raises Failed where it differs or exceeds p/q."""
+    worst = Fraction(1)
+    for part in (mechanism.rounding, mechanism.piecewise) if isinstance(mechanism, Hybrid) else (mechanism,):
+        first = 0 if isinstance(part, TableMechanism) else part.first
+        rows = [part.weights(level)[first:] for level in range(part.levels + 1)]
+        for column, weights in enumerate(zip(*rows, strict=True)):
+            largest, smallest = max(weights), min(weights)
+            if largest * cap[1] > cap[0] * smallest:
+                raise Failed(
+                    f"column {first + column} has weights from {smallest} to {largest}: "
+                    f"{largest}/{smallest} = {largest / smallest:.9g} exceeds the cap {cap[0] / cap[1]:.9g}"
+                )
+            worst = max(worst, Fraction(largest, smallest))
+    if worst != Fraction(*mechanism.certificate()):
+        stated = Fraction(*mechanism.certificate())
+        raise Failed(f"the weights give the certificate {worst}, the mechanism states {stated}")
+    return worst
+
+
+def check_rows(mechanism: Mechanism) -> None:
+    """Raises Failed unless each row of weights sums to the stated total."""
+    for level in range(mechanism.levels + 1):
+        total = sum(mechanism.weights(level))
+        if total != mechanism.row_total():
+            raise Failed(f"the weights of level {level} sum to {total}, expected {mechanism.row_total()}")
+
+
+def levels(mechanism: Mechanism, theta: int) -> list[Level]:
+    """Mean and variance at each level from the weights. Raises Failed where the closed forms differ.
+
+    ``theta`` scales a table's values, which are in reading units; for all other mechanisms it does not matter.
+    Raises Invalid for a mechanism with edges and for a table without decoded values.
+    """
+    decoded = [_centred(mechanism.decode(symbol, theta), theta) for symbol in _symbols(mechanism)]
+    scale = lcm(*(y.denominator for y in decoded))
+    ys = [int(y * scale) for y in decoded]
+    squares = [y * y for y in ys]
+    total = mechanism.row_total()
+    found = []
+    for level in range(mechanism.levels + 1):
+        weights = mechanism.weights(level)
+        row = [weights[symbol] for symbol in _symbols(mechanism)]
+        mean = Fraction(sum(map(int.__mul__, row, ys)), total * scale)
+        second = Fraction(sum(map(int.__mul__, row, squares)), total * scale * scale)
+        variance = second - mean * mean
+        reading = _centred(mechanism.value(level, theta), theta)
+        if mean != reading:
+            raise Failed(f"level {level} stands for {reading}, the weights give the mean {mean}")
+        stated = Fraction(*mechanism.variance(level, theta)) * Fraction(4, theta * theta)
+        if variance != stated:
+            raise Failed(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
+        found.append(Level(level, reading, mean, variance))
+    return found
+
+
+def _symbols(mechanism: Mechanism) -> range:
+    return range(mechanism.first if isinstance(mechanism, WindowMechanism) else 0, mechanism.symbols)
+
+
+def _centred(value: tuple[int, int], theta: int) -> Fraction:
+    return Fraction(*value) * Fraction(2, theta) - 1

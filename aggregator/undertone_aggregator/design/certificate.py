@@ -1,0 +1,169 @@
+"""What `undertone certify` says of a mechanism: integers, certificate, exact moments, guarantee."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import log
+
+from undertone_aggregator.design import audit, budget, continuous, window
+from undertone_aggregator.design.audit import Level, Mechanism
+from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import WindowMechanism, check_integer
+from undertone_shared.notation import check_object, describe_mechanism, parse_mechanism
+from undertone_shared.table import TableMechanism
+
+MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "square-wave")
+REPORTS_PER_DAY = 48
+
+Formula = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A mechanism that passed every check; moments and formula are None where it has no unbiased decode."""
+
+    name: str
+    epsilon: float
+    ratio: Fraction
+    mechanism: Mechanism
+    levels: list[Level] | None
+    formula: Formula | None
+    worst_only: bool = False
+
+    @property
+    def epsilon_achieved(self) -> float:
+        """ln of the certificate: what one reading costs."""
+        return log(self.ratio)
+
+    @property
+    def cells(self) -> int:
+        """How many symbols a report can hold."""
+        return self.mechanism.symbols - (self.mechanism.first if isinstance(self.mechanism, WindowMechanism) else 0)
+
+    @property
+    def variance_worst(self) -> float | None:
+        """The largest exact variance over the levels, readings in [-1, 1]."""
+        return None if self.levels is None else float(max(level.variance for level in self.levels))
+
+    @property
+    def variance_ratio_worst(self) -> float | None:
+        """The largest ratio of exact to continuous variance; for the best window, of the two worst variances."""
+        if self.levels is None or self.formula is None:
+            return None
+        if self.worst_only:
+            return float(max(level.variance for level in self.levels)) / self.formula(1)
+        return max(float(level.variance) / self.formula(float(level.reading)) for level in self.levels)
+
+    def integers(self) -> dict[str, object]:
+        """The integers that a campaign carries; a table's size instead of its weights."""
+        described: dict[str, object] = describe_mechanism(self.mechanism)
+        if isinstance(self.mechanism, TableMechanism):
+            described["rows"] = f"{len(self.mechanism.packed)} bytes"
+        if "edges" in described:
+            described["edges"] = f"{self.mechanism.levels + 2} integers"
+        return described
+
+    def as_json(self) -> dict[str, object]:
+        """The keys that users may rely on."""
+        return {
+            "mechanism": self.name,
+            "epsilon_cap": self.epsilon,
+            "certificate": f"{self.ratio.numerator}/{self.ratio.denominator}",
+            "epsilon_achieved": self.epsilon_achieved,
+            "guarantee": "event level: one reading",
+            "epsilon_per_day": REPORTS_PER_DAY * self.epsilon_achieved,
+            "variance_worst": self.variance_worst,
+            "variance_ratio_worst": self.variance_ratio_worst,
+            "cells": self.cells,
+            "levels": self.mechanism.levels,
+            "total": self.mechanism.row_total(),
+            "integers": self.integers(),
+        }
+
+
+def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: int = 128) -> Certificate:
+    """The mechanism of this name for an epsilon; ``levels`` of the piecewise ones, ``bins`` of the Square Wave.
+
+    Raises Invalid for bad input, `audit.Failed` if a check fails.
+    """
+    if name not in MECHANISMS:
+        raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
+    e = float(budget.parse_epsilon(epsilon))
+    formula: Formula | None = None
+    mechanism: Mechanism
+    if name == "stochastic-rounding":
+        mechanism = window.stochastic_rounding(epsilon)
+        formula = partial(continuous.stochastic_rounding_variance, e)
+    elif name == "piecewise":
+        mechanism = window.piecewise(epsilon, levels)
+        formula = partial(continuous.piecewise_variance, e)
+    elif name == "piecewise-optimal":
+        mechanism = window.piecewise_optimal(epsilon, levels)
+        formula = partial(continuous.window_variance, e, continuous.best_window_share(e))
+    elif name == "hybrid":
+        mechanism = window.hybrid(epsilon, levels)
+        formula = partial(continuous.hybrid_variance, e)
+    else:
+        mechanism = window.square_wave(epsilon, range(check_integer("bins", bins, 2, 256) + 1))
+    return _certify(name, mechanism, epsilon, 2, formula, name == "piecewise-optimal")
+
+
+def certify_table(data: bytes, epsilon: str) -> Certificate:
+    """A file that holds one mechanism as JSON, as a campaign writes it; held to e^epsilon.
+
+    A table may come with its decode, {"mechanism": {...}, "theta": t, "decoded": [...], "denominator": d}: then its
+    moments are checked as well. Raises Invalid, `audit.Failed`.
+    """
+    value = _json(data, "the file")
+    if "mechanism" not in value:
+        return _certify(str(value.get("kind")), parse_mechanism("the file", value), epsilon, 2, None)
+    fields = check_object("the file", value, ("mechanism", "theta", "decoded", "denominator"))
+    table = parse_mechanism("mechanism", fields["mechanism"])
+    if not isinstance(table, TableMechanism):
+        raise Invalid("mechanism is not a table, which alone has a decode of its own")
+    theta = check_integer("theta", fields["theta"], 1, (1 << 30) - 1)
+    if not isinstance(fields["decoded"], list):
+        raise Invalid(f"decoded is {fields['decoded']!r}, expected a list of integers")
+    ys = tuple(check_integer(f"decoded[{j}]", y, -(1 << 62), 1 << 62) for j, y in enumerate(fields["decoded"]))
+    denominator = check_integer("denominator", fields["denominator"], 1, 1 << 62)
+    table = TableMechanism(table.bits, table.packed, table.values, table.shift, (ys, denominator))
+    return _certify("table", table, epsilon, theta, None)
+
+
+def certify_campaign(data: bytes, epsilon: str) -> list[Certificate]:
+    """Both mechanisms of a campaign, its body or the retained message: the cohort's, and the report's if there is one.
+
+    Raises Invalid, `audit.Failed`.
+    """
+    if data.startswith(MAGIC):
+        header(data)
+        data = data[HEADER_BYTES:]
+    campaign = Campaign(data)
+    found = [_certify("cohort", campaign.cohort.mechanism, epsilon, 2, None)]
+    if campaign.report is not None:
+        found.append(_certify("report", campaign.report.mechanism, epsilon, campaign.report.width, None))
+    return found
+
+
+def _certify(
+    name: str, mechanism: Mechanism, epsilon: str, theta: int, formula: Formula | None, worst_only: bool = False
+) -> Certificate:
+    ratio = audit.check_cap(mechanism, budget.cap(epsilon))
+    audit.check_rows(mechanism)
+    decodes = mechanism.edges is None and (not isinstance(mechanism, TableMechanism) or mechanism.decoded is not None)
+    levels = audit.levels(mechanism, theta) if decodes else None
+    e = float(budget.parse_epsilon(epsilon))
+    return Certificate(name, e, ratio, mechanism, levels, formula, worst_only)
+
+
+def _json(data: bytes, name: str) -> dict[str, object]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Invalid(f"{name} is not JSON") from None
+    if not isinstance(value, dict):
+        raise Invalid(f"{name} is not a JSON object")
+    return value

@@ -1,0 +1,175 @@
+import json
+from fractions import Fraction
+from math import e, exp, log
+
+import pytest
+from support.designed import small_table
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone_aggregator import design
+from undertone_aggregator.design import audit, certificate
+from undertone_shared import campaign as campaigns
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.notation import describe_mechanism
+
+KEYS = {
+    "mechanism",
+    "epsilon_cap",
+    "certificate",
+    "epsilon_achieved",
+    "variance_worst",
+    "variance_ratio_worst",
+    "cells",
+    "levels",
+    "total",
+}
+
+
+def certify(*arguments):
+    return CliRunner().invoke(app, ["certify", *map(str, arguments)])
+
+
+def test_hybrid_at_one():
+    result = certify("--mechanism", "hybrid", "--epsilon", 1, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found.keys() >= KEYS
+    assert found["certificate"] == "2721/1001"
+    assert e >= 2721 / 1001
+    assert found["epsilon_achieved"] == pytest.approx(log(2721 / 1001))
+    assert abs(found["variance_ratio_worst"] - 1) < 1e-3
+    assert (found["cells"], found["levels"]) == (1647, 256)
+
+
+@pytest.mark.parametrize("name", certificate.MECHANISMS)
+@pytest.mark.parametrize("epsilon", ["0.05", "2", "8"])
+def test_every_mechanism(name, epsilon):
+    found = certificate.certify_named(name, epsilon).as_json()
+    assert float(Fraction(str(found["certificate"]))) <= exp(float(epsilon))
+    if name == "square-wave":
+        assert found["variance_worst"] is found["variance_ratio_worst"] is None
+    else:
+        assert 0.98 < found["variance_ratio_worst"] < 1.001
+
+
+def test_text_names_both_levels_of_guarantee():
+    text = certify("--mechanism", "piecewise", "--epsilon", 2).stdout
+    assert "2564/347 <= e^2" in text
+    assert "event level: one reading costs 2; 48 reports a day add up to 96" in text
+    assert "none: no unbiased decode" in certify("--mechanism", "square-wave", "--epsilon", 2).stdout
+
+
+def table_file(tmp_path, shift=0, **changes):
+    table = small_table(shift)
+    value = {
+        "mechanism": describe_mechanism(table),
+        "theta": 12 >> shift,
+        "decoded": list(table.decoded[0]),
+        "denominator": table.decoded[1],
+    } | changes
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_a_table_file(tmp_path):
+    path = table_file(tmp_path, shift=1)
+    result = certify("--table", path, "--epsilon", 2, "--json")
+    assert json.loads(result.stdout)["certificate"] == "6/1"
+    assert json.loads(result.stdout)["variance_worst"] > 0
+    path.write_text(json.dumps(describe_mechanism(small_table(0))))
+    assert json.loads(certify("--table", path, "--epsilon", 2, "--json").stdout)["variance_worst"] is None
+
+
+def test_a_table_that_breaks_its_cap_is_refused_with_the_column(tmp_path):
+    result = certify("--table", table_file(tmp_path), "--epsilon", 1)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("refused: column 0 has weights from 16 to 96: 96/16 = 6 exceeds the cap 2.718")
+
+
+def test_a_biased_decode_is_refused_with_the_level(tmp_path):
+    result = certify("--table", table_file(tmp_path, decoded=[-10, -2, 6, 14, 23]), "--epsilon", 2)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("refused: level 0 stands for -1, the weights give the mean")
+
+
+def built(mechanism):
+    cohort = campaigns.Cohort(bytes(16), 1 << 20, design.square_wave("1", range(0, 1300, 10)))
+    return campaigns.build(
+        name="c", sensor="meter", unit="Wh", measure="sum", offset=0, bound=1200, slot_seconds=1800, cycle=48,
+        epoch=1800, last_slot=9, default=0, cohort=cohort, report=campaigns.ReportRule(0, 613, mechanism),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("message", [False, True])
+def test_a_campaign_file(tmp_path, message):
+    campaign = built(design.hybrid("1"))
+    path = tmp_path / "campaign"
+    path.write_bytes(campaigns.pack(campaign, 5) if message else campaign.body)
+    found = json.loads(certify("--campaign", path, "--epsilon", 1, "--json").stdout)
+    assert [f["mechanism"] for f in found] == ["cohort", "report"]
+    assert found[1]["certificate"] == "2721/1001"
+    result = certify("--campaign", path, "--epsilon", 0.999)
+    assert result.exit_code == 1
+    assert "refused: column 0 has weights from 1001 to 2721" in result.stderr
+
+
+class Understated(WindowMechanism):
+    def variance(self, level, theta):
+        numerator, denominator = super().variance(level, theta)
+        return (numerator - 1, denominator)
+
+
+class Uneven(WindowMechanism):
+    def weights(self, level):
+        row = super().weights(level)
+        if level == 2:
+            row[0] += 1
+        return row
+
+
+class Bold(WindowMechanism):
+    def certificate(self):
+        return (self.a - 1, self.b)
+
+
+def test_what_is_not_as_stated_fails():
+    with pytest.raises(audit.Failed, match=r"at level 0 the weights give the variance .*, the closed form"):
+        audit.levels(Understated(7, 3, 5, 2, 8), 2)
+    with pytest.raises(audit.Failed, match="the weights of level 2 sum to 84, expected 83"):
+        audit.check_rows(Uneven(7, 3, 5, 2, 8))
+    with pytest.raises(audit.Failed, match="the weights give the certificate 7/3, the mechanism states 2"):
+        audit.check_cap(Bold(7, 3, 5, 2, 8), (3, 1))
+
+
+def test_a_failed_check_is_exit_code_1(monkeypatch):
+    monkeypatch.setattr(certificate.window, "piecewise", lambda epsilon, levels: Understated(7, 3, 5, 2, 8))
+    result = certify("--mechanism", "piecewise", "--epsilon", 1)
+    assert result.exit_code == 1
+    assert "refused: at level 0" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: certificate.certify_named("laplace", "1"), "mechanism is 'laplace', expected one of stochastic"),
+        (lambda: certificate.certify_named("hybrid", "nan"), "epsilon is 'nan', expected a decimal number"),
+        (lambda: certificate.certify_named("hybrid", "1", 0), "levels is 0, expected an integer from 1"),
+        (lambda: certificate.certify_named("square-wave", "1", bins=1), "bins is 1, expected an integer from 2 to 256"),
+        (lambda: certificate.certify_table(b"[1]", "1"), "the file is not a JSON object"),
+        (lambda: certificate.certify_table(b"{", "1"), "the file is not JSON"),
+        (lambda: certificate.certify_table(b"{}", "1"), "the file has kind None, expected one of"),
+        (lambda: certificate.certify_campaign(b"UTC1", "1"), "the campaign message has 4 bytes"),
+        (lambda: certificate.certify_campaign(b"no", "1"), "the campaign is not JSON"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        call()
+
+
+def test_one_source_is_expected():
+    with pytest.raises(Invalid, match="expected exactly one of --mechanism, --table and --campaign"):
+        CliRunner().invoke(app, ["certify", "--epsilon", "1"], catch_exceptions=False)
