@@ -3,9 +3,9 @@ from fractions import Fraction
 from math import e, exp, log
 
 import pytest
-from support.designed import small_table
 from typer.testing import CliRunner
 
+from support.designed import small_table
 from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate
@@ -44,7 +44,7 @@ def test_hybrid_at_one():
 
 
 @pytest.mark.parametrize("name", certificate.MECHANISMS)
-@pytest.mark.parametrize("epsilon", ["0.05", "2", "8"])
+@pytest.mark.parametrize("epsilon", ["0.05", "8"])
 def test_every_mechanism(name, epsilon):
     found = certificate.certify_named(name, epsilon).as_json()
     assert float(Fraction(str(found["certificate"]))) <= exp(float(epsilon))

@@ -6,7 +6,7 @@ from pathlib import Path
 from undertone_aggregator import design
 
 sys.path.append(str(Path(__file__).parents[1] / "shared/both"))
-from small_mechanisms import small_table  # noqa: E402
+from small_mechanisms import small_table
 
 __all__ = ["DESIGNED", "EPSILONS", "MAKERS", "small_table"]
 
