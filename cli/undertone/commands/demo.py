@@ -133,27 +133,31 @@ def _short(message: str) -> str:
 def _table(result: "Result") -> Table:
     """Narrow enough for 80 columns."""
     table = Table(
-        title=f"Mean of each half-hour over the devices that reported, in {result.unit}; 95 % intervals",
+        title=f"Mean over the n devices that reported, in {result.unit}, with 95 % intervals: truncated at θ, then raw",
         title_justify="left",
         box=None,
         pad_edge=False,
     )
     table.add_column("slot", no_wrap=True)
     table.add_column("plays", no_wrap=True)
-    for name in ("reports", "estimate", "interval", "truth", "for raw", "raw"):
+    for name in ("n", "estimate", "interval", "truth", "for raw", "raw"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in result.slots[:: -(-len(result.slots) // _MOST_ROWS)]:
         table.add_row(
             str(one.slot),
             result.played(one.column),
             str(one.reports),
-            f"{one.estimate:.1f} ± {one.standard_error:.1f}",
+            f"{_number(one.estimate)} ± {_number(one.standard_error)}",
             f"{one.low:.0f}..{one.high:.0f}",
-            f"{one.truth_truncated:.1f}",
+            _number(one.truth_truncated),
             f"{one.low_raw:.0f}..{one.high_raw:.0f}",
-            f"{one.truth_raw:.1f}",
+            _number(one.truth_raw),
         )
     return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
 def sentences(result: "Result") -> list[str]:
