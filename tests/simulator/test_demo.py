@@ -1,0 +1,162 @@
+"""One demonstration with few devices and slots: every process real, the aggregator and a device killed on the way."""
+
+import io
+import json
+import math
+from collections import Counter
+
+import pytest
+from rich.console import Console
+
+from undertone.__main__ import main
+from undertone.commands.demo import _table, meaning, sentences
+from undertone_shared.errors import Invalid
+from undertone_shared.report import COHORT, REPORT, unpack
+from undertone_simulator.demo import Options, run
+from undertone_simulator.demo.picture import draw
+from undertone_simulator.demo.run import ledgers, write_json
+from undertone_simulator.demo.stage import example_device, find_micropython
+from undertone_simulator.ledger import read_ledgers
+
+DEVICES = 12
+SLOTS = 10
+KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "accounting"}
+SLOT_KEYS = {"slot", "reports", "estimate", "standard_error", "low", "high"} | {
+    *("low_raw", "high_raw", "truth_truncated", "truth_raw")
+}
+ACCOUNTING_KEYS = {"sent", "received", "acknowledged", "counted", "duplicates", "rejected", "lost"}
+
+
+class Silent:
+    """A display that remembers."""
+
+    def __init__(self):
+        self.said = []
+        self.events = []
+        self.done = 0
+
+    def say(self, sentence, *, loud=False):
+        self.said.append((sentence, loud))
+
+    def event(self, event):
+        self.events.append(event)
+
+    def progress(self, done, total, sent, acknowledged):
+        self.done = done / total
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, mosquitto_binary):
+    folder = tmp_path_factory.mktemp("demo")
+    display = Silent()
+    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+        return run(options, folder, display), folder, display
+
+
+def test_every_report_is_counted_exactly_once(demo):
+    result, _, _ = demo
+    accounts = result.accounts
+    assert accounts.holds, accounts.examples
+    assert accounts.sent == accounts.counted > DEVICES * (9 + SLOTS - 2)
+    assert not accounts.rejected
+    assert not accounts.lost
+    assert accounts.faults == {"aggregator_killed": 1, "killed": 1}
+
+
+def test_estimates_lie_within_six_standard_errors_of_the_truth(demo):
+    # Ten slots, each a mean of bounded reports: false alarms below 1e-6.
+    result, _, _ = demo
+    assert len(result.slots) == SLOTS
+    assert result.worst < 6
+    assert all(one.low < one.estimate < one.high for one in result.slots)
+    assert all(one.truth_truncated <= one.truth_raw for one in result.slots)
+    assert [one.column for one in result.slots] == list(range(3 * 48, 3 * 48 + SLOTS))
+
+
+def test_the_certificate_is_below_e_to_the_epsilon(demo):
+    result, _, _ = demo
+    assert result.epsilon == 4
+    assert 54.5 < result.certificate < math.exp(4)
+
+
+def test_the_micropython_device_is_admitted_like_any_other(demo):
+    result, folder, display = demo
+    name = f"load-{DEVICES:03d}"
+    if find_micropython() is None or example_device() is None:
+        assert any(loud and "MicroPython" in sentence for sentence, loud in display.said)
+        pytest.skip("no MicroPython here")
+    assert f"device {name} is real MicroPython, in a process of its own" in [sentence for sentence, _ in display.said]
+    kinds = Counter(unpack(report).kind for device, report in read_ledgers([folder / "micropython.log"]).sent)
+    assert kinds[COHORT] >= 9
+    assert kinds[REPORT] >= SLOTS - 3
+    assert result.accounts.holds
+
+
+def test_progress_and_the_aggregators_words(demo):
+    _, _, display = demo
+    assert display.done > 0.8
+    kinds = Counter(event["event"] for event in display.events)
+    assert kinds["epoch"] == 4
+    assert kinds["slot"] > SLOTS
+    assert sum("killed" in sentence for sentence, loud in display.said if loud) == 1
+
+
+def test_json_has_exactly_the_documented_keys(demo, tmp_path):
+    result, _, _ = demo
+    write_json(result, tmp_path / "demo.json")
+    data = json.loads((tmp_path / "demo.json").read_text())
+    assert set(data) == KEYS
+    assert {frozenset(one) for one in data["slots"]} == {frozenset(SLOT_KEYS)}
+    assert set(data["accounting"]) == ACCOUNTING_KEYS
+    assert data["theta"] == result.theta
+    assert data["certificate"] <= math.exp(data["epsilon"])
+    assert "event-level" in data["guarantee"]
+
+
+def test_table_sentences_and_picture(demo, tmp_path):
+    result, _, _ = demo
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(_table(result))
+    shown = console.export_text()
+    assert str(result.slots[0].slot) in shown
+    assert "day 4 00:00" in shown
+    assert "…" not in shown
+    text = " ".join(sentences(result))
+    assert f"θ = {result.theta} Wh" in text
+    assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
+    assert "zero unexplained" in text
+    draw(result, tmp_path / "demo.png")
+    assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_undertone_verify_agrees(demo, monkeypatch, capsys):
+    _, folder, _ = demo
+    arguments = [word for path in ledgers(folder) for word in ("--ledger", str(path))]
+    command = ["undertone", "verify", *arguments, "--store", str(folder / "store.sqlite")]
+    monkeypatch.setattr("sys.argv", [*command, "--json"])
+    assert main() == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["holds"] is True
+    assert told["reports"]["sent"] == told["reports"]["counted"]
+    # Without the MicroPython device's ledger its reports came from nowhere.
+    monkeypatch.setattr("sys.argv", ["undertone", "verify", *command[2:4], "--store", command[-1]])
+    expected = 1 if find_micropython() else 0
+    assert main() == expected
+
+
+def test_the_plain_sentence():
+    text = meaning(1.0, 48)
+    assert "factor of at most e^1 = 2.72" in text
+    assert "e^48" in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"devices": 1}, {"slots": 0}, {"epsilon": "9"}, {"epsilon": "x"}, {"seed": -1}, {"kill_device_at": 48}],
+)
+def test_bad_options_are_refused_in_one_sentence(wrong):
+    with pytest.raises(Invalid, match="expected") as caught:
+        Options(**wrong)
+    assert "\n" not in str(caught.value)
