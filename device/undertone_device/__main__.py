@@ -83,14 +83,16 @@ def _run(config: Config, as_json: bool) -> int:
         client.step(_STEP_MILLISECONDS)
         now = clock.unix_time()
         state = status.describe(client, now)
-        if not 0 <= now - written_at < _STATUS_SECONDS and state != dict(written, time=now):
-            storage.write(status.FILE, json.dumps(state).encode())
-            # A copy: the counters in it go on counting.
-            written, written_at = json.loads(json.dumps(state)), now
         sentence = _sentence(state)
         if sentence != said:
             _say(as_json, f"{config.name}: {sentence}")
-            said = sentence
+        elif 0 <= now - written_at < _STATUS_SECONDS or state == dict(written, time=now):
+            continue
+        said = sentence
+        # Kept as it was written: the counters in the state itself go on counting.
+        text = json.dumps(state)
+        storage.write(status.FILE, text.encode())
+        written, written_at = json.loads(text), now
     client.finish(_FINISH_MILLISECONDS)
     storage.write(status.FILE, json.dumps(status.describe(client, clock.unix_time())).encode())
     _say(as_json, f"{config.name}: stopped, {len(client.reporter.outbox)} reports wait in the outbox")

@@ -30,6 +30,8 @@ class PrivateBroker:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         for _ in range(100):
+            if self._process.poll() is not None:
+                break
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return

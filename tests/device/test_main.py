@@ -1,0 +1,342 @@
+"""The command on a phone or gateway, and the boards' code on a PC, as processes against a real broker."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from rig import DAY, hybrid, make_campaign
+
+from support import micropython as mp
+from support.private_broker import PrivateBroker
+from undertone_device import __main__ as command
+from undertone_device.config import parse_config
+from undertone_device.sources import make_read, open_lines
+from undertone_device.status import parse_status
+from undertone_shared import campaign as campaigns
+from undertone_shared import report as reports
+from undertone_shared.campaign import ReportRule
+from undertone_shared.errors import Invalid
+
+POLICY = {
+    "version": 1,
+    "sensor": "energy",
+    "measures": ["sum"],
+    "cap": [2, 1],
+    "slot_seconds": 1,
+    "theta": [1, 1000],
+    "duration_seconds": 400 * DAY,
+    "reports_per_period": 86400,
+    "boots_per_day": 1000,
+    "write_seconds": 1,
+    "insecure": True,
+}
+
+
+class Server:
+    """Publishes campaigns of one-second slots and keeps what devices report."""
+
+    def __init__(self, port, prefix):
+        self.prefix = prefix
+        self.messages = []
+        self.epoch = int(time.time())
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
+        self._client.on_message = lambda client, data, message: self.messages.append((message.topic, message.payload))
+        subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_: subscribed.set()
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
+        self._client.subscribe(f"{prefix}/+/+/+/report", 1)
+        assert subscribed.wait(10)
+
+    def publish(self, **changes):
+        campaign = make_campaign(
+            **{"slot_seconds": 1, "epoch": self.epoch, "last_slot": self.epoch + DAY, "cycle": 1, **changes}
+        )
+        message = campaigns.pack(campaign, int(time.time()))
+        self._client.publish(f"{self.prefix}/load/config", message, qos=1, retain=True).wait_for_publish(10)
+
+    def slots(self):
+        return [reports.unpack(payload).slot for _, payload in self.messages]
+
+    def wait(self, count, process=None):
+        end = time.monotonic() + 30
+        while len(self.messages) < count:
+            if process is not None and (process.poll() is not None or time.monotonic() > end):
+                process.kill()
+                pytest.fail(f"{len(self.messages)} reports from a device that said {process.communicate()}")
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def close(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture
+def broker(mosquitto_binary, tmp_path, free_port):
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as running:
+        yield running
+
+
+@pytest.fixture
+def server(broker, topic_prefix):
+    running = Server(broker.port, topic_prefix)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def device(broker, server, tmp_path):
+    """The path of a configuration of a device at that broker."""
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    path = tmp_path / "device.json"
+    config = {
+        "name": "meter-1",
+        "broker": {"host": "localhost", "port": broker.port},
+        "prefix": server.prefix,
+        "campaigns": ["load"],
+        "policy": "policy.json",
+        "state": "state",
+        "source": {"kind": "constant", "value": 7},
+        "publish": {"spread_percent": 10},
+    }
+
+    def configure(**changes):
+        path.write_text(json.dumps({**config, **changes}))
+        return path
+
+    configure()
+    configure.path = path
+    return configure
+
+
+@pytest.fixture
+def start():
+    with contextlib.ExitStack() as processes:
+
+        def run(path, *options, stdin=subprocess.DEVNULL):
+            process = processes.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "undertone_device", "run", "--config", str(path), *options],
+                    stdin=stdin,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, mp.SOURCES))},
+                )
+            )
+            processes.callback(process.kill)
+            return process
+
+        yield run
+
+
+def end(process, how=signal.SIGTERM):
+    """(standard output, standard error) of a process that gets this signal."""
+    process.send_signal(how)
+    out, err = process.communicate(timeout=20)
+    return out, err
+
+
+def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
+    server.publish()
+    process = start(device.path, "--json")
+    server.wait(2, process)
+    out, err = end(process)
+    assert (process.returncode, err) == (0, "")
+    assert all("event" in json.loads(line) for line in out.splitlines())
+    slots = server.slots()
+    assert slots == list(range(slots[0], slots[0] + len(slots)))
+    assert all(topic.endswith("/meter-1/report") for topic, _ in server.messages)
+
+    assert command.main(["status", "--config", str(device.path)]) == 0
+    text = capsys.readouterr().out
+    assert "load, sum of energy" in text
+    assert "report: 2/1, epsilon = 0.6931 per reading (event level)" in text
+    assert "a day of 86400 readings adds up to epsilon = 59887.92 for the household (user level, one day)" in text
+    assert "offline" in text
+    assert command.main(["status", "--json", "--config", str(device.path)]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert state["counts"]["acked"] == len(slots)
+    assert state["outbox"] == 0
+    # Neither a reading nor a symbol: what the file says is public or about the device itself.
+    assert set(state["campaign"]) >= {"theta", "epoch", "fingerprint"}
+    assert not {"value", "sample", "symbol", "reading"} & set(json.dumps(state).replace('"', " ").split())
+
+
+def test_a_killed_device_goes_on_without_drawing_a_slot_twice(device, server, start):
+    server.publish()
+    process = start(device.path)
+    server.wait(2, process)
+    end(process, signal.SIGKILL)
+    process = start(device.path)
+    server.wait(4, process)
+    end(process)
+    distinct = set(server.messages)
+    slots = sorted(reports.unpack(payload).slot for _, payload in distinct)
+    assert len(slots) == len(set(slots)), "one slot, one draw"
+
+
+def test_a_campaign_above_the_policy_is_refused_over_the_broker(device, server, start, capsys):
+    server.publish(report=ReportRule(0, 300, hybrid(3, 1)))
+    process = start(device.path)
+    state_file = device.path.parent / "state/status.json"
+    end_time = time.monotonic() + 20
+    while not (state_file.exists() and json.loads(state_file.read_text())["refusals"]):
+        assert time.monotonic() < end_time
+        time.sleep(0.1)
+    server.publish()
+    server.wait(1, process)
+    end(process)
+    assert command.main(["status", "--config", str(device.path)]) == 0
+    assert "refused     epsilon 1" in capsys.readouterr().out
+
+
+def test_samples_from_standard_input(device, server, start):
+    server.publish()
+    device(source={"kind": "stdin"})
+    process = start(device.path, stdin=subprocess.PIPE)
+    process.stdin.write("3\nfour\n5\n")
+    process.stdin.flush()
+    server.wait(1, process)
+    _, err = end(process)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_the_boards_code_on_a_pc(device, server, micropython):
+    server.publish()
+    script = mp.REPO / "device/examples/unix_device.py"
+    result = micropython(script, str(device.path), "3", "1,2,3", cwd=device.path.parent)
+    assert result.returncode == 0, result.stderr
+    words = [line.split() for line in result.stdout.splitlines()]
+    assert words[0] == ["start", "meter-1"]
+    sent = [line[2] for line in words if line[0] == "sent"]
+    acked = [line[2] for line in words if line[0] == "acked"]
+    assert sent == acked
+    assert words[-1][:4] == ["end", "3", "3", "0"]
+    server.wait(3)
+    assert [payload.hex() for _, payload in server.messages] == acked
+
+
+# Usage
+
+
+def refusal(capsys, *arguments):
+    assert command.main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_bad_files_are_one_sentence(tmp_path, capsys):
+    path = tmp_path / "device.json"
+    assert "cannot be read" in refusal(capsys, "run", "--config", str(path))
+    path.write_text("{")
+    assert "not JSON" in refusal(capsys, "run", "--config", str(path))
+    config = {"name": "m", "broker": {"host": "h"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
+    path.write_text(json.dumps(config))
+    assert "policy.json" in refusal(capsys, "run", "--config", str(path))
+    assert "status.json" in refusal(capsys, "status", "--config", str(path))
+    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "cap": [1, 2]}))
+    assert "cap" in refusal(capsys, "run", "--config", str(path))
+    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False}))
+    assert "source" in refusal(capsys, "run", "--config", str(path))
+    path.write_text(json.dumps({**config, "source": {"kind": "constant", "value": 1}}))
+    assert "tls" in refusal(capsys, "run", "--config", str(path))
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    (tmp_path / "state").write_text("")
+    assert "state" in refusal(capsys, "run", "--config", str(path))
+
+
+def test_usage_errors_exit_with_2(capsys):
+    for arguments in ([], ["fly"], ["run"]):
+        with pytest.raises(SystemExit) as exit_code:
+            command.main(arguments)
+        assert exit_code.value.code == 2
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"x" * 20000])
+def test_a_broken_status_file(data):
+    with pytest.raises(Invalid, match="status"):
+        parse_status(data)
+
+
+# Sources
+
+
+def source(**fields):
+    config = {"name": "m", "broker": {"host": "h"}, "campaigns": ["c"], "policy": "p", "state": "s", "source": fields}
+    return parse_config(json.dumps(config).encode())
+
+
+def test_a_file_is_read_anew_for_each_sample(tmp_path):
+    path = tmp_path / "meter"
+    read = make_read(source(kind="file", path=str(path)))
+    for content, expected in (("12\n", 12), ("-3", -3)):
+        path.write_text(content)
+        assert read(0) == expected
+    for content in ("", "1.5", "1e3", "9" * 70):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"sample|literal"):
+            read(0)
+    path.unlink()
+    with pytest.raises(OSError, match="meter"):
+        read(0)
+
+
+def test_a_command_is_run_for_each_sample():
+    assert make_read(source(kind="command", command=[sys.executable, "-c", "print(42)"]))(0) == 42
+    with pytest.raises(OSError, match="status"):
+        make_read(source(kind="command", command=["false"]))(0)
+    with pytest.raises(OSError, match="absent"):
+        make_read(source(kind="command", command=["/absent"]))(0)
+    with pytest.raises(OSError, match="timed out"):
+        make_read(source(kind="command", command=["sleep", "9"], timeout_seconds=1))(0)
+
+
+def test_a_list_is_played_once(tmp_path):
+    path = tmp_path / "list"
+    path.write_text("1\n\n2\n")
+    read = make_read(source(kind="list", path=str(path)))
+    assert [read(0), read(0), read(0)] == [1, 2, None]
+    for content in ("", "1\nx\n"):
+        path.write_text(content)
+        with pytest.raises(Invalid, match=r"source\.path"):
+            make_read(source(kind="list", path=str(path)))
+
+
+def test_a_fifo_gives_what_has_arrived(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    config = source(kind="fifo", path=str(path))
+    assert make_read(config) is None
+    lines = open_lines(config)
+    assert lines.arrived() == []
+    with Path(path).open("w") as writer:
+        writer.write("1\n2\nx\n3")
+        writer.flush()
+        assert lines.arrived() == [1, 2]
+        writer.write("4\n")
+        writer.flush()
+        assert lines.arrived() == [34]
+    assert lines.bad == 1
+    os.close(lines._descriptor)
+    with pytest.raises(Invalid, match=r"source\.path"):
+        open_lines(source(kind="fifo", path=str(tmp_path / "none")))
+
+
+def test_a_board_is_not_a_phone():
+    with pytest.raises(Invalid, match=r"main\.py"):
+        make_read(source(kind="board"))
