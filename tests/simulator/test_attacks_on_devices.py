@@ -1,0 +1,271 @@
+"""A server, broker or clock that lies, over a real broker: the devices refuse, say why in one word, and go on."""
+
+import asyncio
+import threading
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from undertone_aggregator.design import hybrid, square_wave
+from undertone_aggregator.threshold import first_edges
+from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule, build, pack
+from undertone_shared.cohort import WHOLE
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.report import unpack
+from undertone_shared.table import TableMechanism
+from undertone_shared.topics import config_topic
+from undertone_simulator.clock import Clock
+from undertone_simulator.ledger import read_ledgers
+
+SPEED = 60.0
+DAY = 86400
+YEAR = 366 * DAY
+SEED = bytes(range(16))
+MINUTES = """
+slot_seconds = 60
+cycle = 4
+epsilon = 2
+rounds = [4]
+report_slots = 200
+epoch_slots = 200
+"""
+POLICY = {"theta": [100, 5000]}
+
+
+class Server:
+    """Whoever may publish campaigns."""
+
+    def __init__(self, world):
+        self._topic = config_topic(world.config.broker.prefix, world.config.campaign.name)
+        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="liar")
+        self._client.username_pw_set("aggregator", world.password("aggregator"))
+        connected = threading.Event()
+        self._client.on_connect = lambda *_: connected.set()
+        self._client.connect("127.0.0.1", world.broker.port)
+        self._client.loop_start()
+        assert connected.wait(10)
+
+    def publish(self, message):
+        self._client.publish(self._topic, message, qos=1, retain=True)
+
+    def close(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def campaign(epoch, last, **changes):
+    fields = {
+        "name": "test",
+        "sensor": "load",
+        "unit": "Wh",
+        "measure": "sum",
+        "offset": 0,
+        "bound": 10000,
+        "slot_seconds": 60,
+        "cycle": 4,
+        "epoch": epoch,
+        "last_slot": last,
+        "default": 0,
+        "cohort": Cohort(SEED, WHOLE, square_wave(2, first_edges(10000))),
+        "report": None,
+    }
+    return build(**{**fields, **changes})
+
+
+def reporting(mechanism, theta=1000, low=0):
+    return {
+        "report": ReportRule(low, theta, mechanism),
+        "cohort": Cohort(SEED, WHOLE // 20, square_wave(2, first_edges(10000))),
+    }
+
+
+def table(*rows):
+    packed = b"".join(weight.to_bytes(3, "big") for row in rows for weight in row)
+    return TableMechanism(8, packed, (0, 1000), 0)
+
+
+def lies(now, good):
+    """(reason, message) of campaigns that a device must refuse when `good` is in force at `now`."""
+    epoch, last = good.epoch + 30 * 60, good.last_slot
+    strong = Cohort(SEED, WHOLE, square_wave(4, first_edges(10000)))
+    leaky = Hybrid(1, WindowMechanism(4000, 1, 1, 1, 1), WindowMechanism(7, 1, 10, 1, 16, None, 2))
+    garbled = table((128, 128), (100, 156))
+    text = campaign(epoch, last, **reporting(garbled)).body
+    return [
+        ("epsilon", pack(campaign(epoch, last, cohort=strong), now)),
+        ("epsilon", pack(campaign(epoch, last, **reporting(hybrid(4))), now)),
+        # The piecewise part alone would pass.
+        ("epsilon", pack(campaign(epoch, last, **reporting(leaky)), now)),
+        ("epsilon", pack(campaign(epoch, last, **reporting(table((255, 1), (1, 255)))), now)),
+        # A table whose rows do not sum to what it claims.
+        ("invalid", pack_body(text.replace(b'"bits":8', b'"bits":9'), now)),
+        ("theta", pack(campaign(epoch, last, **reporting(hybrid(2), theta=99)), now)),
+        ("theta", pack(campaign(epoch, last, **reporting(hybrid(2), theta=5001)), now)),
+        ("slot_seconds", pack(campaign(epoch, 2 * last, slot_seconds=30), now)),
+        ("sensor", pack(campaign(epoch, last, sensor="gas"), now)),
+        ("measure", pack(campaign(epoch, last, measure="max"), now)),
+        ("duration", pack(campaign(epoch, last + 100_000), now)),
+        ("sensor_busy", pack(campaign(epoch, last, name="other"), now)),
+        ("epoch_rollback", pack(campaign(good.epoch - 600, last), now)),
+        ("epoch_too_soon", pack(campaign(good.epoch + 60, last), now)),
+        ("epoch_ahead", pack(campaign(good.epoch + 8 * DAY, last + 8 * 1440 + 100), now)),
+        ("ended", pack(campaign(good.epoch - 7200, good.first_slot - 60), now)),
+        # A clock or a header a century ahead, or days behind.
+        ("clock", pack(campaign(epoch, last), now + 20 * YEAR)),
+        ("clock", pack(campaign(epoch, last), now - 2 * DAY)),
+        ("invalid", b""),
+        ("invalid", b"UTC1"),
+        ("invalid", b"hello" * 10),
+        ("invalid", pack(good, now)[:-1]),
+        ("invalid", pack_body(b"[" * 1000, now)),
+        ("invalid", pack_body(b"{" + b" " * LARGEST_BODY, now)),
+    ]
+
+
+def pack_body(body, now):
+    """A message around any bytes, as `pack` makes one around a campaign."""
+    return b"UTC1" + now.to_bytes(4, "big") + len(body).to_bytes(4, "big") + body
+
+
+async def until(condition, what, seconds=10.0):
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+@pytest.fixture
+def stage(make_world):
+    """A world without an aggregator, and a server that may say anything."""
+    world = make_world(2, MINUTES, Clock(speed=SPEED), **POLICY)
+    server = Server(world)
+    yield world, server
+    server.close()
+
+
+def begin(world):
+    now = int(world.clock.now())
+    first = now // 60 + 2
+    return campaign(first * 60, first + 60), now
+
+
+def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
+    world, server = stage
+    fleet = world.fleet()
+
+    async def go():
+        stop = asyncio.Event()
+        running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
+        good, now = begin(world)
+        server.publish(pack(good, now))
+        await until(lambda: all(device.reporter.campaign for device in fleet.devices), "accepting the campaign")
+        for reason, message in lies(int(world.clock.now()), good):
+            before = fleet.refusals[reason]
+            server.publish(message)
+            await until(lambda r=reason, n=before: fleet.refusals[r] == n + 2, f"refusing for {reason}: {message[:60]}")
+        # Beyond what a session reads: skipped, counted, and the connection stands.
+        server.publish(b"x" * 60_000)
+        drawn = [device.drawn for device in fleet.devices]
+        await until(
+            lambda: all(device.drawn > n + 2 for device, n in zip(fleet.devices, drawn, strict=True)), "going on"
+        )
+        assert [device.reporter.campaign.fingerprint for device in fleet.devices] == [good.fingerprint] * 2
+        assert all(device.reporter.next_campaign is None for device in fleet.devices)
+        assert all(device.connections == 1 for device in fleet.devices)
+        # The good campaign issued in the far future: not taken back, and visible as a pause.
+        server.publish(pack(good, int(world.clock.now()) + 20 * YEAR))
+        await until(lambda: all(device.reporter.paused == "clock" for device in fleet.devices), "pausing")
+        stop.set()
+        await running
+        return good
+
+    good = asyncio.run(go())
+    fleet.wire.ledger.close()
+    sent = read_ledgers([world.ledger_path]).sent
+    reports = [unpack(report) for _, report in sent]
+    assert {one.fingerprint for one in reports} == {good.fingerprint}
+    assert len({(device, unpack(report).slot) for device, report in sent}) == len(sent)
+
+
+class LyingClock(Clock):
+    """Unix time that somebody else sets; the ticks are the machine's."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset = 0.0
+
+    def now(self):
+        return super().now() + self.offset
+
+
+def test_a_clock_that_lies_buys_no_draw(make_world):
+    clock = LyingClock()
+    world = make_world(1, MINUTES, clock, **POLICY)
+    server = Server(world)
+    fleet = world.fleet()
+    device = fleet.devices[0]
+
+    async def at(offset):
+        """Move the clock, and let the device look at it."""
+        clock.offset = offset
+        device.tick(int(clock.now()) // 60)
+        await asyncio.sleep(0.01)
+        return device.reporter.paused
+
+    async def go():
+        device.start()
+        good, now = begin(world)
+        server.publish(pack(good, now))
+        await until(lambda: device.reporter.campaign, "accepting the campaign")
+        # One slot per second: after the first draw the ticks say that no minute has passed.
+        start = good.epoch - clock.now() + 5
+        paused = [await at(start + 60 * i) for i in range(8)]
+        assert device.drawn == 1
+        assert paused[3:] == ["rate"] * 5
+        spent = device.reporter.spent_until
+        for jump in (100 * YEAR, 2 * DAY, -2 * DAY):
+            device.reporter._drew_at = None  # as after a boot, which the rate limit cannot cover
+            for i in range(3):
+                paused = await at(start + jump + 60 * i)
+            assert paused == "clock"
+        # Backward within the day: those intervals are spent.
+        for i in range(4):
+            paused = await at(start - 60 + 60 * i) if i < 3 else paused
+        assert paused in ("spent", "waiting", "rate")
+        assert device.drawn == 1
+        assert device.reporter.spent_until == spent
+        device.close()
+
+    try:
+        asyncio.run(go())
+    finally:
+        server.close()
+        fleet.wire.ledger.close()
+
+
+def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
+    world = make_world(3, MINUTES.replace("epsilon = 2", "epsilon = 4"), Clock(speed=SPEED), cap=[2721, 1001])
+    world.start_aggregator()
+    fleet = world.fleet()
+
+    async def go():
+        stop = asyncio.Event()
+        running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
+        await until(lambda: fleet.refusals["epsilon"] >= 3, "refusing")
+        await asyncio.sleep(3)
+        stop.set()
+        await running
+
+    asyncio.run(go())
+    fleet.wire.ledger.close()
+    assert [device.drawn for device in fleet.devices] == [0, 0, 0]
+    accounts = world.accounts()
+    assert (accounts.sent, accounts.received) == (0, 0)
+
+
+def test_a_campaign_is_rejected_before_it_is_published_if_its_integers_do_not_fit():
+    with pytest.raises(Invalid, match=r"report\.theta is 20000"):
+        campaign(1795000020, 30000000, **reporting(hybrid(2), theta=20000))
+    assert isinstance(campaign(1795000020, 30000000), Campaign)
