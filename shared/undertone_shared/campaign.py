@@ -17,7 +17,10 @@ from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from undertone_shared.notation import Mechanism
+    from undertone_shared.stream import StreamRule
 
 VERSION = 1
 MAGIC = b"UTC1"
@@ -49,6 +52,11 @@ class Cohort:
         self.mechanism = mechanism
 
 
+def nobody() -> Cohort:
+    """The cohort of a stream campaign: nobody, for a report for the threshold would cost a budget of its own."""
+    return Cohort(bytes(SEED_BYTES), 0, WindowMechanism(2, 1, 1, 1, 1, (0, 1, 2)))
+
+
 class ReportRule:
     """How everybody else reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low]."""
 
@@ -77,7 +85,8 @@ class Campaign:
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
     ``cycle``: slots per day or other natural period. ``default``: the public reading sent when the sensor failed.
-    ``report`` is None in a threshold epoch, where every device is in the cohort.
+    ``report`` is None in a threshold epoch, where every device is in the cohort, and in a ``stream`` campaign, where
+    none is.
     """
 
     def __init__(self, body: bytes):
@@ -87,7 +96,9 @@ class Campaign:
             value = json.loads(body)
         except (ValueError, RuntimeError):
             raise Invalid("the campaign is not JSON")
-        fields = check_object("the campaign", value, tuple(_FIELDS))
+        # The field "stream" is there in stream campaigns only.
+        streams = isinstance(value, dict) and "stream" in value
+        fields = check_object("the campaign", value, tuple(_FIELDS + ["stream"] if streams else _FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body = body
         self.fingerprint = hashlib.sha256(body).digest()[:4]
@@ -109,13 +120,17 @@ class Campaign:
         self.first_slot = self.epoch // self.slot_seconds
         self.last_slot = check_integer("last_slot", fields["last_slot"], self.first_slot, _U32 // self.slot_seconds - 1)
         self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
+        self.report: ReportRule | None = None
+        self.stream: StreamRule | None = None
+        if streams:
+            self._parse_stream(fields)
+            return
         cohort = check_object("cohort", fields["cohort"], ("seed", "share", "mechanism"))
         self.cohort = Cohort(
             _hex("cohort.seed", cohort["seed"]),
             cohort["share"],
             parse_mechanism("cohort.mechanism", cohort["mechanism"]),
         )
-        self.report: ReportRule | None = None
         if fields["report"] is None:
             if self.cohort.share != WHOLE:
                 raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % self.cohort.share)
@@ -125,6 +140,18 @@ class Campaign:
             self.report = ReportRule(report["low"], report["theta"], mechanism)
             if self.report.theta > self.bound:
                 raise Invalid("report.theta is %d, expected at most the bound %d" % (self.report.theta, self.bound))
+
+    def _parse_stream(self, fields: "dict[str, Any]") -> None:
+        for name in ("cohort", "report"):
+            if fields[name] is not None:
+                raise Invalid("%s is %r, expected null in a stream campaign" % (name, fields[name]))
+        # A board without streams never loads their code.
+        from undertone_shared.stream import FIELDS, StreamRule
+
+        self.cohort = nobody()
+        self.stream = StreamRule(check_object("stream", fields["stream"], tuple(FIELDS)))
+        if self.stream.theta > self.bound:
+            raise Invalid("stream.theta is %d, expected at most the bound %d" % (self.stream.theta, self.bound))
 
     @property
     def end(self) -> int:
@@ -155,11 +182,12 @@ def build(
     epoch: int,
     last_slot: int,
     default: int,
-    cohort: Cohort,
+    cohort: "Cohort | None",
     report: "ReportRule | None",
+    stream: "StreamRule | None" = None,
 ) -> Campaign:
     """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid."""
-    values = (
+    values: tuple[Any, ...] = (
         VERSION,
         name,
         sensor,
@@ -172,15 +200,20 @@ def build(
         epoch,
         last_slot,
         default,
-        {
+        cohort
+        and {
             "seed": "".join("%02x" % byte for byte in cohort.seed),
             "share": cohort.share,
             "mechanism": describe_mechanism(cohort.mechanism),
         },
         report and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
     )
+    names = _FIELDS
+    if stream is not None:
+        names = _FIELDS + ["stream"]
+        values += (stream.describe(),)
     compact = (",", ":")
-    members = [json.dumps(_FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
+    members = [json.dumps(names[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
     return Campaign(("{" + ",".join(members) + "}").encode())
 
 

@@ -72,6 +72,11 @@ class Entropy:
             raise EntropyError("the byte source repeated one byte %d times or more" % REPETITION_CUTOFF)
         self._next = 0
 
+    @property
+    def left(self) -> int:
+        """Words left in the buffer."""
+        return (BUFFER_BYTES - self._next) // 4
+
     def below(self, n: int) -> int:
         """A uniform integer in [0, n), 1 <= n <= 2^30; one word and its rejections, also when n = 1.
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from undertone_shared.notation import Mechanism
+    from undertone_shared.stream_policy import StreamPolicy
 
 VERSION = 1
 LARGEST = 4096
 # How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
 LARGEST_LEAD_SECONDS = 7 * 86400
+_YEAR = 366 * 86400
 
 REASONS = (
     "invalid",  # not a campaign
@@ -29,6 +31,8 @@ REASONS = (
     "slot_seconds",  # slots shorter than allowed
     "epsilon",  # a mechanism's certificate exceeds the cap
     "theta",  # theta or bound outside the allowed range
+    "stream",  # a stream, or one of a kind or dimension that the owner does not allow
+    "rho",  # a stream's privacy budget exceeds what is left of the cap
     "duration",  # lasts longer than allowed
     "sensor_busy",  # another campaign holds the sensor
     "epoch_rollback",  # not later than the accepted epoch
@@ -55,6 +59,7 @@ _FIELDS = {
     "write_seconds": 60,
     "one_shot": False,
     "insecure": False,
+    "stream": False,
 }
 
 
@@ -66,7 +71,8 @@ class Policy:
     shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for one cycle of the
     campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between writes to flash; shorter
     slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock that survives sleep.
-    ``insecure``: MQTT without TLS, for a demonstration on loopback.
+    ``insecure``: MQTT without TLS, for a demonstration on loopback. ``stream``: what is allowed of streams, which is
+    nothing without it.
     """
 
     def __init__(self, fields: "dict[str, Any]"):
@@ -90,11 +96,10 @@ class Policy:
             raise Invalid("theta is %r, expected a list of the least and the most" % (theta,))
         least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
         self.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
-        year = 366 * 86400
-        self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * year)
-        self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, year)
+        self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
+        self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
         self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
-        self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, year)
+        self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
         self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
         self.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
         for name in ("one_shot", "insecure"):
@@ -102,6 +107,7 @@ class Policy:
                 raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
         self.one_shot: bool = merged["one_shot"]
         self.insecure: bool = merged["insecure"]
+        self.stream = _stream_policy(merged["stream"])
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""
@@ -116,12 +122,20 @@ class Policy:
         duration = campaign.end - campaign.epoch
         if duration > self.duration_seconds:
             raise Refused("duration", "it lasts %d seconds, allowed are %d" % (duration, self.duration_seconds))
+        if campaign.stream is not None:
+            if self.stream is None:
+                raise Refused("stream", "it is a stream, and the policy allows none")
+            self._check_theta(campaign.stream.theta)
+            self.stream.check(campaign, campaign.stream)
+            return
         self._check_cap("cohort", campaign.cohort.mechanism)
-        rule = campaign.report
-        if rule is not None:
-            if not self.theta[0] <= rule.theta <= self.theta[1]:
-                raise Refused("theta", "theta is %d, allowed %d to %d" % (rule.theta, self.theta[0], self.theta[1]))
-            self._check_cap("report", rule.mechanism)
+        if campaign.report is not None:
+            self._check_theta(campaign.report.theta)
+            self._check_cap("report", campaign.report.mechanism)
+
+    def _check_theta(self, theta: int) -> None:
+        if not self.theta[0] <= theta <= self.theta[1]:
+            raise Refused("theta", "theta is %d, allowed %d to %d" % (theta, self.theta[0], self.theta[1]))
 
     def _check_cap(self, name: str, mechanism: "Mechanism") -> None:
         if not mechanism.permits(self.cap):
@@ -150,6 +164,15 @@ class Policy:
                 raise Refused(
                     "epoch_too_soon", "epoch is %d, allowed from %d + %d" % (campaign.epoch, last_epoch, least)
                 )
+
+
+def _stream_policy(fields: "Any") -> "StreamPolicy | None":
+    if fields is False:
+        return None
+    # A board without streams never loads their code.
+    from undertone_shared.stream_policy import StreamPolicy
+
+    return StreamPolicy(fields)
 
 
 def parse_policy(data: bytes) -> Policy:

@@ -1,0 +1,266 @@
+"""Streams of a whole campaign under one budget: correlated noise (CGM) and its one-bit form, in integers.
+
+Bao, Yang, Xiao, Ding, PVLDB 2021, with a constant share r = R/A of the noise kept, A = 2^shift, and a stationary start.
+Readings become grid points n in [-G/2, G/2]; |n_i - n_{i-1}| <= c against the previous *clipped* point. With
+ξ_i = A n_i - R n_{i-1} the device draws, and computes what it releases,
+
+    gaussian   y_i = ξ_i + e_i, e_i discrete Gaussian of variance s
+    one-bit    y_i = +b with probability 1/2 + ξ_i/(2b), else -b
+    X_i = round((y_i + R X_{i-1}) / A), within ±(2^31 - 1)
+
+where y_i alone touches the reading: X_{i-1} is public already. A chain starts with X_1 = n_1 + e_1, Var e_1 = s_1, or
+X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof.md.
+"""
+
+from undertone_shared.errors import Invalid
+from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian, root
+from undertone_shared.mechanism import SMALL, check_integer
+from undertone_shared.report import LARGEST_DIMENSION
+from undertone_shared.truncation import truncate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_shared.entropy import Entropy
+
+    Point = tuple[int, ...]
+
+GAUSSIAN = "gaussian"
+ONE_BIT = "one-bit"
+KINDS = (GAUSSIAN, ONE_BIT)
+# ρ is counted in multiples of 2^-20, rounded up.
+RHO_UNIT = 1 << 20
+LARGEST_RHO = (1 << 32) - 1
+_LARGEST_RELEASE = 0x7FFFFFFF
+# A discrete Gaussian of variance s is, up to e^(-8π²), a post-processing of a continuous one of variance s - 4.
+ROUNDING_VARIANCE = 4
+_LEAST_VARIANCE = 16
+
+FIELDS = ("kind low theta levels slew shift reuse noise dimension lag reports chains restart renewal").split()
+
+
+class StreamRule:
+    """The stream of one campaign, validated.
+
+    ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any with ``reuse`` 0, which
+    is independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates of a reading; its points stay in
+    the ball of diameter G. ``lag``: that many interleaved chains. ``reports``, ``chains``: the budget (l, m) of a
+    window. ``restart``: a chain ends after so many missed reports (0: never). ``renewal``: slots of a window, each
+    with a budget and chains of its own (0: one window). Raises Invalid.
+    """
+
+    def __init__(self, fields: "dict[str, Any]"):
+        self.kind = fields["kind"]
+        if self.kind not in KINDS:
+            raise Invalid("stream.kind is %r, expected one of %s" % (self.kind, ", ".join(KINDS)))
+        self.low = check_integer("stream.low", fields["low"], 0, SMALL - 1)
+        self.theta = check_integer("stream.theta", fields["theta"], self.low + 1, SMALL - 1)
+        self.levels = check_integer("stream.levels", fields["levels"], 2, 1 << 20)
+        if self.levels % 2 or self.levels * self.width >= SMALL:
+            raise Invalid(
+                "stream.levels is %d, expected an even number whose product with theta - low is below 2^30"
+                % self.levels
+            )
+        self.shift = check_integer("stream.shift", fields["shift"], 0, 12)
+        self.reuse = check_integer("stream.reuse", fields["reuse"], 0, (1 << self.shift) - 1)
+        largest = self.levels // 2 - 1 if self.reuse else self.levels
+        self.slew = check_integer("stream.slew", fields["slew"], 1, max(largest, 1))
+        self.dimension = check_integer("stream.dimension", fields["dimension"], 1, LARGEST_DIMENSION)
+        self.reports = check_integer("stream.reports", fields["reports"], 1, 0xFFFF)
+        self.lag = check_integer("stream.lag", fields["lag"], 1, 1024)
+        self.chains = check_integer("stream.chains", fields["chains"], self.lag, 0xFFFF)
+        self.restart = check_integer("stream.restart", fields["restart"], 0, 0xFFFF)
+        self.renewal = check_integer("stream.renewal", fields["renewal"], 0, 1 << 24)
+        noise = fields["noise"]
+        if not isinstance(noise, list) or len(noise) != 2:
+            raise Invalid("stream.noise is %r, expected a list of the first report's and the others'" % (noise,))
+        self.noise = (noise[0], noise[1])
+        if self.kind == GAUSSIAN:
+            self._check_variances()
+        else:
+            self._check_steps()
+
+    def _check_variances(self) -> None:
+        first, later = self.noise
+        check_integer("stream.noise[1]", later, _LEAST_VARIANCE, LARGEST_VARIANCE)
+        least = max(least_first_variance(later, self.shift, self.reuse), _LEAST_VARIANCE)
+        check_integer("stream.noise[0]", first, least, LARGEST_VARIANCE)
+
+    def _check_steps(self) -> None:
+        if self.dimension != 1:
+            raise Invalid("stream.dimension is %d, expected 1 for one-bit" % self.dimension)
+        first, later = self.noise
+        check_integer("stream.noise[1]", later, self.swing // 2 + 1, SMALL // 2)
+        check_integer("stream.noise[0]", first, self.levels // 2 + 1, SMALL // 2)
+        if not first_step_suffices(first, later, self.levels, self.slew, self.shift, self.reuse):
+            raise Invalid("stream.noise[0] is %d, too small a first step beside %d" % self.noise)
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
+        values = {name: getattr(self, name) for name in FIELDS}
+        values["noise"] = list(self.noise)
+        return values
+
+    @property
+    def width(self) -> int:
+        """theta - low: the range of readings that the grid covers."""
+        return self.theta - self.low
+
+    @property
+    def swing(self) -> int:
+        """G(A - R) + 2cR: the width of the range of ξ after a chain's start."""
+        return swing(self.levels, self.slew, self.shift, self.reuse)
+
+    # Privacy
+
+    def rho(self) -> tuple[int, int]:
+        """ρ of one window as a rational: zCDP, and half of μ² as well where the noise is Gaussian.
+
+        Closed form: with D the difference of two streams, σ²S² <= m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA).
+        """
+        top = squared_bound(self.reports, self.chains, self.levels, self.slew, self.shift, self.reuse)
+        if self.kind == GAUSSIAN:
+            return top, 2 * (self.noise[1] - ROUNDING_VARIANCE)
+        num, den = step_variance(self.noise[1], self.swing)
+        return top * den, 2 * num
+
+    def charge(self) -> int:
+        """ρ of one window in multiples of 2^-20, rounded up."""
+        num, den = self.rho()
+        return -(-num * RHO_UNIT // den)
+
+    def windows(self, period_seconds: int, slot_seconds: int, epoch: int) -> int:
+        """How many windows may draw within one period of the policy."""
+        length = self.renewal * slot_seconds
+        if not length:
+            return 1
+        if period_seconds % length == 0 and epoch % length == 0:
+            return period_seconds // length
+        return (period_seconds + length - 1) // length + 1
+
+    # A report
+
+    def point(self, reading: "Point", offset: int, entropy: "Entropy") -> "Point":
+        """The grid point of a reading: level floor(xG/width) + Bernoulli(remainder/width) less G/2 per coordinate,
+
+        shrunk into the ball of diameter G. One word per coordinate.
+        """
+        levels = self.levels
+        width = self.width
+        point = []
+        for coordinate in reading:
+            scaled = truncate(coordinate, offset, self.low, self.theta) * levels
+            level = scaled // width
+            point.append(level + (entropy.below(width) < scaled - level * width) - levels // 2)
+        return shrink(tuple(point), levels // 2)
+
+    def clip(self, point: "Point", previous: "Point") -> "Point":
+        """The point moved to within ``slew`` of the previous *clipped* point, within the ball."""
+        return clip(point, previous, self.slew, self.levels // 2)
+
+    def draw_noise(self, first: bool, entropy: "Entropy") -> "Point":
+        """e of every coordinate, for a chain's first report or a later one; refills the buffer as it goes."""
+        variance = self.noise[0] if first else self.noise[1]
+        return tuple([discrete_gaussian(variance, entropy) for _ in range(self.dimension)])
+
+    def first(self, point: "Point", noise: "Point", entropy: "Entropy") -> "Point":
+        """X_1 of a chain; ``noise`` for gaussian, one word for one-bit."""
+        if self.kind == ONE_BIT:
+            step = self.noise[0]
+            return (step if entropy.below(2 * step) < step + point[0] else -step,)
+        return tuple([_bounded(point[i] + noise[i]) for i in range(len(point))])
+
+    def later(
+        self, point: "Point", previous: "Point", released: "Point", noise: "Point", entropy: "Entropy"
+    ) -> "Point":
+        """X_i from the clipped points n_i, n_{i-1} and X_{i-1}; ``noise`` for gaussian, one word for one-bit."""
+        if self.kind == ONE_BIT:
+            step = self.noise[1]
+            xi = (point[0] << self.shift) - self.reuse * previous[0]
+            drawn: tuple[int, ...] = (step if entropy.below(2 * step) < step + xi else -step,)
+        else:
+            drawn = tuple([(point[i] << self.shift) - self.reuse * previous[i] + noise[i] for i in range(len(point))])
+        return tuple([self.publish(drawn[i], released[i]) for i in range(len(drawn))])
+
+    def publish(self, drawn: int, released: int) -> int:
+        """X_i = round((y_i + R X_{i-1})/A), half up: a public function of what was drawn and released.
+
+        Rounding shifts a chain's X by at most 1/(2(1 - r)) grid points.
+        """
+        total = 2 * (drawn + self.reuse * released) + (1 << self.shift)
+        return _bounded(total >> (self.shift + 1))
+
+
+def _bounded(value: int) -> int:
+    return max(-_LARGEST_RELEASE, min(_LARGEST_RELEASE, value))
+
+
+def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
+    """G(A - R) + 2cR: twice the largest |ξ| after a chain's start (V in grid units, Eq. 19)."""
+    return levels * ((1 << shift) - reuse) + 2 * slew * reuse
+
+
+def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int, reuse: int) -> int:
+    """σ²S² of l reports in at most m chains, at most: m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA)."""
+    gap = (1 << shift) - reuse
+    moved = 4 * slew * slew * reuse << shift
+    start = 2 * reuse * gap * levels * levels - moved
+    return reports * (gap * gap * levels * levels + moved) + (chains if start > 0 else 1) * start
+
+
+def least_first_variance(later: int, shift: int, reuse: int) -> int:
+    """ceil((s - 4)/(A² - R²)) + 4: a chain's first variance that makes the noise stationary, or safely more."""
+    return -(-(later - ROUNDING_VARIANCE) // ((1 << 2 * shift) - reuse * reuse)) + ROUNDING_VARIANCE
+
+
+def step_variance(step: int, swing: int) -> tuple[int, int]:
+    """b²(1 - τ²)², τ = W/(2b): the variance that stands for a one-bit step in ρ <= Δξ²/(2 variance)."""
+    gap = 4 * step * step - swing * swing
+    return gap * gap, 16 * step * step
+
+
+def first_step_suffices(first: int, later: int, levels: int, slew: int, shift: int, reuse: int) -> bool:
+    """Whether a one-bit chain's first step costs no more than the closed form allows for it."""
+    num, den = step_variance(first, levels)
+    num_later, den_later = step_variance(later, swing(levels, slew, shift, reuse))
+    return num * den_later * ((1 << 2 * shift) - reuse * reuse) >= num_later * den
+
+
+def shrink(point: "Point", radius: int) -> "Point":
+    """The point, or one towards the middle with Σ n² <= radius²."""
+    square = _square(point)
+    if square <= radius * radius:
+        return point
+    if len(point) == 1:
+        return (radius if point[0] > 0 else -radius,)
+    norm = _root_up(square)
+    return tuple([_towards_zero(n * radius, norm) for n in point])
+
+
+def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
+    """The point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
+    move = tuple([point[i] - previous[i] for i in range(len(point))])
+    square = _square(move)
+    if square <= slew * slew:
+        return point
+    norm = _root_up(square)
+    while True:
+        # Whole steps may leave the ball by rounding: shorter ones do not, the empty one never.
+        point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
+        if _square(point) <= radius * radius:
+            return point
+        slew -= 1
+
+
+def _square(point: "Point") -> int:
+    return sum([n * n for n in point])
+
+
+def _root_up(n: int) -> int:
+    x = root(n)
+    return x if x * x == n else x + 1
+
+
+def _towards_zero(n: int, d: int) -> int:
+    return n // d if n >= 0 else -(-n // d)

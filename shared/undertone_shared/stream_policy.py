@@ -1,0 +1,84 @@
+"""What a device's owner allows of streams; imported only where a policy says anything about them."""
+
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.mechanism import SMALL, check_integer
+from undertone_shared.notation import check_object, integers
+from undertone_shared.report import LARGEST_DIMENSION
+from undertone_shared.stream import KINDS, LARGEST_RHO, RHO_UNIT, StreamRule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_shared.campaign import Campaign
+
+_CENTURY = 36525 * 86400
+
+
+class StreamPolicy:
+    """What the owner allows of streams: user level, for all reports of ``period_seconds`` together.
+
+    ``rho``: the cap on ρ in multiples of 2^-20. ``kinds``: allowed ones. ``dimension``: coordinates of a reading.
+    ``per_report``: the cap is on ρ / l instead, so that a stream costs up to l times as much.
+    In place of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with
+    ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
+    """
+
+    def __init__(self, fields: "dict[str, Any]"):
+        budget = ("epsilon", "delta_bits") if isinstance(fields, dict) and "epsilon" in fields else ("rho",)
+        optional = tuple(n for n in ("kinds", "dimension", "per_report") if isinstance(fields, dict) and n in fields)
+        check_object("stream", fields, budget + ("period_seconds",) + optional)
+        if "epsilon" in fields:
+            self.rho = rho_below(fields["epsilon"], fields["delta_bits"])
+        else:
+            self.rho = check_integer("stream.rho", fields["rho"], 1, LARGEST_RHO)
+        self.period_seconds = check_integer("stream.period_seconds", fields["period_seconds"], 1, _CENTURY)
+        kinds = fields.get("kinds", list(KINDS))
+        if not isinstance(kinds, list) or not kinds or [kind for kind in kinds if kind not in KINDS]:
+            raise Invalid("stream.kinds is %r, expected a list of %s" % (kinds, ", ".join(KINDS)))
+        self.kinds = tuple(kinds)
+        self.dimension = check_integer("stream.dimension", fields.get("dimension", 1), 1, LARGEST_DIMENSION)
+        self.per_report = fields.get("per_report", False)
+        if not isinstance(self.per_report, bool):
+            raise Invalid("stream.per_report is %r, expected true or false" % (self.per_report,))
+
+    def check(self, campaign: "Campaign", rule: StreamRule) -> None:
+        """Raises Refused if the stream alone, whatever was charged before it, is more than the owner allows."""
+        if rule.kind not in self.kinds or rule.dimension != self.dimension:
+            raise Refused(
+                "stream",
+                "the stream is %s of dimension %d, allowed are %s of dimension %d"
+                % (rule.kind, rule.dimension, ", ".join(self.kinds), self.dimension),
+            )
+        self.check_total(self.charge(campaign, rule), rule)
+
+    def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
+        """What the stream costs each period in which it may draw, in multiples of 2^-20."""
+        return rule.charge() * rule.windows(self.period_seconds, campaign.slot_seconds, campaign.epoch)
+
+    def cap(self, rule: StreamRule) -> int:
+        """The most that a period may be charged when this stream is added to it."""
+        return min(self.rho * rule.reports if self.per_report else self.rho, LARGEST_RHO)
+
+    def check_total(self, total: int, rule: StreamRule) -> None:
+        """Raises Refused if a period's ``total`` is above the cap."""
+        cap = self.cap(rule)
+        if total > cap:
+            raise Refused("rho", "the stream's rho comes to %d/2^20 in a period, allowed are %d/2^20" % (total, cap))
+
+
+def rho_below(epsilon: object, bits: int) -> int:
+    """The largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36. Raises Invalid."""
+    p, q = integers("stream.epsilon", epsilon, 2, 2)
+    check_integer("stream.epsilon's denominator", q, 1, SMALL)
+    check_integer("stream.epsilon's numerator", p, 1, 64 * q)
+    k = check_integer("stream.delta_bits", bits, 1, 1000)
+    low, high = 0, LARGEST_RHO
+    while low < high:
+        rho = (low + high + 1) // 2
+        rest = p * RHO_UNIT - q * rho
+        if rest >= 0 and 36 * rest * rest >= 100 * k * rho * q * q * RHO_UNIT:
+            low = rho
+        else:
+            high = rho - 1
+    return check_integer("the rho of stream.epsilon and delta_bits", low, 1, LARGEST_RHO)
