@@ -1,0 +1,183 @@
+"""Devices that lie, over a real broker: refused for a reason that is counted, or by the broker; the rest goes on."""
+
+import threading
+import time
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from undertone_aggregator.admission import REASONS
+from undertone_aggregator.store import Store
+from undertone_device.packets import encode_publish
+from undertone_shared.report import COHORT, REPORT, pack
+from undertone_shared.topics import SHARDS, config_topic, report_topic, shard
+
+SECONDS = """
+slot_seconds = 1
+cycle = 4
+epsilon = 1
+rounds = [1000]
+report_slots = 1000
+lead_slots = 1
+settle_slots = 1
+"""
+
+
+class Liar:
+    """An MQTT client with a device's credentials."""
+
+    def __init__(self, world, name):
+        self.name = name
+        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"liar-{name}")
+        self._client.username_pw_set(name, world.password(name))
+        connected = threading.Event()
+        self.disconnected = threading.Event()
+        self._client.on_connect = lambda *_: connected.set()
+        self._client.on_disconnect = lambda *_: self.disconnected.set()
+        self._client.connect("127.0.0.1", world.broker.port)
+        self._client.loop_start()
+        assert connected.wait(10)
+
+    def publish(self, topic, payload, retain=False):
+        self._client.publish(topic, payload, qos=1, retain=retain).wait_for_publish(10)
+
+    def raw(self, packet):
+        self._client.socket().sendall(packet)
+
+    def close(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture
+def scene(make_world):
+    world = make_world(3, SECONDS)
+    world.start_aggregator()
+    liars = [Liar(world, name) for name in world.names]
+    yield Scene(world, *liars)
+    for liar in liars:
+        liar.close()
+
+
+class Scene:
+    """The campaign as a device sees it, and how often each outcome has been counted."""
+
+    def __init__(self, world, *liars):
+        self.world = world
+        self.liar, self.other, self.honest = liars
+        deadline = time.monotonic() + 10
+        while not self.epochs() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.campaign = self.epochs()[0].campaign
+
+    def epochs(self):
+        if not self.world.store_path.exists():
+            return []
+        with Store(self.world.store_path) as store:
+            return store.epochs()
+
+    def counts(self):
+        with Store(self.world.store_path, read_only=True) as store:
+            return store.outcomes()
+
+    def topic(self, liar):
+        return report_topic(self.world.config.broker.prefix, "test", liar.name)
+
+    def report(self, slot=0, symbol=3, kind=COHORT, fingerprint=None):
+        return pack(kind, fingerprint or self.campaign.fingerprint, self.campaign.first_slot + slot, (symbol,))
+
+    def expect(self, outcome, before, more=1):
+        deadline = time.monotonic() + 10
+        while self.counts()[outcome] < before[outcome] + more:
+            assert time.monotonic() < deadline, f"{outcome} was not counted: {self.counts()}"
+            time.sleep(0.02)
+        after = self.counts()
+        assert {word: after[word] - before[word] for word in after if after[word] != before[word]} == {
+            outcome: more,
+            "received": more,
+        }
+
+
+def test_every_lie_is_counted_by_its_reason_and_the_honest_go_on(scene):
+    liar, topic = scene.liar, scene.topic(scene.liar)
+    prefix = scene.world.config.broker.prefix
+    home = shard(liar.name)
+    lies = [
+        ("counted", topic, scene.report(0)),
+        ("duplicate", topic, scene.report(0)),
+        ("conflict", topic, scene.report(0, symbol=4)),
+        ("wrong_kind", topic, scene.report(1, kind=REPORT)),
+        ("other_campaign", topic, scene.report(1, fingerprint=b"\0\1\2\3")),
+        ("other_campaign", topic, scene.report(-1)),
+        ("symbol", topic, scene.report(1, symbol=1 << 20)),
+        ("future", topic, scene.report(500)),
+        ("malformed", topic, b""),
+        ("malformed", topic, scene.report(1)[:15]),
+        ("malformed", topic, scene.report(1) + b"\0" * 4),
+        ("malformed", topic, b"\xff" * 16),
+        ("malformed", topic, b"x" * 5000),
+        ("shard", f"{prefix}/test/{(home + 1) % SHARDS}/{liar.name}/report", scene.report(1)),
+        ("topic", f"{prefix}/test/0{home}/{liar.name}/report", scene.report(1)),
+        ("topic", f"{prefix}/test/64/{liar.name}/report", scene.report(1)),
+        ("topic", f"{prefix}/test/x/{liar.name}/report", scene.report(1)),
+    ]
+    for outcome, where, payload in lies:
+        before = scene.counts()
+        liar.publish(where, payload)
+        if outcome == "topic" and "/64/" in where:
+            outcome = "shard"
+        scene.expect(outcome, before)
+    before = scene.counts()
+    scene.honest.publish(scene.topic(scene.honest), scene.report(1))
+    scene.expect("counted", before)
+    assert set(scene.counts()) <= {*REASONS, "counted", "received", "duplicate"}
+
+
+def test_another_devices_name_is_stopped_by_the_broker(scene):
+    before = scene.counts()
+    scene.liar.publish(scene.topic(scene.other), scene.report(0))
+    scene.liar.publish(scene.topic(scene.other).replace("/test/", "/other/"), scene.report(0))
+    # A message that does arrive, after those two.
+    scene.liar.publish(scene.topic(scene.liar), scene.report(0))
+    scene.expect("counted", before)
+
+
+def test_names_with_wildcards_end_the_connection_and_reach_nobody(scene):
+    before = scene.counts()
+    prefix = scene.world.config.broker.prefix
+    for liar, name in ((scene.liar, "+"), (scene.other, "#")):
+        liar.raw(encode_publish(77, f"{prefix}/test/0/{name}/report", scene.report(0)))
+        assert liar.disconnected.wait(10)
+    scene.honest.publish(scene.topic(scene.honest), scene.report(0))
+    scene.expect("counted", before)
+
+
+def test_a_device_cannot_publish_a_campaign(scene):
+    topic = config_topic(scene.world.config.broker.prefix, "test")
+    seen = []
+    arrived = threading.Event()
+    reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="reader")
+    reader.username_pw_set(scene.honest.name, scene.world.password(scene.honest.name))
+    reader.on_message = lambda _c, _d, message: (seen.append(bytes(message.payload)), arrived.set())
+    reader.on_connect = lambda client, *_: client.subscribe(topic)
+    scene.liar.publish(topic, b"", retain=True)
+    scene.liar.publish(topic, b"mine", retain=True)
+    reader.connect("127.0.0.1", scene.world.broker.port)
+    reader.loop_start()
+    try:
+        assert arrived.wait(10)
+    finally:
+        reader.disconnect()
+        reader.loop_stop()
+    assert [message[12:] for message in seen] == [scene.campaign.body]
+
+
+def test_a_retained_report_is_not_counted_again(scene):
+    before = scene.counts()
+    scene.liar.publish(scene.topic(scene.liar), scene.report(0), retain=True)
+    scene.expect("counted", before)
+    scene.world.stop_aggregator()
+    before = scene.counts()
+    scene.world.start_aggregator()
+    scene.expect("retained", before)
+    assert scene.counts()["counted"] == before["counted"]
