@@ -1,13 +1,14 @@
 """Seeded entropy, for simulations only: every word is addressed by (seed, device, slot, word).
 
-64 bits for device number d and word pair i of a slot are mix(start_i + (d + 1) G) mod 2^64, with G and mix of
-SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and start_i from shake_256(seed, slot, refill). The low half is word 2i,
-the high half word 2i + 1. So neither chunking nor order can matter, and the bytes that a scalar `Entropy` reads are
-the words that numpy computes for millions of devices. Predictable by design: no device may reach it.
+A word is hash(device G + key) mod 2^32: one round of xor-shift and multiply, a second key, another round (the
+constants of a two-round 32-bit hash of low bias by Wellons, 2018); both keys are shake_256(seed, slot, refill)'s for
+this word. So neither chunking nor order can matter, and the bytes that a scalar `Entropy` reads are the words that
+numpy computes for millions of devices. Predictable by design: no device may reach it.
 """
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -18,35 +19,18 @@ from undertone_shared.entropy import BUFFER_BYTES, EntropyError
 from undertone_shared.mechanism import check_integer
 
 Words = NDArray[np.uint32]
-Pairs = NDArray[np.uint64]
+Index = NDArray[np.intp]
 Kind = TypeVar("Kind", bound=np.generic)
 
 # Words that one refill of a device's buffer holds.
 WORDS = BUFFER_BYTES // 4
-_PAIRS = WORDS // 2
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_ROUNDS = (
-    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
-    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
-)
-_LAST = np.uint64(31)
+LARGEST_DEVICE = 2**32 - 1
 
-
-def _mix(z: Pairs, spare: Pairs) -> Pairs:
-    """The finaliser of SplitMix64, in place; ``spare`` is memory of the same shape."""
-    for shift, factor in _ROUNDS:
-        np.right_shift(z, shift, out=spare)
-        z ^= spare
-        z *= factor
-    np.right_shift(z, _LAST, out=spare)
-    z ^= spare
-    return z
-
-
-@lru_cache(maxsize=256)
-def _starts(seed: int, slot: int, refill: int) -> Pairs:
-    digest = hashlib.shake_256(b"undertone seeded" + struct.pack("<QQQ", seed, slot, refill)).digest(8 * _PAIRS)
-    return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+_STEP = np.uint32(0x9E3779B9)
+_FIRST = np.uint32(0x21F0AAAD)
+_SECOND = np.uint32(0xD35A2D97)
+_15 = np.uint32(15)
+_16 = np.uint32(16)
 
 
 class Memory:
@@ -63,50 +47,47 @@ class Memory:
         return array[:size]
 
 
-class SeededWords:
-    """The words of one slot's first refill for many devices; see `Seeded.words`."""
+def _hash(positions: Words, key: "Words | np.uint32", other: "Words | np.uint32", spare: Words, out: Words) -> None:
+    """Words into ``out``; ``spare`` is memory of the same shape."""
+    np.add(positions, key, out=out)
+    np.right_shift(out, _16, out=spare)
+    out ^= spare
+    out *= _FIRST
+    np.right_shift(out, _15, out=spare)
+    out ^= spare
+    out += other
+    out *= _SECOND
+    np.right_shift(out, _15, out=spare)
+    out ^= spare
 
-    def __init__(self, starts: Pairs, devices: Pairs) -> None:
-        self._starts = starts
-        self._devices = devices
+
+@lru_cache(maxsize=256)
+def _keys(seed: int, slot: int, refill: int) -> Words:
+    """Two keys for each word of a refill, shape [2, WORDS]."""
+    digest = hashlib.shake_256(b"undertone seeded" + struct.pack("<QQQ", seed, slot, refill)).digest(8 * WORDS)
+    return np.frombuffer(digest, dtype="<u4").astype(np.uint32).reshape(2, WORDS)
+
+
+class SeededWords:
+    """The words of one slot's first refill for some devices; see `Seeded.words`."""
+
+    def __init__(self, keys: Words, positions: Words) -> None:
+        self._keys = keys
+        self._positions = positions
 
     def __len__(self) -> int:
-        return len(self._devices)
+        return len(self._positions)
 
-    def block(self, index: "slice | NDArray[np.intp]", memory: Memory) -> "SeededBlock":
-        """The words of the devices at ``index``, kept in ``memory``: valid until the next block is asked for."""
-        return SeededBlock(self._starts, self._devices[index], memory)
+    def part(self, index: "slice | Index") -> "SeededWords":
+        """The words of the devices at ``index``, in that order."""
+        return SeededWords(self._keys, self._positions[index])
 
-
-class SeededBlock:
-    """The words of some of the devices, computed when asked for."""
-
-    def __init__(self, starts: Pairs, devices: Pairs, memory: Memory) -> None:
-        self._starts = starts
-        self._memory = memory
-        self._positions = memory("positions", len(devices), np.uint64)
-        np.add(devices, np.uint64(1), out=self._positions)
-        self._positions *= _STEP
-        self._columns: list[Words] = []
-
-    def column(self, word: int) -> Words:
-        """Word number ``word`` of every device, shape [devices]. Raises EntropyError from word 64 on."""
-        while word >= len(self._columns):
-            self._extend()
-        return self._columns[word]
-
-    def _extend(self) -> None:
-        word = len(self._columns)
+    def column(self, word: int, memory: Memory, out: Words) -> None:
+        """Word number ``word`` of every device into ``out``. Raises EntropyError from word 64 on."""
         if word >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
-        size = len(self._positions)
-        z = self._memory("mixed", size, np.uint64)
-        np.add(self._positions, self._starts[word >> 1], out=z)
-        halves = _mix(z, self._memory("spare", size, np.uint64)).astype("<u8", copy=False).view("<u4")
-        for half in (0, 1):
-            column = self._memory(f"word {word + half}", size, np.uint32)
-            column[:] = halves[half::2]
-            self._columns.append(column)
+        spare = memory("spare", len(out), np.uint32)
+        _hash(self._positions, self._keys[0, word], self._keys[1, word], spare, out)
 
 
 class SeededSource:
@@ -114,7 +95,7 @@ class SeededSource:
 
     def __init__(self, seed: int, device: int) -> None:
         self._seed = seed
-        self._position = np.array([(device + 1) % 2**64], dtype=np.uint64) * _STEP
+        self._position = np.array([device], dtype=np.uint32) * _STEP
         self.seek(0)
 
     def seek(self, slot: int) -> None:
@@ -126,25 +107,30 @@ class SeededSource:
     def __call__(self, n: int) -> bytes:
         """The next ``n`` bytes of the slot."""
         while len(self._bytes) < n:
-            pairs = self._position + _starts(self._seed, self._slot, self._refill)
-            _mix(pairs, np.empty_like(pairs))
-            self._bytes += pairs.astype("<u8").tobytes()
+            key, other = _keys(self._seed, self._slot, self._refill)
+            words = np.empty_like(key)
+            _hash(self._position, key, other, np.empty_like(key), words)
+            self._bytes += words.astype("<u4").tobytes()
             self._refill += 1
         taken, self._bytes = self._bytes[:n], self._bytes[n:]
         return taken
 
 
 class Seeded:
-    """All entropy of a simulation with one ``seed``, 0 to 2^64 - 1; devices and slots are numbers below 2^64."""
+    """All entropy of a simulation with one ``seed``, 0 to 2^64 - 1; devices are numbers below 2^32."""
 
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)
 
     def source(self, device: int) -> SeededSource:
         """What `Entropy(source)` reads for device number ``device``. Raises Invalid."""
-        return SeededSource(self.seed, check_integer("device", device, 0, 2**64 - 1))
+        return SeededSource(self.seed, check_integer("device", device, 0, LARGEST_DEVICE))
 
-    def words(self, slot: int, devices: "NDArray[np.integer] | range") -> SeededWords:
+    def words(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> SeededWords:
         """The words of ``slot`` for these device numbers, as `vectorised` takes them. Raises Invalid."""
-        starts = _starts(self.seed, check_integer("slot", slot, 0, 2**64 - 1), 0)
-        return SeededWords(starts, np.asarray(devices, dtype=np.uint64))
+        check_integer("slot", slot, 0, 2**64 - 1)
+        numbers = np.asarray(devices, dtype=np.int64)
+        if len(numbers):
+            check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)
+            check_integer("device", int(numbers.max()), 0, LARGEST_DEVICE)
+        return SeededWords(_keys(self.seed, slot, 0), numbers.astype(np.uint32) * _STEP)

@@ -1,8 +1,7 @@
 """The mechanisms for whole populations: bit for bit the symbols that ``choose``, ``level``, ``draw`` give one by one.
 
-Same words, same rejections, same integer arithmetic as `undertone_shared`, in blocks that stay in a core's cache.
-A first pass serves every device that rejects at most one word, without branches; the others are pooled for a second
-and a third.
+Same words, same rejections, same integer arithmetic as `undertone_shared`, in blocks that stay in a core's cache and
+in memory that is used again.
 """
 
 from typing import Any, Protocol
@@ -22,32 +21,28 @@ Index = NDArray[np.intp]
 Bound = np.uint32 | Unsigned
 
 # Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
-BLOCK = 1 << 15
+BLOCK = 1 << 17
 _POOL = 1 << 20
-# How many words a device may reject in each pass; whoever rejects more goes on to the next one.
-_CHANCES = (1, 6, WORDS)
-
-
-class Block(Protocol):
-    """Random words of some devices, each with its own sequence from word 0."""
-
-    def column(self, word: int) -> Unsigned:
-        """Word number ``word`` of every device."""
-        ...
+# A device that rejects more words than this in one draw waits until many such can be served together.
+_CHANCES = 2
 
 
 class Words(Protocol):
-    """Random words of a population."""
+    """Random words of many devices, each with its own sequence from word 0."""
 
     def __len__(self) -> int: ...
 
-    def block(self, index: "slice | Index", memory: Memory) -> Block:
-        """The words of the devices at ``index``; valid until the next block is asked for."""
+    def part(self, index: "slice | Index") -> "Words":
+        """The words of the devices at ``index``, in that order."""
+        ...
+
+    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
+        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
         ...
 
 
 class GivenWords:
-    """Words from an array of shape [devices, words per device]; raises EntropyError when they are used up."""
+    """Words from an array of shape [devices, words per device]."""
 
     def __init__(self, words: Unsigned) -> None:
         self._words = words
@@ -55,75 +50,71 @@ class GivenWords:
     def __len__(self) -> int:
         return len(self._words)
 
-    def block(self, index: "slice | Index", memory: Memory) -> "GivenWords":
-        """The words of the devices at ``index``."""
+    def part(self, index: "slice | Index") -> "GivenWords":
+        """The words of the devices at ``index``, in that order."""
         return GivenWords(self._words[index])
 
-    def column(self, word: int) -> Unsigned:
-        """Word number ``word`` of every device."""
+    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
+        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
         if word >= self._words.shape[1]:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
-        return self._words[:, word]
-
-
-class _Part:
-    """The words of the devices at ``index`` of a block."""
-
-    def __init__(self, block: Block, index: Index, memory: Memory) -> None:
-        self._block = block
-        self._index = index
-        self._memory = memory
-
-    def column(self, word: int) -> Unsigned:
-        taken = self._memory("taken", len(self._index), np.uint32)
-        return np.take(self._block.column(word), self._index, out=taken, mode="clip")
+        out[:] = self._words[:, word]
 
 
 class _Draws:
-    """`Entropy.below` for devices that reject at most ``chances`` words in all; `failed` marks the others."""
+    """`Entropy.below` for many devices, each past its own rejections, at most ``chances`` at a time.
 
-    def __init__(self, block: Block, size: int, memory: Memory, chances: int, word: int = 0) -> None:
+    ``failed`` marks the devices that reject more: their values are not to be used.
+    """
+
+    def __init__(self, words: Words, memory: Memory, chances: int, word: int = 0) -> None:
         self.memory = memory
-        self._block = block
+        self.failed: Index = np.zeros(0, dtype=np.intp)
+        self._words = words
         self._chances = chances
         self._word = word
-        # How many words each device has rejected so far; its next word is self._word + self._late.
-        self._late = np.zeros(size, dtype=np.uint8)
+        # The devices whose next word is self._word + 1, + 2, ... since they have rejected as many; all others are
+        # at self._word.
+        self._ahead: list[Index] = []
 
     def below(self, n: "int | Unsigned") -> Unsigned:
         """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
-        size = len(self._late)
         bound = np.uint32(n) if isinstance(n, int) else n
         mask = _mask(bound)
-        value = self.memory("value", size, np.uint32)
-        another = self.memory("another", size, np.uint32)
-        turn = self.memory("turn", size, np.bool_)
-        rejected = self.memory("rejected", size, np.bool_)
-        for chance in range(self._chances + 1):
-            np.equal(self._late, chance, out=turn)
-            if chance and not turn.any() and not (self._late > chance).any():
-                break
-            drawn = another if chance else value
-            np.bitwise_and(self._block.column(self._word + chance), mask, out=drawn)
-            if chance:
-                _replace(value, another, turn, self.memory)
-            turn &= np.greater_equal(drawn, bound, out=rejected)
-            self._late += turn
+        value = self.memory("value", len(self._words), np.uint32)
+        self._words.column(self._word, self.memory, value)
+        value &= mask
         self._word += 1
+        if isinstance(n, int) and n & (n - 1) == 0 and not self._ahead:
+            return value
+        rejected = self.memory("rejected", len(value), np.bool_)
+        np.greater_equal(value, bound, out=rejected)
+        for index in (*self._ahead, self.failed):
+            rejected[index] = False
+        waiting = np.flatnonzero(rejected)
+        before, self._ahead = self._ahead, []
+        for chance in range(max(self._chances, len(before))):
+            if chance < len(before):
+                waiting = np.concatenate((before[chance], waiting))
+            elif not len(waiting):
+                break
+            drawn = np.empty(len(waiting), dtype=np.uint32)
+            self._words.part(waiting).column(self._word + chance, self.memory, drawn)
+            drawn &= _pick(mask, waiting)
+            value[waiting] = drawn
+            rejects = drawn >= _pick(bound, waiting)
+            self._ahead.append(waiting[np.flatnonzero(~rejects)])
+            waiting = waiting[np.flatnonzero(rejects)]
+        self.failed = np.concatenate((self.failed, waiting))
         return value
-
-    @property
-    def failed(self) -> Index:
-        """The devices whose values cannot be used, since they rejected more words."""
-        return np.flatnonzero(self._late > self._chances)
 
     def part(self, index: Index) -> "_Draws":
         """The draws of the devices at ``index``, none of which has rejected a word so far."""
-        return _Draws(_Part(self._block, index, self.memory), len(index), self.memory, self._chances, self._word)
+        return _Draws(self._words.part(index), self.memory, self._chances, self._word)
 
     def join(self, index: Index, part: "_Draws") -> None:
-        """Take over what the devices at ``index`` have rejected."""
-        self._late[index] = part._late
+        """Take over which of the devices at ``index`` have failed."""
+        self.failed = np.concatenate((self.failed, index[part.failed]))
 
 
 def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memory: Memory) -> None:
@@ -139,6 +130,10 @@ def _mask(n: Bound) -> Bound:
     for shift in (1, 2, 4, 8, 16):
         mask = mask | mask >> np.uint32(shift)
     return mask
+
+
+def _pick(values: Bound, index: Index) -> Bound:
+    return values if isinstance(values, np.uint32) else values[index]
 
 
 def _level(mechanism: WindowMechanism | TableMechanism, x: NDArray[Any], theta: int, draws: _Draws) -> Unsigned:
@@ -232,22 +227,24 @@ def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, wor
 def _symbols(
     mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, start: int, stop: int
 ) -> Unsigned:
-    kind = np.uint32 if mechanism.edges is None else np.int64
     out = np.empty(stop - start, dtype=np.uint32)
+    kind = np.uint32 if mechanism.edges is None else np.int64
     memory = Memory()
-    every: Index = np.arange(start, stop)
-    for chances in _CHANCES:
-        failed = [np.zeros(0, dtype=np.intp)]
-        for first in range(0, len(every), BLOCK):
-            index = every[first : first + BLOCK]
-            x = memory("block", len(index), kind)
-            x[:] = readings[index]
-            draws = _Draws(words.block(index, memory), len(x), memory, chances)
-            block = memory("symbols", len(index), np.uint32)
-            _block(mechanism, x, theta, draws, block)
-            out[index - start] = block
-            failed.append(index[draws.failed])
-        every = np.concatenate(failed)
+    failed = [np.zeros(0, dtype=np.intp)]
+    for first in range(start, stop, BLOCK):
+        block = slice(first, min(first + BLOCK, stop))
+        x = memory("block", block.stop - first, kind)
+        x[:] = readings[block]
+        draws = _Draws(words.part(block), memory, _CHANCES)
+        _block(mechanism, x, theta, draws, out[first - start : block.stop - start])
+        failed.append(draws.failed + first)
+    pool = np.concatenate(failed)
+    for first in range(0, len(pool), BLOCK):
+        index = pool[first : first + BLOCK]
+        symbols = memory("symbols", len(index), np.uint32)
+        draws = _Draws(words.part(index), memory, WORDS)
+        _block(mechanism, readings[index].astype(kind), theta, draws, symbols)
+        out[index - start] = symbols
     return out
 
 
