@@ -13,7 +13,12 @@ byte   field meaning (big-endian)
 26-27  u16   number of reports in the outbox
 28-31  4 B   fingerprint of the current campaign, 0 if none
 32-35  4 B   fingerprint of the next campaign, 0 if none
-36-    16 B  each report in the outbox, oldest first
+36-39  u32   rho_period: index of the last period of the stream policy that anything is charged to
+40-43  u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
+44-47  u32   window: number of the current stream's window that the next two count
+48-49  u16   reports: stream reports drawn in that window
+50-51  u16   chains: chains begun in it
+52-    16 B  each report in the outbox, oldest first (d-dimensional streams: 16 + 4(d - 1) bytes)
 last 8 8 B   the first 8 bytes of the sha256 of all before
 ====== ===== ==================================================================================
 
@@ -23,7 +28,7 @@ No reading and no noise is in it. Losing it costs data, never privacy: see `Ledg
 import hashlib
 import struct
 
-from undertone_shared.report import LENGTH
+from undertone_shared.report import LENGTH, STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,17 +45,21 @@ if TYPE_CHECKING:
 FILE = "ledger"
 NO_CAMPAIGN = b"\0\0\0\0"
 _MAGIC = b"UTL1"
-_HEADER = ">4sIIIIIHH4s4s"
-_HEADER_BYTES = 36
+_HEADER = ">4sIIIIIHH4s4sIIIHH"
+_HEADER_BYTES = 52
 _CHECK_BYTES = 8
 
 
 class Outbox:
-    """Reports that no broker has acknowledged, oldest first, in one preallocated buffer."""
+    """Reports that no broker has acknowledged, oldest first, in one preallocated buffer.
 
-    def __init__(self, capacity: int):
+    ``width``: bytes of a stream report; the other kinds have 16.
+    """
+
+    def __init__(self, capacity: int, width: int = LENGTH):
         self.capacity = capacity
-        self._buffer = bytearray(capacity * LENGTH)
+        self.width = width
+        self._buffer = bytearray(capacity * width)
         self._head = 0
         self._count = 0
 
@@ -58,13 +67,13 @@ class Outbox:
         return self._count
 
     def _at(self, index: int) -> int:
-        return (self._head + index) % self.capacity * LENGTH
+        return (self._head + index) % self.capacity * self.width
 
     def __getitem__(self, index: int) -> bytes:
         if not 0 <= index < self._count:
             raise IndexError("outbox index")
         i = self._at(index)
-        return bytes(self._buffer[i : i + LENGTH])
+        return bytes(self._buffer[i : i + (self.width if self._buffer[i + 1] == STREAM else LENGTH)])
 
     def append(self, report: bytes) -> bool:
         """Add the newest report; True if the oldest was dropped for it."""
@@ -73,7 +82,7 @@ class Outbox:
             self._head = (self._head + 1) % self.capacity
             self._count -= 1
         i = self._at(self._count)
-        self._buffer[i : i + LENGTH] = report
+        self._buffer[i : i + len(report)] = report
         self._count += 1
         return dropped
 
@@ -87,7 +96,8 @@ class Outbox:
             if self[index] == report:
                 while index:
                     i = self._at(index)
-                    self._buffer[i : i + LENGTH] = self[index - 1]
+                    before = self[index - 1]
+                    self._buffer[i : i + len(before)] = before
                     index -= 1
                 self._head = (self._head + 1) % self.capacity
                 self._count -= 1
@@ -96,11 +106,14 @@ class Outbox:
 
 
 class Ledger:
-    """The state in the file and its outbox. ``lost`` is True until a ledger without a file was started."""
+    """The state in the file and its outbox. ``lost`` is True until a ledger without a file was started.
 
-    def __init__(self, storage: "Storage", capacity: int):
+    ``urgent``: a chain has begun that the file does not count yet. ``width``: see `Outbox`.
+    """
+
+    def __init__(self, storage: "Storage", capacity: int, width: int = LENGTH):
         self._storage = storage
-        self.outbox = Outbox(capacity)
+        self.outbox = Outbox(capacity, width)
         self.lost = True
         self.spent_until = 0
         self.last_epoch = 0
@@ -110,24 +123,31 @@ class Ledger:
         self.boots = 0
         self.current = NO_CAMPAIGN
         self.next = NO_CAMPAIGN
-        self._encoded = bytearray(_HEADER_BYTES + capacity * LENGTH + _CHECK_BYTES)
+        self.rho_period = 0
+        self.rho = 0
+        self.window = 0
+        self.reports = 0
+        self.chains = 0
+        self.urgent = False
+        self._encoded = bytearray(_HEADER_BYTES + capacity * width + _CHECK_BYTES)
         data = storage.read(FILE)
         if data is not None:
             self._decode(data)
 
     def _decode(self, data: bytes) -> None:
         end = len(data) - _CHECK_BYTES
-        if end < _HEADER_BYTES or (end - _HEADER_BYTES) % LENGTH or data[:4] != _MAGIC:
+        width = self.outbox.width
+        if end < _HEADER_BYTES or (end - _HEADER_BYTES) % width or data[:4] != _MAGIC:
             return
         if hashlib.sha256(data[:end]).digest()[:_CHECK_BYTES] != data[end:]:
             return
         fields = struct.unpack(_HEADER, data[:_HEADER_BYTES])
-        if fields[7] != (end - _HEADER_BYTES) // LENGTH:
+        if fields[7] != (end - _HEADER_BYTES) // width:
             return
         self.spent_until, self.last_epoch, self.period, self.used, self.day, self.boots = fields[1:7]
-        self.current, self.next = fields[8:]
-        for i in range(_HEADER_BYTES, end, LENGTH):
-            self.outbox.append(data[i : i + LENGTH])
+        self.current, self.next, self.rho_period, self.rho, self.window, self.reports, self.chains = fields[8:]
+        for i in range(_HEADER_BYTES, end, width):
+            self.outbox.append(data[i : i + width])
         self.lost = False
 
     def start(self, now: int, period: int, used: int) -> None:
@@ -138,7 +158,10 @@ class Ledger:
         self.used = used
 
     def write(self, spent_until: int, used: int) -> None:
-        """Make the state durable, with at least this much spent. Raises OSError, the old file kept."""
+        """Make the state durable, with at least this much spent. Raises OSError, the old file kept.
+
+        Reports that ``used`` reserves count as drawn in the stream's window, too.
+        """
         outbox = self.outbox
         encoded = self._encoded
         struct.pack_into(
@@ -155,11 +178,18 @@ class Ledger:
             len(outbox),
             self.current,
             self.next,
+            self.rho_period,
+            self.rho,
+            self.window,
+            min(self.reports + max(used - self.used, 0), 0xFFFF),
+            self.chains,
         )
         end = _HEADER_BYTES
         for index in range(len(outbox)):
-            encoded[end : end + LENGTH] = outbox[index]
-            end += LENGTH
+            report = outbox[index]
+            encoded[end : end + len(report)] = report
+            end += outbox.width
         view = memoryview(encoded)
         encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
         self._storage.write(FILE, view[: end + _CHECK_BYTES])
+        self.urgent = False

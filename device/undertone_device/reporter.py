@@ -6,12 +6,12 @@ campaign outside the policy is refused. Unix seconds are passed in; ticks are mi
 """
 
 from undertone_device.ledger import NO_CAMPAIGN, Ledger
-from undertone_device.slot_value import TICKS_MASK, SlotValue
+from undertone_device.slot_value import TICKS_MASK, SlotValue, VectorValue
 from undertone_shared import campaign as campaigns
 from undertone_shared.cohort import in_cohort
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.report import COHORT, REPORT, pack
+from undertone_shared.report import COHORT, LENGTH, REPORT, STREAM, pack
 from undertone_shared.truncation import truncate
 
 TYPE_CHECKING = False
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from undertone_device.ledger import Outbox, Storage
+    from undertone_device.slot_value import Sample
+    from undertone_device.stream_state import StreamState
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.notation import Mechanism
@@ -59,7 +61,9 @@ class Reporter:
         self._entropy = entropy
         self._ticks = ticks
         self._modulus = counter_modulus
-        self._ledger = Ledger(storage, capacity)
+        self._dimension = 1 if policy.stream is None else policy.stream.dimension
+        self._ledger = Ledger(storage, capacity, LENGTH + 4 * (self._dimension - 1))
+        self._stream = _stream_state(policy, self._ledger, entropy)
         # What the file already counts as spent; further than what is spent when slots are reserved in blocks.
         self._reserved_until = self._ledger.spent_until
         self._reserved_used = self._ledger.used
@@ -72,8 +76,8 @@ class Reporter:
         self.next_campaign = self._load(self._ledger.next)
         self._slot: int | None = None
         self._whole = False
-        self._value: SlotValue | None = None
-        self._finished: tuple[Campaign, int, int | None] | None = None
+        self._value: SlotValue | VectorValue | None = None
+        self._finished: tuple[Campaign, int, Sample | None] | None = None
 
     @property
     def outbox(self) -> "Outbox":
@@ -122,16 +126,20 @@ class Reporter:
         self.policy.check_succession(campaign, newest, self._ledger.last_epoch, now)
         if self.next_campaign is not None:
             raise Refused("epoch_pending", "epoch %d has not begun yet" % self.next_campaign.epoch)
-        self._keep(campaign)
+        self._keep(campaign, now)
         self._issued_at = max(self._issued_at, issued_at)
         return True
 
-    def _keep(self, campaign: "Campaign") -> None:
+    def _keep(self, campaign: "Campaign", now: int) -> None:
         ledger = self._ledger
-        before = (ledger.last_epoch, ledger.current, ledger.next)
+        before = (ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho)
+        if self._stream is not None:
+            self._stream.charge(campaign, self.policy, now)
         ledger.last_epoch = campaign.epoch
         if self.campaign is None:
             ledger.current = campaign.fingerprint
+            if self._stream is not None:
+                self._stream.restart()
         else:
             ledger.next = campaign.fingerprint
         try:
@@ -139,7 +147,7 @@ class Reporter:
             self._storage.write(_file(campaign.fingerprint), campaign.body)
             ledger.write(self._reserved_until, self._reserved_used)
         except OSError as error:
-            ledger.last_epoch, ledger.current, ledger.next = before
+            ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho = before
             raise Refused("storage", "the campaign could not be stored: %s" % error)
         campaign.body = b""  # the file has it; a board needs the memory
         if self.campaign is None:
@@ -172,18 +180,23 @@ class Reporter:
         self.next_campaign = None
         self._ledger.current = following.fingerprint
         self._ledger.next = NO_CAMPAIGN
+        if self._stream is not None:
+            self._stream.restart()
         if old not in (NO_CAMPAIGN, following.fingerprint):
             self._storage.delete(_file(old))
 
     # Slots
 
-    def observe(self, sample: int, now: int) -> None:
-        """Take one raw sample, an integer in the campaign's unit (a 1 or 0 for duration). Raises Invalid."""
+    def observe(self, sample: "Sample", now: int) -> None:
+        """Take one raw sample, an integer in the campaign's unit (a 1 or 0 for duration), or a tuple of integers
+
+        where the policy's streams have several dimensions. Raises Invalid.
+        """
         self._roll(now)
         if self._value is not None:
             self._value.add(sample, self._ticks())
 
-    def observe_many(self, samples: "Sequence[int]", now: int) -> None:
+    def observe_many(self, samples: "Sequence[Sample]", now: int) -> None:
         """Take a buffer of raw samples. Raises Invalid."""
         self._roll(now)
         if self._value is not None:
@@ -208,7 +221,7 @@ class Reporter:
             return None
         return self._release(campaign, slot, campaign.default if value is None else value)
 
-    def run_once(self, sample: "int | None", now: int) -> "bytes | None":
+    def run_once(self, sample: "Sample | None", now: int) -> "bytes | None":
         """Wake, read, report, sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
         self._promote(now)
         campaign = self.campaign
@@ -227,6 +240,11 @@ class Reporter:
 
     def _start(self, now: int) -> None:
         if self._ledger.lost:
+            if self._stream is not None:
+                try:
+                    self._stream.begin(self._storage, now, self.policy)
+                except OSError as error:
+                    raise Refused("storage", "the ledger could not be begun: %s" % error)
             # The lost file may have counted as many reports as slots fit into this period so far.
             period = now // self.policy.period_seconds
             elapsed = now - period * self.policy.period_seconds
@@ -240,6 +258,8 @@ class Reporter:
         if before is not None and self._slot is not None:
             seconds = before.slot_seconds
             if now // seconds == self._slot:
+                if self._stream is not None and self._finished is None:
+                    self._stream.prepare(before)
                 return
             end = (self._slot + 1) * seconds
             if self._value is not None:
@@ -253,8 +273,8 @@ class Reporter:
         if campaign is None:
             self.paused = "no_campaign"
             return
-        if self._value is None or before is None or campaign.measure != before.measure:
-            self._value = SlotValue(campaign.measure, self._modulus)
+        if self._value is None or before is None or _kept(campaign) != _kept(before):
+            self._value = _slot_value(campaign, self._modulus, self._dimension)
         self._slot = now // campaign.slot_seconds
         # A slot that was entered in its middle, by boot or by a jump of the clock, is not reported.
         self._whole = self._slot * campaign.slot_seconds == end
@@ -287,6 +307,9 @@ class Reporter:
         period = start // policy.period_seconds
         if period < ledger.period or (period == ledger.period and ledger.used >= policy.reports_per_period):
             return "period"
+        if self._stream is not None and campaign.stream is not None:
+            # The counts are the current campaign's.
+            return self._stream.obstacle(campaign, slot) if campaign is self.campaign else "ended"
         return None
 
     def _spend(self, campaign: "Campaign", slot: int) -> None:
@@ -308,7 +331,7 @@ class Reporter:
         self._drew_at = self._ticks()
         self._drawn = True
 
-    def _release(self, campaign: "Campaign", slot: int, reading: int) -> "bytes | None":
+    def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
         try:
             self._entropy.refill()
             report = self._draw(campaign, slot, reading)
@@ -318,20 +341,28 @@ class Reporter:
         self._spend(campaign, slot)
         ledger = self._ledger
         self.dropped += ledger.outbox.append(report)
-        if ledger.spent_until > self._reserved_until or ledger.used > self._reserved_used:
+        if ledger.spent_until > self._reserved_until or ledger.used > self._reserved_used or ledger.urgent:
             seconds = campaign.slot_seconds
             ahead = (self.policy.write_seconds + seconds - 1) // seconds - 1
             try:
                 ledger.write(ledger.spent_until + ahead * seconds, ledger.used + ahead)
             except OSError:
                 ledger.outbox.remove_newest()
+                if self._stream is not None:
+                    self._stream.forget()
                 self.paused = "storage"
                 return None
             self._reserved_until = ledger.spent_until + ahead * seconds
             self._reserved_used = ledger.used + ahead
         return report
 
-    def _draw(self, campaign: "Campaign", slot: int, reading: int) -> bytes:
+    def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
+        if campaign.stream is not None and self._stream is not None:
+            point = reading if isinstance(reading, tuple) else (reading,) * self._dimension
+            released, chain = self._stream.draw(campaign, slot, point)
+            return pack(STREAM, campaign.fingerprint, slot, released, chain)
+        if not isinstance(reading, int):
+            raise Invalid("the reading is %r, expected an integer" % (reading,))
         cohort = campaign.cohort
         rule = campaign.report
         entropy = self._entropy
@@ -348,6 +379,26 @@ class Reporter:
         part = mechanism.choose(entropy)
         level = part.level(x, width, entropy)
         return pack(kind, campaign.fingerprint, slot, (part.draw(level, entropy),))
+
+
+def _stream_state(policy: "Policy", ledger: Ledger, entropy: "Entropy") -> "StreamState | None":
+    if policy.stream is None:
+        return None
+    # A board without streams never loads their code.
+    from undertone_device.stream_state import StreamState
+
+    return StreamState(ledger, entropy)
+
+
+def _kept(campaign: "Campaign") -> "tuple[str, bool]":
+    """What two campaigns must share for the open slot's accumulator to go on."""
+    return campaign.measure, campaign.stream is None
+
+
+def _slot_value(campaign: "Campaign", modulus: int, dimension: int) -> "SlotValue | VectorValue":
+    if campaign.stream is None or dimension == 1:
+        return SlotValue(campaign.measure, modulus)
+    return VectorValue([SlotValue(campaign.measure, modulus) for _ in range(dimension)])
 
 
 def _file(fingerprint: bytes) -> str:

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    Sample = int | tuple[int, ...]
+
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
 _LARGEST = (1 << 30) - 1
@@ -28,6 +30,13 @@ def total(samples: "Sequence[int]") -> int:
     for sample in samples:
         result += sample
     return result
+
+
+def check_sample(sample: "Sample") -> int:
+    """The sample. Raises Invalid unless it is an integer of 30 bits and sign."""
+    if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
+        raise Invalid("a sample is %r, expected an integer from -(2^30-1) to 2^30-1" % (sample,))
+    return sample
 
 
 class SlotValue:
@@ -50,10 +59,9 @@ class SlotValue:
         self._last = 0
         self._max = -_LARGEST
 
-    def add(self, sample: int, ticks: int) -> None:
+    def add(self, sample: "Sample", ticks: int) -> None:
         """Take one sample at ``ticks``. Raises Invalid unless it is an integer of 30 bits and sign."""
-        if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
-            raise Invalid("a sample is %r, expected an integer from -(2^30-1) to 2^30-1" % (sample,))
+        sample = check_sample(sample)
         if self._measure == "duration":
             self._advance(ticks)
             self._since = ticks if sample else None
@@ -63,10 +71,10 @@ class SlotValue:
             self._last = sample
         self._count += 1
 
-    def add_many(self, samples: "Sequence[int]", ticks: int) -> None:
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
         """Take a buffer of samples at once. Raises Invalid like ``add``."""
         if self._measure in ("sum", "mean"):
-            self._sum += total(samples)
+            self._sum += total(samples)  # type: ignore[arg-type]
             self._count += len(samples)
         else:
             for sample in samples:
@@ -102,3 +110,29 @@ class SlotValue:
                 self._base = self._last
         self._reset()
         return value
+
+
+class VectorValue:
+    """The slot values of a reading's coordinates, each accumulated alone."""
+
+    def __init__(self, parts: "list[SlotValue]"):
+        self._parts = parts
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample, a tuple of coordinates. Raises Invalid."""
+        if not isinstance(sample, tuple) or len(sample) != len(self._parts):
+            raise Invalid("a sample is %r, expected a tuple of %d integers" % (sample, len(self._parts)))
+        for coordinate in sample:
+            check_sample(coordinate)
+        for i in range(len(sample)):
+            self._parts[i].add(sample[i], ticks)
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take samples one by one. Raises Invalid."""
+        for sample in samples:
+            self.add(sample, ticks)
+
+    def close(self, ticks: int) -> "tuple[int, ...] | None":
+        """The slot's values, None if a coordinate has none; the next slot starts empty."""
+        values = [part.close(ticks) for part in self._parts]
+        return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

@@ -7,7 +7,7 @@ import json
 import random
 
 import pytest
-from frozen import FROZEN, policy
+from frozen import FROZEN, FROZEN_STREAM, STREAM_POLICY, policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,9 +87,17 @@ def test_topics(text, seed):
             assert "/".join(map(str, parsed)) + "/report" == rest
 
 
+ORIGINALS = [
+    (campaigns.Campaign, FROZEN),
+    (campaigns.Campaign, FROZEN_STREAM),
+    (parse_policy, policy()),
+    (parse_policy, policy(stream=STREAM_POLICY)),
+]
+
+
 @many
 @given(values)
-@pytest.mark.parametrize(("parse", "original"), [(campaigns.Campaign, FROZEN), (parse_policy, policy())])
+@pytest.mark.parametrize(("parse", "original"), ORIGINALS)
 def test_any_value_in_any_field(parse, original, value):
     answer(parse, json.dumps(value).encode())
     for path in places(json.loads(original)):
@@ -98,7 +106,7 @@ def test_any_value_in_any_field(parse, original, value):
 
 @many
 @given(st.integers())
-@pytest.mark.parametrize(("parse", "original"), [(campaigns.Campaign, FROZEN), (parse_policy, policy())])
+@pytest.mark.parametrize(("parse", "original"), ORIGINALS)
 def test_broken_json(parse, original, seed):
     for variant in mutations(original, seed):
         answer(parse, variant)

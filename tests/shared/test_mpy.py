@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from support import micropython as mp
 
 PACKAGE = mp.REPO / "shared/undertone_shared"

@@ -26,3 +26,13 @@ def policy(**changes):
     for name in changes:
         fields[name] = changes[name]
     return json.dumps(fields).encode()
+
+
+# A stream campaign: one more field, and no cohort.
+FROZEN_STREAM = (
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793491200,"last_slot":999999,"default":0,"cohort":null,"report":null,'
+    b'"stream":{"kind":"gaussian","low":0,"theta":300,"levels":1000,"slew":50,"shift":8,"reuse":217,'
+    b'"noise":[65000000,1000000000000],"dimension":1,"lag":1,"reports":48,"chains":2,"restart":0,"renewal":48}}'
+)
+STREAM_POLICY = {"rho": 40000, "period_seconds": 86400, "kinds": ["gaussian", "one-bit"], "dimension": 1}

@@ -3,12 +3,13 @@
 import json
 import sys
 
-from frozen import FROZEN, policy
+from frozen import FROZEN, FROZEN_STREAM, STREAM_POLICY, policy
+from stream_fields import gaussian
 
 from undertone_shared import campaign as campaigns
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
-from undertone_shared.errors import Invalid
+from undertone_shared.errors import Invalid, Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.notation import describe_mechanism, parse_mechanism
 from undertone_shared.policy import parse_policy
@@ -68,6 +69,70 @@ def test_a_built_campaign_has_the_frozen_bytes():
     assert message[:12] == b"UTC1" + bytes.fromhex("6ae68038") + len(FROZEN).to_bytes(4, "big")
     assert campaigns.header(message) == (1793491000, campaign.fingerprint)
     assert campaign.first_slot * 1800 == campaign.epoch and campaign.end == 1000000 * 1800
+
+
+def test_the_frozen_stream_campaign_is_what_build_writes():
+    campaign = campaigns.build(
+        name="load",
+        sensor="energy",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=1000,
+        slot_seconds=1800,
+        cycle=48,
+        epoch=1793491200,
+        last_slot=999999,
+        default=0,
+        cohort=None,
+        report=None,
+        stream=gaussian(),
+    )
+    assert campaign.body == FROZEN_STREAM or (MICROPYTHON and json.loads(campaign.body) == json.loads(FROZEN_STREAM))
+    read = campaigns.Campaign(FROZEN_STREAM)
+    assert read.stream.describe() == gaussian().describe()
+    assert read.report is None
+    assert read.cohort.share == 0
+    assert campaigns.Campaign(FROZEN).stream is None
+
+
+def test_a_stream_is_refused_unless_the_policy_allows_it():
+    campaign = campaigns.Campaign(FROZEN_STREAM)
+    duration = campaign.end - campaign.epoch
+    cost = campaign.stream.charge()
+    offers = (
+        ("stream", None, {}),
+        ("stream", {"kinds": ["one-bit"]}, {}),
+        ("stream", {"dimension": 2}, {}),
+        ("rho", {"rho": cost - 1}, {}),
+        ("rho", {"rho": cost, "period_seconds": 7 * 86400}, {}),
+        ("theta", {}, {"theta": [1, 299]}),
+        (None, {"rho": cost}, {}),
+        (None, {"rho": 7 * cost, "period_seconds": 7 * 86400}, {}),
+    )
+    for reason, changes, others in offers:
+        fields = dict(others)
+        fields["duration_seconds"] = duration
+        if changes is not None:
+            fields["stream"] = dict(STREAM_POLICY)
+            fields["stream"].update(changes)
+        try:
+            parse_policy(policy(**fields)).check_campaign(campaign)
+            found = None
+        except Refused as refused:
+            found = refused.reason
+        assert found == reason, (found, changes)
+
+
+def test_a_stream_campaign_has_no_cohort_and_no_report():
+    for field in ("cohort", "report"):
+        body = FROZEN_STREAM.replace(('"%s":null' % field).encode(), ('"%s":{}' % field).encode())
+        try:
+            campaigns.Campaign(body)
+        except Invalid as error:
+            assert field in str(error)
+        else:
+            raise AssertionError(field)
 
 
 def test_every_mechanism_is_read_back_as_it_was_written():

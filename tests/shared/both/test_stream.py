@@ -1,0 +1,285 @@
+"""The stream mechanisms exactly: clipping, recursion, one-bit law, closed form, refusals. See docs/cgm-proof.md."""
+
+import hashlib
+import json
+
+from stream_fields import GAUSSIAN, ONE_BIT, gaussian, one_bit
+
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.stream import (
+    StreamRule,
+    clip,
+    first_step_suffices,
+    least_first_variance,
+    shrink,
+    squared_bound,
+)
+from undertone_shared.stream_policy import StreamPolicy, rho_below
+
+
+class Outcome:
+    """Stands in for `Entropy`: ``below`` gives the chosen word."""
+
+    def __init__(self):
+        self.word = 0
+        self.bounds = []
+
+    def below(self, n):
+        self.bounds.append(n)
+        assert 0 <= self.word < n
+        return self.word
+
+
+class Digits:
+    """A small deterministic sequence of integers."""
+
+    def __init__(self):
+        self.state = 1
+
+    def __call__(self, low, high):
+        self.state = self.state * 1103515245 % (1 << 31) + 12345
+        return low + (self.state >> 8) % (high - low + 1)
+
+
+def test_points_are_unbiased_and_take_one_word():
+    rule = gaussian(levels=8, slew=2, theta=300)
+    outcome = Outcome()
+    for reading in (-5, 0, 1, 36, 37, 149, 150, 299, 300, 301):
+        total = 0
+        for outcome.word in range(300):
+            total += rule.point((reading,), 0, outcome)[0]
+        assert total == 8 * min(max(reading, 0), 300) - 4 * 300
+    assert set(outcome.bounds) == {300}
+
+
+def test_clipping_is_against_the_previous_clipped_point():
+    previous = (0,)
+    path = []
+    for raw in (10, 10, -10, -10, 3):
+        previous = clip((raw,), previous, 4, 10)
+        path.append(previous[0])
+    assert path == [4, 8, 4, 0, 3]
+
+
+def test_vectors_keep_norm_and_slew_in_integers_after_every_rounding():
+    draw = Digits()
+    for slew, radius in ((1, 7), (5, 20), (49, 500)):
+        previous = None
+        for _ in range(300):
+            point = shrink(tuple([draw(-radius, radius) for _ in range(3)]), radius)
+            if previous is not None:
+                point = clip(point, previous, slew, radius)
+                assert sum([(point[i] - previous[i]) ** 2 for i in range(3)]) <= slew * slew
+            assert sum([n * n for n in point]) <= radius * radius
+            previous = point
+
+
+def test_the_release_is_the_rounded_recursion():
+    rule = gaussian()
+    a, r = 256, 217
+    # X_2 = (A n_2 - R n_1 + e + R X_1) / A, half up
+    assert rule.first((100,), (-30,), None) == (70,)
+    for noise in (-12345, 0, 777):
+        exact = a * 120 - r * 100 + noise + r * 70
+        (released,) = rule.later((120,), (100,), (70,), (noise,), None)
+        assert -a < 2 * (exact - a * released) + 1 <= a + 1
+    assert rule.publish(10**15, 0) == 0x7FFFFFFF
+    assert rule.publish(-(10**15), 0) == -0x7FFFFFFF
+
+
+def test_rounding_moves_a_chain_by_less_than_stated():
+    # Scaled by A^k the exact recursion stays in integers.
+    rule = gaussian()
+    draw = Digits()
+    a, r = 256, 217
+    point, released = draw(-500, 500), 0
+    exact, scale = 0, 1
+    for _ in range(40):
+        following = rule.clip((draw(-500, 500),), (point,))[0]
+        noise = draw(-100000, 100000)
+        (released,) = rule.later((following,), (point,), (released,), (noise,), None)
+        exact = (a * following - r * point + noise) * scale + r * exact
+        scale *= a
+        point = following
+        # |X - exact| <= 1/(2(1 - r)) = A/(2(A - R))
+        assert 2 * (a - r) * abs(released * scale - exact) <= a * scale
+
+
+def test_one_bit_is_exactly_unbiased_and_its_range_never_exceeds_the_swing():
+    rule = one_bit(levels=8, slew=1, shift=2, reuse=3, noise=[40, 60])
+    outcome = Outcome()
+    step = 60
+    for previous in range(-4, 5):
+        for point in range(max(-4, previous - 1), min(4, previous + 1) + 1):
+            xi = 4 * point - 3 * previous
+            assert 2 * abs(xi) <= rule.swing
+            total = 0
+            for outcome.word in range(2 * step):
+                (released,) = rule.later((point,), (previous,), (0,), (), outcome)
+                total += 1 if released > 0 else -1
+            # E y = b (P(+) - P(-)) = ξ
+            assert total * step == 2 * step * xi
+    for point in range(-4, 5):
+        plus = 0
+        for outcome.word in range(80):
+            plus += rule.first((point,), (), outcome)[0] > 0
+        assert plus == 40 + point
+
+
+def paths(length, levels, slew):
+    """All integer difference paths: |d| <= levels, steps of at most 2 slew."""
+    found = [[d] for d in range(-levels, levels + 1)]
+    for _ in range(length - 1):
+        found = [p + [d] for p in found for d in range(-levels, levels + 1) if abs(d - p[-1]) <= 2 * slew]
+    return found
+
+
+def test_the_closed_form_is_no_less_than_any_path_costs():
+    for levels, slew, shift, reuse, length in ((4, 1, 2, 3, 4), (6, 1, 3, 5, 3), (4, 1, 3, 0, 3), (6, 2, 4, 15, 3)):
+        a = 1 << shift
+        worst = 0
+        for path in paths(length, levels, slew):
+            cost = (a * a - reuse * reuse) * path[0] ** 2
+            for i in range(1, length):
+                cost += (a * path[i] - reuse * path[i - 1]) ** 2
+            worst = max(worst, cost)
+        assert worst <= squared_bound(length, 1, levels, slew, shift, reuse)
+        # Any split into two chains is within the bound for two.
+        for cut in range(1, length):
+            parts = [squared_bound(n, 1, levels, slew, shift, reuse) for n in (cut, length - cut)]
+            assert sum(parts) <= squared_bound(length, 2, levels, slew, shift, reuse)
+
+
+def test_first_reports_cost_no_more_than_the_closed_form_gives_them():
+    for later in (16, 1000, 10**12):
+        first = least_first_variance(later, 8, 217)
+        # 1/(s_1 - 4) <= (A² - R²)/(s - 4), and the same without the 4
+        assert (later - 4) <= (first - 4) * (65536 - 217 * 217)
+        assert later <= first * (65536 - 217 * 217)
+    assert first_step_suffices(8200, 1100000, 1000, 50, 8, 217)
+    assert not first_step_suffices(5000, 1100000, 1000, 50, 8, 217)
+
+
+def test_rho_is_rounded_up_and_counts_every_window_of_a_period():
+    rule = gaussian()
+    num, den = rule.rho()
+    assert num == squared_bound(48, 2, 1000, 50, 8, 217)
+    assert den == 2 * (10**12 - 4)
+    assert (rule.charge() - 1) * den < num << 20 <= rule.charge() * den
+    day = 86400
+    assert rule.windows(day, 1800, 0) == 1
+    assert rule.windows(7 * day, 1800, 0) == 7
+    assert rule.windows(day, 1800, 1800) == 2
+    assert rule.windows(3600, 1800, 0) == 2
+    assert gaussian(renewal=0).windows(day, 1800, 7) == 1
+
+
+def test_a_rule_is_read_back_from_its_fields():
+    for fields in (GAUSSIAN, ONE_BIT):
+        assert json.loads(json.dumps(StreamRule(fields).describe())) == fields
+
+
+def test_bad_rules_are_refused_naming_the_field():
+    wrong = (
+        ("kind", "laplace"),
+        ("theta", 0),
+        ("levels", 999),
+        ("levels", 1 << 21),
+        ("slew", 500),  # C = 1/2
+        ("slew", 0),
+        ("shift", 13),
+        ("reuse", 256),
+        ("noise", [65000000, 15]),
+        ("noise", [50000000, 10**12]),
+        ("noise", [65000000]),
+        ("noise", [65000000, 1 << 61]),
+        ("noise", [True, 10**12]),
+        ("dimension", 9),
+        ("lag", 3),  # more chains than the budget has
+        ("reports", 0),
+        ("reports", 65536),
+        ("chains", 0),
+        ("restart", -1),
+        ("renewal", 1.5),
+    )
+    for name, value in wrong:
+        for make in (gaussian, one_bit):
+            try:
+                make(**{name: value})
+            except Invalid as error:
+                assert "stream." in str(error), error
+            else:
+                assert make is one_bit and name == "noise" and value[1:] == [10**12], (name, value)
+    for noise in ([8200, 30000], [499, 1100000], [5000, 1100000], [8200, 1 << 30]):
+        try:
+            one_bit(noise=noise)
+        except Invalid as error:
+            assert "noise" in str(error)
+        else:
+            raise AssertionError(noise)
+
+
+def test_independent_noise_needs_no_slew():
+    rule = gaussian(shift=0, reuse=0, slew=1000, noise=[10**8, 10**8])
+    assert rule.clip((500,), (-500,)) == (500,)
+    assert rule.rho()[0] == 48 * 1000 * 1000
+
+
+def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
+    # ρ + 2√(ρ k ln 2) = ε for ε = 1, k = 17 at ρ = .0203243
+    assert rho_below([1, 1], 17) == 21311
+    for fields in ({"epsilon": [0, 1]}, {"epsilon": [1, 1], "delta_bits": 0}, {"epsilon": 1.0}, {"rho": 0}, {}):
+        complete = {"period_seconds": 86400, "delta_bits": 17} if "epsilon" in fields else {"period_seconds": 86400}
+        for name in fields:
+            complete[name] = fields[name]
+        try:
+            StreamPolicy(complete)
+        except Invalid:
+            continue
+        raise AssertionError(fields)
+
+
+def test_a_cap_per_report_grows_with_the_reports():
+    rule = gaussian()
+    for per_report, rho, fits in ((False, rule.charge(), True), (False, rule.charge() - 1, False), (True, 1, False)):
+        policy = StreamPolicy({"rho": rho, "period_seconds": 86400, "per_report": per_report})
+        try:
+            policy.check_total(rule.charge(), rule)
+            assert fits
+        except Refused as refused:
+            assert refused.reason == "rho"
+            assert not fits
+    policy = StreamPolicy({"rho": rule.charge() // 48 + 1, "period_seconds": 86400, "per_report": True})
+    policy.check_total(rule.charge(), rule)
+
+
+def test_the_same_bytes_release_the_same_values_everywhere():
+    class Hashed:
+        count = 0
+
+        def __call__(self, n):
+            Hashed.count += 1
+            return hashlib.sha256(b"stream %d" % Hashed.count).digest()[:n]
+
+    for rule, frozen in ((gaussian(), GAUSSIAN_RELEASES), (one_bit(), ONE_BIT_RELEASES)):
+        Hashed.count = 0
+        entropy = Entropy(Hashed())
+        point = released = None
+        found = []
+        for reading in (100, 120, 300, 0):
+            noise = rule.draw_noise(point is None, entropy) if rule.kind == "gaussian" else ()
+            entropy.refill()
+            following = rule.point((reading,), 0, entropy)
+            if point is None:
+                released = rule.first(following, noise, entropy)
+            else:
+                following = rule.clip(following, point)
+                released = rule.later(following, point, released, noise, entropy)
+            point = following
+            found.append((point[0], released[0]))
+        assert found == frozen, found
+
+
+GAUSSIAN_RELEASES = [(-166, -10288), (-116, -4026), (-66, -1509), (-116, -3505)]
+ONE_BIT_RELEASES = [(-166, -8200), (-116, -11248), (-66, -5238), (-116, -143)]
