@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.clock import Clock
@@ -73,6 +74,7 @@ async def run(job: Job) -> None:
         Clock(job.start, job.speed),
         ledger,
         on_campaign=lambda message: None,
+        tls=assembly.tls_context(config.broker, members[0].policy),
     )
     state = None if job.state is None else Path(job.state)
     readings = Readings.saved(Path(job.readings))

@@ -9,6 +9,7 @@ import typer
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.config import Config, read_config
 from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import check_integer
 from undertone_simulator.provision import Target, device_names, make_policy, private_authority, provision
 
 _TLS_PORT = 8883
@@ -70,8 +71,9 @@ def _target(
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
         ca = config.path(broker.ca_file)
     port = port or broker.port or (0 if broker.managed else _PLAIN_PORT if plain else _TLS_PORT)
-    if not 1 <= port <= 65535:
+    if not port:
         raise Invalid("the broker's port is not known: set port in [broker], or give --port")
+    check_integer("--port", port, 1, 65535)
     if plain:
         return Target(host, port, None)
     if private_ca:

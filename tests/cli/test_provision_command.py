@@ -1,0 +1,110 @@
+import json
+import shutil
+
+import pytest
+
+from undertone.__main__ import main
+
+CAMPAIGN = """
+[broker]
+{broker}
+[campaign]
+name = "demo"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+epsilon = 1
+"""
+MANAGED = "port = 4711"
+FOREIGN = 'managed = false\nhost = "broker.example"\npassword_file = "aggregator.password"'
+openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    def call(*options, broker=MANAGED, devices="2", out="out"):
+        campaign = tmp_path / "aggregator.toml"
+        campaign.write_text(CAMPAIGN.format(broker=broker))
+        command = ["undertone", "provision", "--campaign", str(campaign), "--devices", devices]
+        monkeypatch.setattr("sys.argv", [*command, "--out", str(tmp_path / out), *options])
+        code = main()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def device(tmp_path, name="load-001"):
+    return json.loads((tmp_path / "out" / "devices" / name / "device.json").read_text())
+
+
+def test_a_managed_broker_is_on_loopback_without_tls(run, tmp_path):
+    code, out, _ = run()
+    assert code == 0
+    assert "epsilon = ln(2721/1001) per reading (event level)" in out
+    assert "fit for loopback only" in out
+    assert device(tmp_path)["broker"] == {"host": "127.0.0.1", "port": 4711, "password_file": "password"}
+
+
+def test_json(run):
+    code, out, _ = run("--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["devices"] == ["load-001", "load-002"]
+    assert told["cap"] == [2721, 1001]
+    assert told["tls"] is False
+
+
+@openssl
+def test_a_private_authority(run, tmp_path):
+    code, out, _ = run("--private-ca", broker=FOREIGN)
+    assert code == 0
+    assert "certfile" in out
+    assert device(tmp_path)["broker"]["tls"] == {"ca": "ca.crt"}
+    assert device(tmp_path)["broker"]["port"] == 8883
+    assert (tmp_path / "out/tls/server.key").exists()
+
+
+@openssl
+def test_a_second_fleet_leaves_the_first_one_alone(run, tmp_path):
+    assert run("--private-ca", broker=FOREIGN)[0] == 0
+    before = (tmp_path / "out/tls/ca.key").read_bytes()
+    code, _, err = run("--private-ca", broker=FOREIGN)
+    assert code == 2
+    assert "exists already" in err
+    assert (tmp_path / "out/tls/ca.key").read_bytes() == before
+
+
+def test_an_authority_that_is_given(run, tmp_path):
+    (tmp_path / "mine.pem").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
+    code, _, _ = run("--ca", str(tmp_path / "mine.pem"), "--host", "10.0.0.5", broker=FOREIGN)
+    assert code == 0
+    assert device(tmp_path)["broker"]["host"] == "10.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("options", "broker", "sentence"),
+    [
+        ([], "", "the broker's port is not known: set port in [broker], or give --port"),
+        ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
+        (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
+        (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
+        (["--devices", "0"], MANAGED, "devices is 0, expected 1 to 1000000"),
+        (["--port", "70000"], MANAGED, "--port is 70000, expected an integer from 1 to 65535"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(run, options, broker, sentence):
+    code, out, err = run(*options, broker=broker)
+    assert code == 2
+    assert sentence in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def test_a_configuration_that_does_not_exist(run, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(
+        "sys.argv", ["undertone", "provision", "--campaign", "no.toml", "--devices", "1", "--out", str(tmp_path)]
+    )
+    assert main() == 2
+    assert "no.toml" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+import hashlib
+import json
+from collections import Counter
+
+import pytest
+
+from undertone.__main__ import main
+from undertone_aggregator.partial import Key, Partial
+from undertone_aggregator.store import Batch, Store
+from undertone_shared.report import COHORT, pack
+from undertone_simulator.ledger import FleetLedger
+
+ONE = pack(COHORT, b"abcd", 5, (3,))
+TWO = pack(COHORT, b"abcd", 6, (3,))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A ledger of two reports, one acknowledged, and a store that has counted one."""
+    ledger = FleetLedger(tmp_path / "ledger")
+    ledger.sent("a", ONE)
+    ledger.acked("a", ONE)
+    ledger.sent("a", TWO)
+    ledger.close()
+    batch = Batch(outcomes=Counter(counted=1), audit=[("a", hashlib.sha256(ONE).digest()[:8], "counted")])
+    batch.partial = Partial()
+    batch.partial.add(Key("c", b"abcd", COHORT, "all", 5), 3, 8)
+    with Store(tmp_path / "store") as store:
+        store.commit("0of1", batch)
+    return tmp_path
+
+
+@pytest.fixture
+def verify(files, monkeypatch, capsys):
+    def call(*options):
+        command = ["undertone", "verify", "--ledger", str(files / "ledger"), "--store", str(files / "store")]
+        monkeypatch.setattr("sys.argv", [*command, *options])
+        code = main()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def lose_the_second(files):
+    ledger = FleetLedger(files / "ledger")
+    ledger.lost("a", TWO, "killed")
+    ledger.close()
+
+
+def test_accounts_that_do_not_add_up_exit_with_1(verify):
+    code, out, _ = verify()
+    assert code == 1
+    assert "still under way: a, report" in " ".join(out.split())
+    assert "Unexplained: 1 still under way." in out
+
+
+def test_accounts_that_add_up_exit_with_0(verify, files):
+    lose_the_second(files)
+    code, out, _ = verify()
+    assert code == 0
+    assert "zero unexplained" in out
+    assert "lost: killed" in out
+
+
+def test_json(verify, files):
+    lose_the_second(files)
+    code, out, _ = verify("--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["reports"] == {"sent": 2, "acknowledged": 1, "counted": 1, "rejected": {}, "lost": {"killed": 1}}
+    assert told["deliveries"]["received"] == 1
+
+
+@pytest.mark.parametrize(("option", "sentence"), [("--store", "no store"), ("--ledger", "No such file")])
+def test_missing_files_exit_with_2(verify, option, sentence):
+    code, _, err = verify(option, "nowhere")
+    assert code == 2
+    assert sentence in err
+
+
+def test_another_file_is_not_a_ledger(verify, files):
+    (files / "other").write_text("hello\nworld\n")
+    code, _, err = verify("--ledger", str(files / "other"))
+    assert code == 2
+    assert "is not a ledger" in err
