@@ -105,8 +105,8 @@ def _integers(
 
 def _parquet_rows(path: Path) -> Iterator[list[str]]:
     try:
-        import pyarrow  # type: ignore[import-untyped]
-        import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+        import pyarrow
+        import pyarrow.parquet as parquet
     except ModuleNotFoundError:
         raise Invalid(f"{path.name}: Parquet needs pyarrow, install it with: pip install 'undertone[all]'") from None
     try:
