@@ -1,0 +1,295 @@
+"""Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
+
+from rig import DAY, SLOT, START, Device, make_campaign
+
+from undertone_shared import campaign as campaigns
+from undertone_shared import report as reports
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.stream import StreamRule
+
+# 1000 levels of the reading itself: decoding needs no scale.
+FIELDS = {
+    "kind": "gaussian",
+    "low": 0,
+    "theta": 1000,
+    "levels": 1000,
+    "slew": 50,
+    "shift": 8,
+    "reuse": 217,
+    "noise": [65000000, 1000000000000],
+    "dimension": 1,
+    "lag": 1,
+    "reports": 48,
+    "chains": 2,
+    "restart": 0,
+    "renewal": 0,
+}
+
+
+def rule(**changes):
+    fields = dict(FIELDS)
+    for name in changes:
+        fields[name] = changes[name]
+    return StreamRule(fields)
+
+
+def stream_campaign(stream, **changes):
+    fields = {"cohort": None, "report": None, "stream": stream, "last_slot": START // SLOT + 10 * 48 - 1}
+    for name in changes:
+        fields[name] = changes[name]
+    return make_campaign(**fields)
+
+
+def running(stream, storage=None, rho=1 << 20, period=400 * DAY, **policy):
+    allowed = {"rho": rho, "period_seconds": period, "dimension": stream.dimension}
+    device = Device(storage=storage, now=START - SLOT, stream=allowed, **policy)
+    device.accept(stream_campaign(stream))
+    reading = 40 if stream.dimension == 1 else (40,) * stream.dimension
+    device.reporter.close_slot(device.now)
+    assert device.slot(reading) is None
+    return device
+
+
+def refusal(device, campaign):
+    try:
+        device.accept(campaign)
+    except Refused as error:
+        return error.reason
+    return None
+
+
+def chain(report):
+    return reports.unpack(report).chain
+
+
+def reboot(device, slots=1):
+    """Boot within the open slot; ``slots`` of readings pass before the first report can come."""
+    device.boot()
+    device.accept(device.campaign)
+    device.reporter.close_slot(device.now)
+    for _ in range(slots):
+        device.slot()
+
+
+def test_a_stream_reports_every_slot_with_its_chain_index():
+    for stream in (rule(), rule(kind="one-bit", noise=[8200, 1100000])):
+        device = running(stream)
+        for i in range(1, 20):
+            report = reports.unpack(device.slot())
+            assert (report.kind, report.chain, len(report.values)) == (reports.STREAM, i, 1)
+            assert report.slot == START // SLOT + i - 1
+
+
+def test_the_stream_stops_when_its_reports_are_spent():
+    device = running(rule(reports=5))
+    for _ in range(5):
+        assert device.slot() is not None
+    assert device.slot() is None
+    assert device.reporter.paused == "reports"
+
+
+def test_a_reboot_starts_a_chain_and_the_last_one_is_counted():
+    device = running(rule())
+    device.campaign = stream_campaign(rule())
+    assert [chain(device.slot()) for _ in range(3)] == [1, 2, 3]
+    reboot(device)
+    assert [chain(device.slot()) for _ in range(2)] == [1, 2]
+    reboot(device)
+    assert device.slot() is None
+    assert device.reporter.paused == "chains"
+
+
+def test_reports_drawn_before_a_reboot_stay_spent():
+    device = running(rule(reports=6))
+    device.campaign = stream_campaign(rule(reports=6))
+    for _ in range(4):
+        device.slot()
+    reboot(device)
+    assert [device.slot() is None for _ in range(3)] == [False, False, True]
+    assert device.reporter.paused == "reports"
+
+
+def test_a_gap_continues_the_chain_unless_a_restart_is_asked_for():
+    for restart, following in ((0, [3, 4]), (3, [3, 4]), (1, [3, 1])):
+        device = running(rule(restart=restart))
+        assert [chain(device.slot()) for _ in range(2)] == [1, 2]
+        device.pass_time(SLOT // 10, clock=2 * SLOT)  # one slot is skipped
+        device.reporter.close_slot(device.now)
+        drawn = [device.slot() for _ in range(3)]
+        # The slot that the jump cut short, then what follows the gap.
+        assert [chain(report) for report in drawn if report is not None][:2] == following
+
+
+def test_interleaved_chains_of_a_lag_share_the_reports():
+    device = running(rule(lag=3, chains=3, reports=7))
+    assert [chain(device.slot()) for _ in range(7)] == [1, 1, 1, 2, 2, 2, 3]
+    assert device.slot() is None
+
+
+def last_point(device):
+    """The clipped reading of the last report, in the only place where it is."""
+    return device.reporter._stream._chains[0].point[0] + 500
+
+
+def test_renewal_gives_a_new_budget_and_a_new_chain_whose_first_value_is_not_clipped():
+    device = running(rule(renewal=6, reports=4, chains=1), period=DAY)
+    found = []
+    points = []
+    for i in range(12):
+        report = device.slot(1000 if i >= 3 else 0)
+        found.append(None if report is None else chain(report))
+        points.append(last_point(device))
+    assert found == [1, 2, 3, 4, None, None] * 2
+    assert device.reporter.paused == "reports"
+    assert points == [0, 0, 0, 50, 50, 50] + [1000] * 6
+
+
+def test_slew_clipping_follows_the_clipped_reading():
+    device = running(rule())
+    points = []
+    for reading in (500, 1000, 1000, 0, 0, 520):
+        device.slot(reading)
+        points.append(last_point(device))
+    assert points == [500, 550, 600, 550, 500, 520]
+
+
+def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
+    device = running(rule(dimension=3))
+    report = device.slot((500, 600, 300))
+    assert len(report) == 24
+    assert len(reports.unpack(report).values) == 3
+    assert device.reporter._stream._chains[0].point == (0, 100, -200)
+    for sample in (500, (1, 2), (1, 2, 3.5)):
+        try:
+            device.reporter.observe(sample, device.now)
+        except Invalid:
+            continue
+        raise AssertionError(sample)
+    device.boot()
+    assert device.reporter.outbox[0] == report
+    device.reporter.acked(report)
+    assert len(device.reporter.outbox) == 0
+
+
+def test_a_campaign_is_charged_when_it_is_accepted_and_never_given_back():
+    cost = rule().charge()
+    device = running(rule(), rho=2 * cost, period=400 * DAY)
+    following = stream_campaign(rule(reports=40, chains=1), epoch=START + DAY)
+    assert following.stream.charge() < cost
+    assert refusal(device, following) is None
+    device.pass_time(DAY)
+    device.accept(following, device.now)
+    device.reporter.close_slot(device.now)
+    third = stream_campaign(rule(), epoch=START + 3 * DAY)
+    assert refusal(device, third) == "rho"
+    assert device.reporter.refusals["rho"] == 1
+    device.boot()
+    assert refusal(device, third) == "rho"
+
+
+def test_a_new_period_starts_from_nothing():
+    cost = rule().charge()
+    day = stream_campaign(rule(), last_slot=START // SLOT + 47)
+    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+    device.accept(day)
+    device.reporter.close_slot(device.now)
+    tomorrow = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 95)
+    assert refusal(device, tomorrow) is None
+    # It touches tomorrow, too.
+    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+    device.accept(stream_campaign(rule(), last_slot=START // SLOT + 48))
+    assert refusal(device, tomorrow) == "rho"
+
+
+def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
+    device = running(rule(reports=60, chains=1))
+    following = stream_campaign(rule(reuse=200, reports=60, chains=1), epoch=START + DAY)
+    device.accept(following)
+    last = None
+    for _ in range(47):
+        last = device.slot()
+        device.accept(following)
+    assert chain(last) == 47
+    assert device.slot() is None  # the last slot of the old stream ends with it
+    assert device.reporter.paused == "ended"
+    report = reports.unpack(device.slot())
+    assert (report.chain, report.fingerprint) == (1, following.fingerprint)
+
+
+def test_a_lost_ledger_spends_the_period_and_a_new_device_is_not_a_lost_one():
+    cost = rule().charge()
+    device = running(rule(), rho=10 * cost)
+    device.slot()
+    device.storage.files["ledger"] = b"torn"
+    device.boot()
+    assert refusal(device, stream_campaign(rule())) == "rho"
+    del device.storage.files["ledger"]
+    device.boot()
+    assert refusal(device, stream_campaign(rule())) == "rho"
+
+
+def test_nothing_that_was_read_or_drawn_in_secret_is_stored():
+    # Two devices, same public things, different readings and noise: only reports differ.
+    files = []
+    for reading in (0, 1000):
+        device = running(rule())
+        for _ in range(6):
+            report = device.slot(reading)
+            device.reporter.acked(report)
+        device.accept(stream_campaign(rule(), epoch=START + DAY))
+        files.append(device.storage.files)
+    assert files[0] == files[1]
+
+
+def test_no_report_leaves_when_its_chain_cannot_be_counted():
+    device = running(rule(), write_seconds=86400)
+    assert chain(device.slot()) == 1
+    device.storage.broken = True
+    # Within the reserved block no write is due ...
+    assert chain(device.slot()) == 2
+    # ... but a new chain is counted before it is used.
+    device.reporter._stream.forget()
+    assert device.slot() is None
+    assert device.reporter.paused == "storage"
+    device.storage.broken = False
+    assert device.slot() is None  # that was the second chain of two
+    assert device.reporter.paused == "chains"
+
+
+def test_noise_is_drawn_before_the_slot_ends():
+    device = running(rule())
+    device.slot()
+    device.reporter.close_slot(device.now)
+    drawn = dict(device.reporter._stream._noise)
+    assert sorted(drawn) == [False, True]
+    device.reporter.close_slot(device.now)
+    assert device.reporter._stream._noise == drawn
+    device.slot()
+    assert False not in device.reporter._stream._noise or device.reporter._stream._noise[False] != drawn[False]
+    assert device.reporter._stream._noise[True] == drawn[True]
+
+
+def test_a_policy_without_streams_refuses_them():
+    device = Device(now=START - SLOT)
+    assert refusal(device, stream_campaign(rule())) == "stream"
+    assert device.reporter._stream is None
+
+
+def test_corrupt_state_is_a_lost_ledger_or_no_campaign():
+    device = running(rule())
+    device.slot()
+    names = [name for name in device.storage.files if name.startswith("campaign-")]
+    body = device.storage.files[names[0]]
+    device.storage.files[names[0]] = body.replace(b'"reports":48', b'"reports":49')
+    device.boot()
+    assert device.reporter.campaign is None
+    device.storage.files[names[0]] = body[:-3]
+    device.boot()
+    assert device.reporter.campaign is None
+    message = campaigns.pack(stream_campaign(rule()), device.now)
+    for damaged in (message.replace(b'"slew":50', b'"slew":500'), message.replace(b'"lag":1', b'"lag":-1')):
+        try:
+            device.reporter.accept(damaged, device.now)
+        except Invalid:
+            continue
+        raise AssertionError("accepted")
