@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from undertone.commands import aggregate, certify, demo, provision, query, verify
+from undertone.commands import aggregate, bench, certify, demo, provision, query, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ def _device() -> None:
 
 
 aggregate.register(app)
+bench.register(app)
 certify.register(app)
 demo.register(app)
 provision.register(app)

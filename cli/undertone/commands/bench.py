@@ -1,0 +1,46 @@
+"""``undertone bench``: baseline and ours in the same run, as rows."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from undertone_simulator.bench import names, run
+from undertone_simulator.bench.row import Row
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("bench")(bench)
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help=f"one of {', '.join(names())}")],
+    quick: Annotated[bool, typer.Option("--quick", help="a fraction of the time, less exact")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON rows")] = False,
+) -> None:
+    """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
+    found = run(name, quick)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in found], indent=2))
+        return
+    for line in lines(found):
+        typer.echo(line)
+
+
+def lines(rows: list[Row]) -> list[str]:
+    """The rows as an aligned table."""
+    table: list[tuple[str, ...]] = [("name", "value", "unit", "baseline", "baseline_value", "ratio", "goal")]
+    table += [
+        (
+            row.name,
+            f"{row.value:.4g}",
+            row.unit,
+            row.baseline or "",
+            *("" if number is None else f"{number:.4g}" for number in (row.baseline_value, row.ratio, row.goal)),
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone.commands.bench import lines
+from undertone_shared.errors import Invalid
+from undertone_simulator import bench
+from undertone_simulator.bench.row import Row, duration, rate
+
+COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
+
+
+def test_mechanisms_as_json():
+    result = CliRunner().invoke(app, ["bench", "mechanisms", "--quick", "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert all(row.keys() == COLUMNS for row in rows)
+    assert [row["goal"] for row in rows if row["baseline"] == "blocked float hybrid"] == [1.2, 1.2]
+    assert all(row["value"] > 0 for row in rows)
+
+
+def test_every_benchmark_is_known():
+    assert "mechanisms" in bench.names()
+    with pytest.raises(Invalid, match=r"there is no benchmark 'nothing', expected one of .*mechanisms"):
+        bench.run("nothing")
+
+
+def test_a_ratio_above_one_is_better():
+    assert rate("a", 3.0, "1/s", "b", 2.0).ratio == 1.5
+    assert duration("a", 2.0, "s", "b", 3.0, goal=1.2).ratio == 1.5
+
+
+def test_table_columns_line_up():
+    shown = lines([Row("a", 1.0, "s"), rate("longer", 30.0, "1/s", "other", 20.0, 1.2)])
+    assert shown[1] == "a       1      s"
+    assert shown[0].index("goal") == shown[2].index("1.2")
+
+
+def test_the_float_baseline_is_the_hybrid_mechanism():
+    import numpy as np
+
+    from undertone_aggregator.design.continuous import hybrid_variance
+    from undertone_simulator.bench.mechanisms import FloatHybrid
+
+    # Mean and variance within 5 and 8 standard errors of 2^18 draws: false alarm below 1e-6.
+    n = 1 << 18
+    out = np.empty(n)
+    for epsilon, x in ((1, 0.3), (4, -1.0)):
+        FloatHybrid(epsilon, 1000).draw(np.full(n, x), out)
+        variance = hybrid_variance(epsilon, x)
+        assert abs(out.mean() - x) < 5 * (variance / n) ** 0.5
+        assert out.var() == pytest.approx(variance, rel=0.03)
