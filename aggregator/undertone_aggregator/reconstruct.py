@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.admission import EVERYBODY
 from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.partial import Counts, Key, add_counts
-from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation, smooth
+from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
 from undertone_shared import report
 from undertone_shared.campaign import ReportRule
 
@@ -160,12 +160,11 @@ class Reconstruction:
         return self._decoders[fingerprint]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
-        """The mean of the distribution that smoothed expectation maximisation fits to one slot of the cohort."""
+        """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
         mechanism = epoch.campaign.cohort.mechanism
         edges = CohortCounts(mechanism, counts).edges
-        fit = expectation_maximisation(
-            WindowChannel(mechanism), counts.astype(np.float64), stop="paper", smoother=smooth
-        )
+        # Smoothing would move mass between cells of very different width, hence the mean.
+        fit = expectation_maximisation(WindowChannel(mechanism), counts.astype(np.float64), stop="paper")
         return epoch.campaign.offset + float(fit.density @ self._cell_means(edges))
 
     def _cell_means(self, edges: tuple[int, ...]) -> Vector:

@@ -1,0 +1,166 @@
+"""The rounds of a whole campaign, played on a fleet that reports at once, with restarts."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support import server
+from undertone_aggregator.coordinator import Coordinator
+from undertone_aggregator.epochs import Timeline
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.partial import Key
+from undertone_aggregator.rounds import LARGEST_CHANGE, Rounds, limit_change
+from undertone_aggregator.store import Batch, Store
+from undertone_aggregator.threshold import Threshold
+from undertone_shared import report
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import WHOLE
+
+NOW = server.FIRST
+DEVICES = 400
+
+
+class Outlet:
+    """Remembers what was published."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        self.messages.append((topic, payload))
+
+    def campaigns(self) -> list[Campaign]:
+        return [Campaign(payload[12:]) for topic, payload in self.messages if topic.endswith("/config")]
+
+
+class Nobody:
+    def write(self, _: str) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
+
+
+def report_slot(store: Store, slot: int, chance: random.Random, scale: float) -> None:
+    """All devices report for a slot, readings exponential with mean ``scale``."""
+    epoch = Timeline(store.epochs()).at(slot)
+    if epoch is None:
+        return
+    campaign, rule = epoch.campaign, epoch.campaign.report
+    batch = Batch()
+    members = DEVICES * campaign.cohort.share // WHOLE
+    for number in range(DEVICES):
+        reading = min(int(chance.expovariate(1 / scale)), campaign.bound)
+        if number < members:
+            kind, mechanism = report.COHORT, campaign.cohort.mechanism
+        else:
+            assert rule is not None
+            kind, mechanism = report.REPORT, rule.mechanism.piecewise  # type: ignore[union-attr]
+        if kind == report.COHORT:
+            level = int(np.searchsorted(mechanism.edges, reading, side="right")) - 1  # type: ignore[arg-type]
+        else:
+            assert rule is not None
+            level = min(reading, rule.theta) * mechanism.levels // rule.theta  # type: ignore[union-attr]
+        symbol = chance.choices(range(mechanism.symbols), mechanism.weights(level))[0]  # type: ignore[union-attr]
+        symbols = mechanism.symbols if kind == report.COHORT else rule.mechanism.symbols  # type: ignore[union-attr]
+        batch.partial.add(Key("meters", campaign.fingerprint, kind, "all", slot), symbol, symbols)
+    store.commit("0of1", batch)
+
+
+def play(folder: Path, slots: int, *, restart_every: int = 10**9, scale: float = 40.0, **options: object) -> Outlet:
+    """Run a campaign for ``slots`` seconds, with a new coordinator every so often."""
+    plan = server.plan(cells=16, **options)
+    outlet, chance = Outlet(), random.Random(11)
+    with Store(folder / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        for second in range(slots):
+            if second % restart_every == 0:
+                coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+            if second:
+                report_slot(store, NOW + second - 1, chance, scale)
+            coordinator.tick(NOW + second)
+    return outlet
+
+
+@pytest.mark.parametrize("restart_every", [10**9, 1])
+def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) -> None:
+    outlet = play(tmp_path, 44, restart_every=restart_every)
+    with Store(tmp_path / "s.sqlite") as store:
+        epochs = store.epochs()
+    assert [epoch.phase for epoch in epochs[:3]] == ["threshold", "threshold", "report"]
+    assert [epoch.campaign.first_slot - NOW for epoch in epochs[:3]] == [2, 2 + 5 + 2, 2 + 2 * (5 + 2)]
+    first, second, third = (epoch.campaign for epoch in epochs[:3])
+    assert first.cohort.share == second.cohort.share == WHOLE
+    assert first.cohort.mechanism.edges != second.cohort.mechanism.edges, "the second round zooms in"
+    assert third.report is not None
+    assert 60 <= third.report.theta <= 400, "the readings' mean is 40, one in a thousand lies above 280"
+    assert epochs[2].threshold is not None
+    assert all(epoch.campaign.last_slot == third.first_slot + 19 for epoch in epochs[2:])
+    broadcast = outlet.campaigns()
+    assert [one.fingerprint for one in broadcast] == list(
+        dict.fromkeys(one.fingerprint for one in broadcast)
+    ) or restart_every == 1
+    assert {one.fingerprint for one in broadcast} == {epoch.campaign.fingerprint for epoch in epochs}
+
+
+def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:
+    bodies = []
+    for name, every in (("a", 10**9), ("b", 1)):
+        (tmp_path / name).mkdir()
+        play(tmp_path / name, 30, restart_every=every)
+        with Store(tmp_path / name / "s.sqlite") as store:
+            bodies.append([epoch.campaign.body for epoch in store.epochs()])
+    assert bodies[0] == bodies[1]
+
+
+def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
+    plan, outlet = server.plan(), Outlet()
+    with Store(tmp_path / "s.sqlite") as store:
+        coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+        for second in range(30):
+            coordinator.tick(NOW + second)
+        assert store.epoch_count() == 1
+        report_slot(store, NOW + 28, random.Random(1), 40.0)
+        coordinator.tick(NOW + 31)
+        assert store.epoch_count() == 2
+
+
+def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
+    outlet = Outlet()
+    with Store(tmp_path / "s.sqlite") as store:
+        coordinator = Coordinator(
+            server.plan(),
+            server.PREFIX,
+            server.SEED,
+            store,
+            outlet,
+            Journal(Nobody()),  # type: ignore[arg-type]
+        )
+        for second in range(0, 3 * 3600, 30):
+            coordinator.tick(NOW + second)
+    messages = [payload for topic, payload in outlet.messages if topic.endswith("/config")]
+    assert len(messages) == 3
+    assert len({message[12:] for message in messages}) == 1, "only the header changes"
+    assert len({message[:12] for message in messages}) == 3
+
+
+def test_a_campaign_starts_when_it_is_planned() -> None:
+    rounds = Rounds(server.plan(start=NOW + 50), server.SEED, lambda *_: None)  # type: ignore[arg-type,return-value]
+    assert rounds.first(NOW).campaign.epoch == NOW + 50
+    assert rounds.first(NOW + 100).campaign.epoch == NOW + 102
+
+
+def test_theta_changes_by_a_factor_of_two_at_most() -> None:
+    chosen = Threshold(900, 800, 1000, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "ems")
+    assert limit_change(chosen, 1000) is chosen
+    assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
+    assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
+    assert "factor of 2 at most" in limit_change(chosen, 100).warnings[-1]
+
+
+def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
+    assert not Rounds(server.plan(), b"", None).warnings()  # type: ignore[arg-type]
+    (sentence,) = Rounds(server.plan(rounds=[4, 3]), b"", None).warnings()  # type: ignore[arg-type]
+    assert "3 slots are no whole cycles of 4" in sentence
