@@ -135,6 +135,7 @@ unit = "Wh"
 bound = 10000
 {campaign}
 """
+        (folder / "aggregator.toml").write_text(text)
         config = parse_config(text, folder)
         names = device_names("load", devices)
         provision(

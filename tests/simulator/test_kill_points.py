@@ -1,0 +1,63 @@
+"""kill -9 of the aggregator at failpoints around commit and acknowledgement, again and again, with reports coming."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+SECONDS = """
+slot_seconds = 1
+cycle = 4
+epsilon = 1
+rounds = [1000]
+report_slots = 1000
+lead_slots = 1
+settle_slots = 1
+"""
+DEATHS = 24
+
+
+def test_an_aggregator_that_dies_two_dozen_times_counts_everything_once(make_world):
+    world = make_world(12, SECONDS, boots_per_day=100)
+    fleet = world.fleet()
+    script = Path(__file__).with_name("mortal_aggregator.py")
+    deaths = world.folder / "deaths"
+    with deaths.open("wb") as out:
+        aggregator = subprocess.Popen(
+            [sys.executable, str(script), str(world.folder / "aggregator.toml"), str(DEATHS)],
+            stdout=out,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    async def go():
+        stop = asyncio.Event()
+        running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            if len(deaths.read_text().splitlines()) == DEATHS:
+                break
+        await asyncio.sleep(2)
+        while any(device.unacknowledged for device in fleet.devices):
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+
+    try:
+        asyncio.run(asyncio.wait_for(go(), 110))
+        fleet.wire.ledger.close()
+        accounts = world.accounts()
+    finally:
+        aggregator.send_signal(signal.SIGTERM)
+        aggregator.wait(15)
+    lines = [line.split() for line in deaths.read_text().splitlines()]
+    assert {line[2] for line in lines} == {str(int(signal.SIGKILL))}
+    assert Counter(line[0] for line in lines) == dict.fromkeys(
+        ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement"), DEATHS // 4
+    )
+    assert accounts.holds, accounts.examples
+    assert accounts.sent == accounts.counted > 50
+    # What was committed and not acknowledged came again.
+    assert accounts.duplicates >= DEATHS // 4
