@@ -97,6 +97,12 @@ class WindowChannel:
         out += self._outside * sums[-1]
         return out
 
+    def matrix(self) -> Vector:
+        """A itself; shape [cells, levels + 1]."""
+        cell, start = np.arange(self.outputs)[:, None], self._start[None, :]
+        within = (cell >= start) & (cell < start + self._window)
+        return np.asarray(self._outside + self._inside * within)
+
 
 class MatrixChannel:
     """Any channel as a dense matrix [outputs, inputs] of conditional probabilities."""

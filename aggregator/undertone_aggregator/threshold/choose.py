@@ -9,6 +9,7 @@ from undertone_aggregator.threshold.channel import StackedChannel
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
 from undertone_aggregator.threshold.em import Fit, expectation_maximisation, smooth
 from undertone_aggregator.threshold.objective import (
+    Integers,
     Query,
     Variance,
     best_threshold,
@@ -17,7 +18,7 @@ from undertone_aggregator.threshold.objective import (
 )
 from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.result import Threshold
-from undertone_aggregator.threshold.zoom import quantile, zoomed_edges
+from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
 
@@ -30,20 +31,23 @@ def choose_threshold(
     query: Query,
     method: Method = "robust",
     reports: Sequence[ReportCounts] = (),
+    thetas: Integers | None = None,
 ) -> Threshold:
     """θ in 1..bound that minimises Eq. 8 under what the histograms say about the readings.
 
     `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the
-    default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`:
-    histograms of the stream phase, used by "robust" only. Raises ValueError for no reports at all, edges
-    beyond the bound, or an unknown method.
+    default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of
+    the stream phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for
+    "robust", 1024 equally spaced ones for the paper's methods. Raises ValueError for no cohort reports at all,
+    edges beyond the bound, or an unknown method.
     """
     if method not in ("robust", "ems", "sw-w"):
         raise ValueError(f"unknown method {method!r}")
-    fit, grid = fitted_density(rounds, bound, smoothed=method != "sw-w")
+    if method == "robust":
+        return choose_robustly(rounds, reports, bound, variance, query, thetas)
+    fit, grid = fitted_density(rounds, bound, smoothed=method == "ems")
     density = white_box(fit.density) if method == "sw-w" else fit.density
-    thetas = candidates(bound)
-    theta, expected = best_threshold(density, grid, thetas, query, variance)
+    theta, expected = best_threshold(density, grid, candidates(bound) if thetas is None else thetas, query, variance)
     return Threshold(
         theta=theta,
         low=theta,
@@ -57,20 +61,21 @@ def choose_threshold(
     )
 
 
-def next_range(rounds: Sequence[CohortCounts], *, bound: int, cells: int = 128) -> tuple[int, ...]:
-    """Integer edges for the next round: linear from the 70 % to the 99 % quantile, later to the 99.5 %.
+def next_range(
+    rounds: Sequence[CohortCounts],
+    *,
+    bound: int,
+    cells: int = 128,
+    reports: Sequence[ReportCounts] = (),
+) -> tuple[int, ...]:
+    """Integer edges for the next round: linear from the 70 % quantile to the 99 %, later the 99.5 % one.
 
-    Raises ValueError as `choose_threshold` does.
+    Above that they are logarithmic up to the bound. Raises ValueError as `choose_threshold` does.
     """
-    fit, grid = fitted_density(rounds, bound, smoothed=True)
-    low = quantile(fit.density, grid, 0.7)
-    high = quantile(fit.density, grid, 0.99 if len(rounds) == 1 else 0.995)
-    return zoomed_edges(max(low, 1), max(high, 1), bound, cells)
+    return next_edges(rounds, reports, bound, cells)
 
 
-def fitted_density(
-    rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool
-) -> tuple[Fit, tuple[int, ...]]:
+def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool) -> tuple[Fit, tuple[int, ...]]:
     """The paper's EM (or EMS) over all rounds together, on the common grid of their edges."""
     grid = common_grid(rounds, bound)
     channel = StackedChannel([one.channel(grid) for one in rounds])

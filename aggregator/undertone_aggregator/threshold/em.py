@@ -12,6 +12,10 @@ from typing import Literal
 import numpy as np
 
 from undertone_aggregator.threshold.channel import Channel, Vector
+from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
+
+# SQUAREM is fast at first and slow at the end, where the Newton method takes over.
+_LEAPS = 60
 
 Smoother = Callable[[Vector], Vector]
 
@@ -58,11 +62,6 @@ def smooth(f: Vector) -> Vector:
     out[0] = (2.0 * f[0] + f[1]) / 3.0
     out[-1] = (f[-2] + 2.0 * f[-1]) / 3.0
     return np.asarray(out / out.sum())
-
-
-def log_likelihood(channel: Channel, counts: Vector, f: Vector) -> float:
-    """Σ_j h_j ln (A f)_j; `counts` [outputs], `f` [inputs]."""
-    return float(counts @ np.log(channel.apply(f)))
 
 
 class _Problem:
@@ -116,8 +115,8 @@ def expectation_maximisation(
     `stop="gap"` ends when the certified gap is at most n·tolerance. `stop="paper"` ends as ToPL's authors
     do, when ‖Δf‖₁ <= 1/n or |ΔL| < 1e-3. Both end after `max_iterations` steps. `prior` is the explicit
     regulariser; `smoother` is applied after every step (EMS) and excludes acceleration and the gap rule.
-    Acceleration is SQUAREM (Varadhan, Roland 2008, scheme S3), a step that lowers the objective being
-    replaced by plain EM.
+    Acceleration is SQUAREM (Varadhan, Roland 2008, scheme S3) for the first steps, then, without a prior, a
+    constrained Newton method on the few cells that carry the optimum; where either fails, plain EM goes on.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """
@@ -138,28 +137,18 @@ def expectation_maximisation(
 
 
 def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelerate: bool) -> Fit:
-    first, gap = problem.step(f)
-    best = np.inf
+    leaps = _LEAPS if accelerate else 0
+    leaping = min(limit, leaps)
+    f, following, gap = _squarem_steps(problem, f, wanted, leaping) if leaps else (f, *problem.step(f))
+    if accelerate and gap > wanted and not problem.weight and problem.steps < limit:
+        refined = constrained_newton(problem.channel, problem.counts, f, wanted, limit - problem.steps)
+        problem.steps += refined.steps
+        if refined.log_likelihood >= log_likelihood(problem.channel, problem.counts, f):
+            f = refined.density
+            following, gap = problem.step(f)
     while gap > wanted and problem.steps < limit:
-        if not accelerate:
-            f = first
-            first, gap = problem.step(f)
-            continue
-        second, gap_first = problem.step(first)
-        leap = _squarem(f, first, second)
-        if leap is not None:
-            landed, gap_leap = problem.step(leap)
-            # A shrinking gap certifies progress without a logarithm; otherwise the objective decides.
-            if gap_leap < min(gap, best) or problem.objective(leap) >= problem.objective(second):
-                f, first, gap = leap, landed, gap_leap
-                best = min(best, gap)
-                continue
-        f, gap = first, gap_first
-        if gap <= wanted:
-            break
-        f = second
-        first, gap = problem.step(f)
-        best = min(best, gap)
+        f = following
+        following, gap = problem.step(f)
     reached = gap <= wanted
     return Fit(
         density=f / f.sum(),
@@ -171,18 +160,36 @@ def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelera
     )
 
 
+def _squarem_steps(problem: _Problem, f: Vector, wanted: float, limit: int) -> tuple[Vector, Vector, float]:
+    """(f, its EM successor, its gap) after about `limit` steps, or once the gap is small enough."""
+    first, gap = problem.step(f)
+    while gap > wanted and problem.steps < limit:
+        second, gap_first = problem.step(first)
+        if gap_first <= wanted:
+            return first, second, gap_first
+        leap = _squarem(f, first, second)
+        if leap is not None:
+            landed, gap_leap = problem.step(leap)
+            # A shrinking gap is progress without a logarithm; otherwise the objective decides.
+            if gap_leap < gap or problem.objective(leap) >= problem.objective(second):
+                f, first, gap = leap, landed, gap_leap
+                continue
+        f = second
+        first, gap = problem.step(f)
+    return f, first, gap
+
+
 def _squarem(f: Vector, first: Vector, second: Vector) -> Vector | None:
-    """The extrapolated point f - 2αr + α²v with α = -‖r‖/‖v‖, or None when it is no distribution."""
+    """The extrapolated point f - 2αr + α²v with α = -‖r‖/‖v‖ < -1, or None when there is none."""
     r = first - f
     v = second - first - r
     curvature = float(np.sqrt(v @ v))
-    if curvature == 0.0:
+    length = float(np.sqrt(r @ r))
+    if curvature == 0.0 or length <= curvature:
         return None
-    alpha = -float(np.sqrt(r @ r)) / curvature
-    if alpha >= -1.0:
-        return None
+    alpha = -length / curvature
     leap: Vector = f - 2.0 * alpha * r + alpha * alpha * v
-    # A negative cell is put at a fraction of its plain value: zero would never come back.
+    # A cell that would turn negative keeps a part of its plain value: from zero it would never come back.
     np.maximum(leap, 1e-3 * second, out=leap)
     return np.asarray(leap / leap.sum())
 

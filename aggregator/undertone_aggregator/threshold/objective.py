@@ -57,21 +57,26 @@ def constant_variance(epsilon: float) -> Variance:
 def mean_excess(density: Vector, edges: Sequence[int], thetas: Integers) -> Vector:
     """E[(x - θ)⁺] for integer readings x, uniform over the integers of each bin [edges[i], edges[i+1]).
 
-    Shapes: density [d], edges [d + 1], thetas [c] → [c]; in the unit of the edges. Exact, O(d + c log d).
+    Shapes: density [..., d], edges [d + 1], thetas [c] → [..., c]; in the unit of the edges. Exact.
     """
     edge = np.asarray(edges, dtype=np.float64)
     width = np.diff(edge)
     middle = (edge[:-1] + edge[1:] - 1.0) / 2.0
-    mass_above = np.append(np.cumsum(density[::-1])[::-1], 0.0)
-    sum_above = np.append(np.cumsum((density * middle)[::-1])[::-1], 0.0)
     t = np.asarray(thetas, dtype=np.float64)
     cell = np.searchsorted(edge, t, side="right") - 1
     inside = np.clip(cell, 0, len(width) - 1)
     above = np.where(cell < 0, 0, np.minimum(cell + 1, len(width)))
-    full = sum_above[above] - t * mass_above[above]
+    full = _sums_from(density * middle)[..., above] - t * _sums_from(density)[..., above]
     rest = edge[inside + 1] - 1.0 - t
-    part = density[inside] / width[inside] * rest * (rest + 1.0) / 2.0
+    part = density[..., inside] * (rest * (rest + 1.0) / (2.0 * width[inside]))
     return np.asarray(full + np.where(cell == inside, part, 0.0))
+
+
+def _sums_from(values: Vector) -> Vector:
+    """Σ_{i >= k} values_i for k = 0..d; shape [..., d] → [..., d + 1]."""
+    out: Vector = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    out[..., :-1] = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
+    return out
 
 
 def candidates(bound: int, count: int = 1024) -> Integers:

@@ -8,6 +8,7 @@ from undertone_aggregator.threshold.channel import Vector
 
 OCTAVES = 16
 MAX_EDGES = 257
+_ABOVE = 8
 
 
 def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
@@ -22,17 +23,19 @@ def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
 
 
 def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
-    """Edges of a later round: a cell below `low`, linear cells on [low, high], one from `high` to the bound.
+    """Edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic ones up to the bound.
 
-    Integers, strictly increasing, first 0, last bound + 1; at least two cells. Raises ValueError for
-    low > high, bound < 2, or cells outside 2..256.
+    One cell in eight, at least three, lies above `high`: few readings are expected there, but a group of readings
+    far above the range must be seen where it is. Integers, strictly increasing, first 0, last bound + 1; at least
+    two cells. Raises ValueError for low > high, bound < 2, or cells outside 2..256.
     """
     _check(bound, cells)
     if low > high:
         raise ValueError("the zoomed range is empty")
-    if cells == 2:
-        return _distinct(np.array([float(high)]), bound)
-    return _distinct(np.linspace(low, high, cells - 1), bound)
+    inside = min(cells - 1 - cells // _ABOVE, high - low + 1)
+    above = max(min(inside // (_ABOVE - 1), cells // _ABOVE), min(3, cells - 1 - inside))
+    linear = np.linspace(low, high, inside) if inside > 1 else np.array([float(high)])
+    return _distinct(np.append(linear, np.geomspace(high, bound, above + 2)[1:-1]), bound)
 
 
 def quantile(density: Vector, edges: Sequence[int], share: float) -> int:

@@ -45,9 +45,7 @@ def test_the_gap_is_a_bound_and_acceleration_reaches_it():
 def test_the_likelihood_never_falls_without_acceleration():
     _, channel, counts = problem()
     values = [
-        expectation_maximisation(
-            channel, counts, max_iterations=k, tolerance=0.0, accelerate=False
-        ).log_likelihood
+        expectation_maximisation(channel, counts, max_iterations=k, tolerance=0.0, accelerate=False).log_likelihood
         for k in range(1, 30)
     ]
     assert np.all(np.diff(values) >= -1e-6)

@@ -30,9 +30,7 @@ def test_mean_excess_is_exact_on_integer_readings():
     edges = (0, 1, 2, 5, 6, 14, 40)
     readings = np.arange(40)
     density = rng.dirichlet(np.ones(6))
-    mass = np.concatenate(
-        [np.full(b - a, p / (b - a)) for a, b, p in zip(edges[:-1], edges[1:], density, strict=True)]
-    )
+    mass = np.concatenate([np.full(b - a, p / (b - a)) for a, b, p in zip(edges[:-1], edges[1:], density, strict=True)])
     thetas = np.arange(0, 45)
     expected = [mass @ np.maximum(readings - t, 0) for t in thetas]
     np.testing.assert_allclose(mean_excess(density, edges, thetas), expected, atol=1e-12)
@@ -53,9 +51,7 @@ def test_candidates_are_distinct_integers_up_to_the_bound():
 def test_the_variance_may_depend_on_theta():
     density, edges = np.full(100, 0.01), tuple(range(101))
     plain, _ = best_threshold(density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0)
-    cheap, _ = best_threshold(
-        density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6
-    )
+    cheap, _ = best_threshold(density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6)
     assert plain != cheap or plain > 50
     assert cheap > 50
 
@@ -75,9 +71,13 @@ def test_edges():
         assert edges[-1] == bound + 1
         assert all(a < b for a, b in zip(edges[:-1], edges[1:], strict=True))
         assert len(edges) <= 129
-    assert zoomed_edges(2, 9, 500) == (0, 2, 3, 4, 5, 6, 7, 8, 9, 501)
+    assert zoomed_edges(2, 9, 500) == (0, 2, 3, 4, 5, 6, 7, 8, 9, 25, 67, 183, 501)
     assert zoomed_edges(7, 7, 500, cells=2) == (0, 7, 501)
-    assert len(zoomed_edges(100, 9_000, 10_000, cells=256)) == 257
+    assert zoomed_edges(1, 1, 2) == (0, 1, 2, 3)
+    edges = zoomed_edges(100, 4_000, 10_000, cells=256)
+    assert edges[:2] == (0, 100)
+    assert 4_000 in edges
+    assert 250 <= len(edges) <= 257
 
 
 @pytest.mark.parametrize(("low", "high", "bound", "cells"), [(3, 2, 9, 8), (1, 2, 1, 8), (1, 2, 9, 257)])

@@ -1,0 +1,193 @@
+"""The posterior of the distribution of readings: a mixture of tail models, as equally likely densities."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import StackedChannel, Vector, WindowChannel
+from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
+from undertone_aggregator.threshold.em import expectation_maximisation, smooth
+from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, fit
+from undertone_aggregator.threshold.objective import Integers
+from undertone_aggregator.threshold.tail import FREE, Component, TailModel, cell_masses, survival
+
+# Chosen on POS, EDRP, DNS and synthetic populations, then frozen (docs/threshold.md).
+COMPONENTS = (
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.45),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.35),
+    Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.3, weight=0.05),
+    Component(slope=0.6, spread=0.4, bend=0.7, free_above=0.3, weight=0.05),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.07),
+    Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.0, weight=0.03),
+)
+_DRAWS_EACH = 100
+_POOLED = 200
+_GRID_RATIO = 1.025
+_TELLING = 5.0
+_SYMBOL_GROUPS = 256
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Equally likely densities [draws, d] over integer `edges` [d + 1], and what is known about the fit.
+
+    `weights` [components]: posterior probability of each component. `reports`: how many; `information`: Σ n ε²
+    of the cohort's reports. `misfit`: the largest of the rounds' Pearson statistics, in standard deviations above
+    its mean.
+    """
+
+    densities: Vector
+    edges: tuple[int, ...]
+    weights: Vector
+    reports: float
+    information: float
+    misfit: float
+
+    @property
+    def density(self) -> Vector:
+        """The mean density [d]."""
+        return np.asarray(self.densities.mean(axis=0))
+
+    def quantile_edges(self, share: float) -> tuple[int, ...]:
+        """The `share` quantile of each draw, as the smallest integer x with P(reading <= x) >= share."""
+        return tuple(np.atleast_1d(self._quantiles(share)).tolist())
+
+    def _quantiles(self, share: float) -> Vector:
+        edge = np.asarray(self.edges, dtype=np.float64)
+        below = np.cumsum(self.densities, axis=1)
+        cell = np.minimum((below < share * below[:, -1:]).sum(axis=1), self.densities.shape[1] - 1)
+        rows = np.arange(len(below))
+        mass = np.maximum(self.densities[rows, cell], 1e-300)
+        part = np.clip((share * below[:, -1] - (below[rows, cell] - mass)) / mass, 0.0, 1.0)
+        return np.asarray(edge[cell] + np.maximum(np.ceil(part * (edge[cell + 1] - edge[cell]) - 1e-9), 1.0) - 1.0)
+
+
+def posterior(
+    rounds: Sequence[CohortCounts],
+    reports: Sequence[ReportCounts],
+    bound: int,
+    *,
+    flatten: float = 1.0,
+    components: Sequence[Component] = COMPONENTS,
+) -> Posterior:
+    """The posterior from all histograms together.
+
+    Prior weights are raised to the power `flatten` (below 1: rare shapes are taken more seriously). The draws come
+    from a fixed seed: equal histograms give equal results. Raises ValueError for no cohort report at all.
+    """
+    cohort = [one for one in _merged(rounds) if one.total]
+    if not cohort:
+        raise ValueError("the threshold needs at least one cohort report")
+    grid = decision_grid(bound, *(one.theta for one in reports))
+    observations = [_cohort_observation(one) for one in cohort]
+    observations += [_report_observation(one, grid) for one in reports if one.total]
+    start_at, start_s = _rough_survival(cohort, bound)
+    model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
+    likelihood = Likelihood(model, observations)
+    loose = Component(slope=0.8, spread=1.0, bend=0.0, free_above=0.0, weight=1.0)
+    body = fit(likelihood, model.prior(loose, model.knots[-1], FREE), _start(model, start_at, start_s))
+    u = np.log(np.asarray(grid[1:-1], dtype=np.float64))
+    body_s = survival(body.parameters, model.lengths(u))
+    tells = _tells(cohort)
+    generator = np.random.default_rng(20211115)
+    drawn, log_weights = [], []
+    for component in components:
+        level = 0.1 if component.free_above >= 1.0 else max(component.free_above, tells)
+        prior = model.prior(component, float(u[min(int((body_s > level).sum()), len(u) - 1)]))
+        mode = fit(likelihood, prior, body.parameters)
+        p, w = draws(likelihood, prior, mode, _DRAWS_EACH, generator)
+        drawn.append(p)
+        log_weights.append(w + flatten * np.log(component.weight))
+    pooled = np.concatenate(log_weights)
+    weights = np.exp(pooled - pooled.max())
+    weights /= weights.sum()
+    picked = np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(_POOLED) + 0.5) / _POOLED), len(weights) - 1)
+    parameters = np.concatenate(drawn)[picked]
+    densities = cell_masses(survival(parameters, model.lengths(u)))
+    central = np.average(np.concatenate(drawn), axis=0, weights=weights)
+    best = parameters[int(np.argmax(likelihood.value(parameters)))]
+    laws = likelihood.laws(best if likelihood.value(best) > likelihood.value(central) else central)
+    return Posterior(
+        densities=densities / densities.sum(axis=1, keepdims=True),
+        edges=grid,
+        weights=weights.reshape(len(components), _DRAWS_EACH).sum(axis=1),
+        reports=sum(one.total for one in observations),
+        information=float(sum(one.total * one.epsilon**2 for one in cohort)),
+        misfit=max(_misfit(one.counts, law) for one, law in zip(observations, laws, strict=True)),
+    )
+
+
+def decision_grid(bound: int, *further: int) -> tuple[int, ...]:
+    """Integers from 0 to bound + 1, neighbours about 2.5 % apart, with `further` among them."""
+    count = int(np.log(bound) / np.log(_GRID_RATIO)) + 2
+    inner = np.rint(np.geomspace(1.0, bound, count)).astype(np.int64)
+    return (0, *sorted({int(edge) for edge in inner} | {e for e in further if 1 <= e <= bound}), bound + 1)
+
+
+def _merged(rounds: Sequence[CohortCounts]) -> list[CohortCounts]:
+    """Rounds with the same mechanism as one."""
+    found: dict[tuple[int, ...], CohortCounts] = {}
+    for one in rounds:
+        key = (one.mechanism.a, one.mechanism.b, one.mechanism.window, *one.edges)
+        old = found.get(key)
+        counts = np.asarray(one.counts) if old is None else np.asarray(old.counts) + np.asarray(one.counts)
+        found[key] = CohortCounts(one.mechanism, counts)
+    return list(found.values())
+
+
+def _cohort_observation(one: CohortCounts) -> Observation:
+    matrix = WindowChannel(one.mechanism).matrix()
+    return Observation(one.edges[1:-1], matrix, np.asarray(one.counts, dtype=np.float64))
+
+
+def _report_observation(one: ReportCounts, grid: tuple[int, ...]) -> Observation:
+    matrix = one.channel(grid).matrix
+    counts = np.asarray(one.counts, dtype=np.float64)
+    groups = _similar(matrix)
+    return Observation(grid[1:-1], np.add.reduceat(matrix, groups, axis=0), np.add.reduceat(counts, groups))
+
+
+def _similar(matrix: Vector) -> Integers:
+    """First rows of runs of symbols with nearly proportional rows: merging those loses no information."""
+    shape = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-300)
+    change = np.cumsum(np.append(0.0, np.abs(np.diff(shape, axis=0)).sum(axis=1)))
+    if change[-1] == 0.0:
+        return np.zeros(1, dtype=np.int64)
+    step = np.floor(change / (change[-1] / _SYMBOL_GROUPS))
+    return np.flatnonzero(np.append(1.0, np.diff(step))).astype(np.int64)
+
+
+def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector, Vector]:
+    """ln x and a smoothed estimate of S(x) at the rounds' edges: where the fits start."""
+    grid = common_grid(cohort, bound)
+    channel = StackedChannel([one.channel(grid) for one in cohort])
+    counts = np.concatenate([np.asarray(one.counts, dtype=np.float64) for one in cohort])
+    f = expectation_maximisation(channel, counts, stop="paper", smoother=smooth, max_iterations=80).density
+    s = np.clip(1.0 - np.cumsum(f)[:-1], 1e-4, 1.0 - 1e-4)
+    return np.log(np.asarray(grid[1:-1], dtype=np.float64)), s
+
+
+def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
+    z = np.log(-np.log(s))
+    slopes = np.diff(np.interp(model.knots, u, z)) / np.diff(model.knots)
+    kappa = np.log(np.clip(slopes, 0.05, 6.0))
+    beyond = u[int((s > 0.02).sum()) - 1] if s[0] > 0.02 else u[0]
+    kappa[(model.knots[1:] > beyond) | (model.knots[:-1] < u[0])] = np.log(0.8)
+    return np.append(np.interp(model.reference, u, z), kappa)
+
+
+def _tells(cohort: Sequence[CohortCounts]) -> float:
+    """The survival below which the body cannot be told: five standard errors of a one-bit question to everybody."""
+    information = sum(one.total * (np.exp(one.epsilon) - 1.0) ** 2 / np.exp(one.epsilon) for one in cohort)
+    return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))
+
+
+def _misfit(counts: Vector, law: Vector) -> float:
+    expected = counts.sum() * law / law.sum()
+    used = expected >= 5.0
+    if used.sum() < 3:
+        return 0.0
+    statistic = float((np.square(counts - expected)[used] / expected[used]).sum())
+    freedom = float(used.sum() - 1)
+    return (statistic - freedom) / float(np.sqrt(2.0 * freedom))

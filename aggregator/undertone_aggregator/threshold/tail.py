@@ -1,0 +1,127 @@
+"""The tail model: S(x) = P(reading >= x) is locally Weibull.
+
+With u = ln x, z(u) = ln(-ln S) is piecewise linear with slopes e^κ_j > 0: one constant slope is exactly a Weibull
+law. The prior lets κ walk slowly, so that the tail beyond the data continues the shape before it, and, in some
+components, fast below an anchor, so that the body may have any shape.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import Vector
+
+SPACING = 0.35
+MAX_KNOTS = 56
+# Standard deviation of a step of κ per square root of a unit of u: in the tail, and in a free body.
+STIFF = 0.25
+FREE = 1.5
+_LEVEL_SPREAD = 5.0
+# Beyond this z the survival is zero in any floating point; within it e^z stays finite.
+_LARGEST = 50.0
+
+
+@dataclass(frozen=True)
+class Component:
+    """One prior: slope e^κ at the anchor about `slope` with sd `spread` of κ, and what happens around it.
+
+    `bend`: expected curvature, d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`:
+    κ walks freely where S exceeds this (1: nowhere; 0: wherever the data can tell). `weight`: prior probability.
+    """
+
+    slope: float
+    spread: float
+    bend: float
+    free_above: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Prior:
+    """N(mean, precision⁻¹) of the parameters (z at the reference, κ_1, …, κ_J); shapes [J + 1], [J + 1, J + 1]."""
+
+    mean: Vector
+    precision: Vector
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """ln det of the precision."""
+        return float(np.linalg.slogdet(self.precision)[1])
+
+
+@dataclass(frozen=True)
+class TailModel:
+    """Knots [J + 1] in u, increasing, and the reference at which z itself is a parameter."""
+
+    knots: Vector
+    reference: float
+
+    @staticmethod
+    def over(bound: int, reference: float) -> "TailModel":
+        """Evenly spaced knots from below u = 0 to ln(bound)."""
+        top = float(np.log(bound + 1.0))
+        spacing = max(SPACING, (top + SPACING) / (MAX_KNOTS - 1))
+        count = int(np.ceil((top + SPACING) / spacing))
+        return TailModel(top - spacing * np.arange(count, -1.0, -1.0), reference)
+
+    @property
+    def middles(self) -> Vector:
+        """Where each κ_j belongs; shape [J]."""
+        return np.asarray((self.knots[1:] + self.knots[:-1]) / 2.0)
+
+    def lengths(self, u: Vector) -> Vector:
+        """Signed length of [reference, u] in each segment, end segments reaching on; [m] → [m, J]."""
+        low, high = self.knots[:-1].copy(), self.knots[1:].copy()
+        low[0], high[-1] = -np.inf, np.inf
+        return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
+
+    def prior(self, component: Component, anchor: float, free: float = FREE) -> Prior:
+        """The component's prior, its slope stated at `anchor`; κ walks freely below it unless free_above is 1."""
+        middle = self.middles
+        flat = 1.0 / component.slope
+        inverse = np.maximum(flat + component.bend * (middle - anchor), 0.3 * flat)
+        between = (middle[1:] + middle[:-1]) / 2.0
+        step = np.where((between < anchor) & (component.free_above < 1.0), free, STIFF)
+        information = 1.0 / (step * step * np.diff(middle))
+        precision = np.zeros((len(middle) + 1, len(middle) + 1))
+        precision[0, 0] = 1.0 / _LEVEL_SPREAD**2
+        walk = precision[1:, 1:]
+        i = np.arange(len(information))
+        walk[i, i] += information
+        walk[i + 1, i + 1] += information
+        walk[i, i + 1] -= information
+        walk[i + 1, i] -= information
+        held = int(np.argmin(np.abs(middle - anchor - SPACING / 2.0)))
+        walk[held, held] += 1.0 / component.spread**2
+        return Prior(np.append(0.0, -np.log(inverse)), precision)
+
+
+def survival(parameters: Vector, lengths: Vector) -> Vector:
+    """S at the points of `lengths` [m, J]; parameters [..., J + 1] → [..., m]."""
+    z = parameters[..., :1] + np.exp(parameters[..., 1:]) @ lengths.T
+    return np.asarray(np.exp(-np.exp(np.minimum(z, _LARGEST))))
+
+
+def survival_slope(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]:
+    """S [m] and ∂S/∂parameters [m, J + 1] at the points of `lengths` [m, J], for parameters [J + 1]."""
+    rates = np.exp(parameters[1:])
+    hazard = np.exp(np.minimum(parameters[0] + lengths @ rates, _LARGEST))
+    s = np.exp(-hazard)
+    slope = np.empty((len(s), len(parameters)))
+    slope[:, 0] = 1.0
+    slope[:, 1:] = lengths * rates
+    slope *= -(hazard * s)[:, None]
+    return s, slope
+
+
+def cell_masses(s: Vector) -> Vector:
+    """Masses of the cells between points at which the survival is `s` (1 before the first, 0 after the last).
+
+    Shape [..., m] → [..., m + 1].
+    """
+    masses = np.empty((*s.shape[:-1], s.shape[-1] + 1))
+    masses[..., 0] = 1.0 - s[..., 0]
+    masses[..., 1:-1] = s[..., :-1] - s[..., 1:]
+    masses[..., -1] = s[..., -1]
+    return np.maximum(masses, 0.0)
