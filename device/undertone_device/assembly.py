@@ -5,7 +5,7 @@ import os
 from undertone_device.client import Client
 from undertone_device.config import LARGEST_SECRET, read_bounded
 from undertone_device.reporter import Reporter
-from undertone_device.socket_stream import SocketStream, verified_context
+from undertone_device.socket_stream import CONNECT_MILLISECONDS, SocketStream, verified_context
 from undertone_device.storage import FileStorage
 from undertone_device.stream_transport import StreamTransport
 from undertone_shared import policy as policies
@@ -66,12 +66,14 @@ def _system_context() -> "Any":
     return default()
 
 
-def board_transport(config: "Config", policy: "Policy", ticks: "Callable[[], int]") -> StreamTransport:
-    """The transport of boards. Raises Invalid."""
+def board_transport(
+    config: "Config", policy: "Policy", ticks: "Callable[[], int]", milliseconds: int = CONNECT_MILLISECONDS
+) -> StreamTransport:
+    """The transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
     return StreamTransport(
-        lambda: SocketStream(broker.host, broker.port, context),
+        lambda: SocketStream(broker.host, broker.port, context, milliseconds),
         ticks,
         config.name,
         broker.user,
@@ -91,6 +93,7 @@ def make_client(
     set_clock: "Callable[[], None] | None" = None,
     handed_over: "Callable[[bytes], None] | None" = None,
     acknowledged: "Callable[[bytes], None] | None" = None,
+    alive: "Callable[[], None] | None" = None,
     asleep: "int | None" = None,
 ) -> Client:
     """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
@@ -122,4 +125,5 @@ def make_client(
         config.in_flight,
         handed_over,
         acknowledged,
+        alive,
     )

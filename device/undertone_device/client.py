@@ -47,7 +47,7 @@ class Client:
     ``set_clock()`` asks NTP and raises OSError; it is called before anything else and daily, when given. Reports
     leave spread over ``spread_percent`` of the following slot, at most ``in_flight`` without acknowledgement.
     ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
-    the broker's PUBACK.
+    the broker's PUBACK; ``alive()``, a watchdog's feed, in every round.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class Client:
         in_flight: int = 4,
         handed_over: "Callable[[bytes], None] | None" = None,
         acknowledged: "Callable[[bytes], None] | None" = None,
+        alive: "Callable[[], None] | None" = None,
     ):
         self.reporter = reporter
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
-        # The last reason, for people: why the connection went, a campaign or subscription was refused.
+        # For people: why there is no connection, or what was refused since it was made.
         self.trouble = ""
         self._transport = transport
         self._entropy = entropy
@@ -86,6 +87,7 @@ class Client:
         self._in_flight = in_flight
         self._handed_over = handed_over
         self._acknowledged = acknowledged
+        self._alive = alive
         self._state = _OFFLINE
         self._delay = 0
         self._wait = 0
@@ -119,6 +121,8 @@ class Client:
 
     def exchange(self, milliseconds: int) -> None:
         """The network's part of a round."""
+        if self._alive is not None:
+            self._alive()
         if not self._clock_is_set():
             self._idle(milliseconds)
             return
@@ -199,7 +203,8 @@ class Client:
     def _since(self, ticks: int) -> int:
         return (self._ticks() - ticks) & TICKS_MASK
 
-    def _below(self, n: int) -> int:
+    def jitter(self, n: int) -> int:
+        """Uniform below ``n``, 1 to 2^30, from entropy; the middle if that fails, for nothing private hangs on it."""
         try:
             self._entropy.refill()
             return self._entropy.below(max(1, n))
@@ -209,13 +214,13 @@ class Client:
     def _back_off(self) -> None:
         """Wait a uniform time below twice the previous bound, so that a fleet does not return at once."""
         self._delay = min(max(FIRST_DELAY, 2 * self._delay), LONGEST_DELAY)
-        self._wait = self._below(self._delay)
+        self._wait = self.jitter(self._delay)
         self._waits_since = self._ticks()
 
     def _hold_back(self) -> None:
         campaign = self.reporter.campaign
         if campaign is not None:
-            self._hold = self._below(campaign.slot_seconds * 10 * self._spread_percent)
+            self._hold = self.jitter(campaign.slot_seconds * 10 * self._spread_percent)
             self._held_since = self._ticks()
 
     def _held(self) -> int:
@@ -260,6 +265,7 @@ class Client:
             self._accept(event[1], event[2])
         elif kind == CONNECTED:
             self._state = _ONLINE
+            self.trouble = ""
             self.counts["connected"] += 1
             for name in self._campaigns:
                 self._transport.subscribe(config_topic(self._prefix, name))

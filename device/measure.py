@@ -1,0 +1,223 @@
+"""What the device costs on this interpreter: ``mpremote run device/measure.py``, or ``micropython device/measure.py``.
+
+Prints rows of a Markdown table: heap that the modules take, that a running device takes, and what one slot costs.
+The campaign is as large as they come in practice: 256 bins of Square Wave and a Hybrid, 1.7 KB.
+"""
+
+import gc
+import os
+import sys
+import time
+
+try:
+    _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
+    sys.path.extend([_HERE, _HERE + "/../shared"])
+except NameError:
+    pass
+
+SLOTS = 200
+
+
+def allocated():
+    """Bytes of the heap in use after a collection."""
+    gc.collect()
+    gc.collect()
+    return gc.mem_alloc()
+
+
+def row(what, value, unit):
+    """One line of the table."""
+    print("| %s | %d %s |" % (what, value, unit))
+
+
+class _Memory:
+    def __init__(self):
+        self.files = {}
+
+    def read(self, name):
+        return self.files.get(name)
+
+    def write(self, name, data):
+        self.files[name] = bytes(data)
+
+    def delete(self, name):
+        self.files.pop(name, None)
+
+
+class _Time:
+    now = 1800000000
+    ticks = 5
+
+    def clock(self):
+        return self.now
+
+    def count(self):
+        return self.ticks & 0x3FFFFFFF
+
+    def advance(self, seconds):
+        self.now += seconds
+        self.ticks += seconds * 1000
+
+
+class _Nowhere:
+    """A broker that acknowledges at once."""
+
+    oversized = 0
+
+    def __init__(self, message):
+        self.events = [("connected",), ("message", "undertone/v1/load/config", message, True)]
+        self.token = 0
+
+    def connect(self):
+        pass
+
+    def subscribe(self, topic):
+        pass
+
+    def publish(self, topic, payload):
+        self.token += 1
+        self.events.append(("acked", self.token))
+        return self.token
+
+    def poll(self, milliseconds):
+        events = self.events
+        self.events = []
+        return events
+
+    def close(self):
+        pass
+
+
+def modules():
+    """Import everything that a device with a configuration file needs; a row for the core and one for the rest."""
+    start = allocated()
+    from undertone_device import client, reporter, stream_transport  # noqa: F401
+
+    core = allocated()
+    row("modules: reporter, client, MQTT session", core - start, "bytes")
+    try:
+        from undertone_device import assembly, config  # noqa: F401
+
+        row("modules: sockets, TLS, configuration file, storage", allocated() - core, "bytes")
+    except ImportError as error:
+        print("| modules: sockets, TLS, configuration file, storage | %s |" % error)
+
+
+def message():
+    """A campaign message."""
+    from undertone_shared import campaign
+    from undertone_shared.mechanism import Hybrid, WindowMechanism
+
+    rounding = WindowMechanism(2721, 1001, 1, 1, 1)
+    piecewise = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
+    built = campaign.build(
+        name="load",
+        sensor="energy",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=4000,
+        slot_seconds=60,
+        cycle=48,
+        epoch=_Time.now,
+        last_slot=_Time.now // 60 + 20000,
+        default=0,
+        cohort=campaign.Cohort(
+            bytes(16), 1 << 22, WindowMechanism(2721, 1001, 65, 1, 255, tuple(range(0, 257 * 15, 15)))
+        ),
+        report=campaign.ReportRule(0, 3000, Hybrid(25784, rounding, piecewise)),
+    )
+    return campaign.pack(built, _Time.now)
+
+
+def device(packed):
+    """A client with that campaign, and its clock."""
+    from undertone_device.client import Client
+    from undertone_device.reporter import Reporter
+    from undertone_shared.entropy import Entropy
+    from undertone_shared.policy import Policy
+
+    clock = _Time()
+    policy = Policy(
+        {
+            "version": 1,
+            "sensor": "energy",
+            "measures": ["sum"],
+            "cap": [2850, 1000],
+            "slot_seconds": 60,
+            "theta": [1, 4000],
+            "duration_seconds": 400 * 86400,
+            "reports_per_period": 2000,
+        }
+    )
+    entropy = Entropy()
+    reporter = Reporter("board-1", policy, _Memory(), entropy, clock.count)
+    client = Client(
+        reporter,
+        _Nowhere(packed),
+        entropy,
+        "undertone/v1",
+        ("load",),
+        clock.clock,
+        clock.count,
+        lambda milliseconds: None,
+        lambda now: now % 3000,
+        spread_percent=0,
+    )
+    return client, clock
+
+
+def per_slot():
+    """Rows for a running device and for one slot of it, storage and network left out."""
+    packed = message()
+    before = allocated()
+    client, clock = device(packed)
+    del packed
+    client.step(0)
+    client.step(0)
+    row("a running device: campaign, ledger, outbox of 96 reports", allocated() - before, "bytes")
+    for _ in range(3):
+        clock.advance(60)
+        client.step(0)
+    before = allocated()
+    started = time.ticks_us()
+    for _ in range(SLOTS):
+        clock.advance(60)
+        client.step(0)
+    row("one slot: sample, draw, publish, acknowledge", time.ticks_diff(time.ticks_us(), started) // SLOTS, "us")
+    row("heap that %d slots leave behind" % SLOTS, allocated() - before, "bytes")
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()
+    clock.advance(60)
+    client.step(0)
+    row("garbage of one slot", gc.mem_alloc() - before, "bytes")
+    gc.enable()
+    assert client.counts["acked"] > SLOTS, client.trouble
+
+
+def storage():
+    """Rows for one write of the ledger where this board keeps files, and for 32 random bytes."""
+    from undertone_device.storage import FileStorage
+
+    store = FileStorage(".")
+    data = bytes(36 + 8 + 96 * 16)
+    started = time.ticks_us()
+    for _ in range(5):
+        store.write("measure.tmp", data)
+    row("one write of a full ledger, %d bytes" % len(data), time.ticks_diff(time.ticks_us(), started) // 5, "us")
+    store.delete("measure.tmp")
+    started = time.ticks_us()
+    for _ in range(20):
+        os.urandom(32)
+    row("os.urandom(32)", time.ticks_diff(time.ticks_us(), started) // 20, "us")
+
+
+STAGES = (modules, per_slot, storage)
+
+if __name__ == "__main__":
+    print("| %s | MicroPython %s |" % (sys.platform, ".".join([str(part) for part in sys.implementation.version[:3]])))
+    print("|---|---|")
+    row("heap", gc.mem_alloc() + gc.mem_free(), "bytes")
+    for stage in STAGES:
+        stage()

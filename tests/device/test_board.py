@@ -1,0 +1,118 @@
+"""device/main.py under MicroPython, on a board whose radio, clock and watchdog are stood in for; the broker is real."""
+
+import json
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from rig import DAY, make_campaign
+
+from support import micropython as mp
+from support.private_broker import TLS, PrivateBroker
+from undertone_shared import campaign as campaigns
+from undertone_shared import report as reports
+
+BOARD = Path(__file__).with_name("board")
+
+
+class Site:
+    """A broker with TLS, a campaign, and the files on a board's flash in ``folder``."""
+
+    def __init__(self, broker, folder, micropython, slot_seconds, **policy):
+        self.folder = folder
+        self.payloads = []
+        self._run = micropython
+        now = int(time.time())
+        fields = {
+            "version": 1,
+            "sensor": "energy",
+            "measures": ["sum"],
+            "cap": [2, 1],
+            "slot_seconds": slot_seconds,
+            "theta": [1, 1000],
+            "duration_seconds": 400 * DAY,
+            "reports_per_period": 86400,
+            **policy,
+        }
+        (folder / "policy.json").write_text(json.dumps(fields))
+        (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
+        config = {
+            "name": "board-1",
+            "broker": {"host": "localhost", "port": broker.port, "tls": {"ca": "ca.pem"}},
+            "campaigns": ["load"],
+            "policy": "policy.json",
+            "state": "state",
+            "publish": {"spread_percent": 10},
+            "wifi": {"ssid": "home", "password": "secret"},
+            "ntp": "ntp.example",
+        }
+        (folder / "device.json").write_text(json.dumps(config))
+        first = now // slot_seconds
+        campaign = make_campaign(slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 5000, cycle=1)
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
+        self._client.tls_set(str(TLS / "ca.pem"))
+        self._client.on_message = lambda client, data, message: self.payloads.append(message.payload)
+        self._client.connect("localhost", broker.port)
+        self._client.loop_start()
+        self._client.subscribe("undertone/v1/+/+/+/report", 1)
+        self._client.publish(
+            "undertone/v1/load/config", campaigns.pack(campaign, now), qos=1, retain=True
+        ).wait_for_publish(10)
+
+    def run(self, mode):
+        paths = [BOARD, *mp.SOURCES]
+        result = self._run(BOARD / "drive.py", mode, cwd=self.folder, paths=paths, timeout=60)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout.splitlines()
+
+    def slots(self):
+        return [reports.unpack(payload).slot for payload in self.payloads]
+
+    def close(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture
+def site(micropython, mosquitto_binary, tmp_path, free_port):
+    sites = []
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
+
+        def make(slot_seconds, **policy):
+            sites.append(Site(broker, tmp_path, micropython, slot_seconds, **policy))
+            return sites[-1]
+
+        yield make
+        for made in sites:
+            made.close()
+
+
+def test_a_board_on_mains_power(site):
+    running = site(1)
+    lines = running.run("3")
+    # Radio before anything random; NTP asked again after its failure; the watchdog fed.
+    assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True 3"
+    assert "undertone: online" in lines
+    slots = running.slots()
+    assert slots == list(range(slots[0], slots[0] + 3))
+
+
+def test_a_board_that_sleeps_between_reports(site):
+    """Its wakes are no boots, because a clock that ran on through the sleep tells how long ago it drew."""
+    running = site(60, boots_per_day=1)
+    for _ in range(6):
+        assert running.run("sleep")[-1].startswith("deepsleep")
+    distinct = list(dict.fromkeys(running.slots()))
+    assert len(distinct) == 4, "the first two wakes only begin the ledger"
+    assert distinct == list(range(distinct[0], distinct[0] + 4))
+
+
+def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
+    running = site(60, boots_per_day=1)
+    for _ in range(5):
+        running.run("sleep")
+        board = json.loads((running.folder / "board.json").read_text())
+        (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
+    assert len(set(running.slots())) == 1

@@ -1,0 +1,118 @@
+"""What a board installs: mip from a server that takes no detours, and the compiled files."""
+
+import functools
+import http.server
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from support import micropython as mp
+
+REPO = mp.REPO
+PHONE_ONLY = {"__main__.py", "paho_transport.py", "sources.py", "status.py"}
+PROBE = """
+from undertone_device import assembly, client, config, reporter, socket_stream, storage, stream_transport
+from undertone_shared import report
+import undertone_device.client
+print(undertone_device.client.__file__)
+"""
+
+
+class Strict(http.server.SimpleHTTPRequestHandler):
+    """Serves the repository as GitHub would: no parent folders, no listings."""
+
+    asked: list[str]
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        if ".." in self.path or self.path.endswith("/"):
+            self.send_error(400)
+        else:
+            super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site():
+    asked: list[str] = []
+    handler = type("Handler", (Strict,), {"asked": asked})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(REPO))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+        thread.join()
+
+
+def package():
+    return json.loads((REPO / "package.json").read_text())
+
+
+def test_the_package_names_every_module_of_a_board_and_no_other():
+    listed = dict(package()["urls"])
+    expected = {}
+    for source in mp.SOURCES:
+        for path in source.glob("undertone_*/*.py"):
+            if not (source.name == "device" and path.name in PHONE_ONLY):
+                expected[f"{path.parent.name}/{path.name}"] = f"{source.name}/{path.parent.name}/{path.name}"
+    assert listed == expected
+    assert package()["version"] in (REPO / "pyproject.toml").read_text()
+
+
+def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):
+    url, asked = site
+    target = tmp_path / "lib"
+    program = mp.interpreter()
+    done = subprocess.run(
+        [program, "-m", "mip", "install", "--target", str(target), f"{url}/package.json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"MICROPYPATH": ".frozen", "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(asked) == 1 + len(package()["urls"])
+    result = micropython(PROBE, paths=[target])
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip().startswith(str(target))
+
+
+def test_compiled_files_import_without_any_source(micropython, tmp_path):
+    out = tmp_path / "lib"
+    done = subprocess.run(
+        [sys.executable, str(REPO / "device/compile.py"), str(out)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{len(package()['urls'])} modules" in done.stdout
+    result = micropython(PROBE, paths=[out])
+    assert result.stdout.strip().endswith("client.mpy"), result.stderr
+
+
+@pytest.mark.parametrize("interpreter", ["cpython", "micropython"])
+def test_the_core_alone_in_a_loop_of_its_own(interpreter, request):
+    script = REPO / "device/examples/own_loop.py"
+    if interpreter == "cpython":
+        result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    else:
+        result = request.getfixturevalue("micropython")(script, paths=[])
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    # The first slot was entered in its middle, the last one has not ended.
+    assert len(lines) == 60
+    assert lines[0].startswith("undertone/v1/load/")
+    assert lines[-1].startswith("0 reports wait")
+
+
+def test_measure_prints_a_table(micropython, tmp_path):
+    result = micropython(REPO / "device/measure.py", cwd=tmp_path, paths=[])
+    assert result.returncode == 0, result.stderr
+    rows = [line.strip("| ").split(" | ") for line in result.stdout.splitlines()[2:]]
+    figures = {what: int(value.split()[0]) for what, value in rows}
+    assert figures["heap that 200 slots leave behind"] < 512
+    assert figures["a running device: campaign, ledger, outbox of 96 reports"] < 20000
+    assert list(tmp_path.iterdir()) == []
