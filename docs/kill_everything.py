@@ -19,12 +19,10 @@ from pathlib import Path
 
 from undertone_aggregator.broker import free_port
 from undertone_simulator.demo.plan import Options, Plan, prepare
-from undertone_simulator.demo.run import ledgers
+from undertone_simulator.demo.run import drain, ledgers
 from undertone_simulator.demo.stage import Stage, end, find_micropython
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import REPORT, FleetLedger, LedgerTail
-
-SETTLE_SECONDS = 6
 
 
 class Scene:
@@ -125,10 +123,9 @@ def run(devices: int, folder: Path, round_slots: int = 4, pause: int = 3) -> int
         assert stage.fleet is not None
         stage.fleet.wait(timeout=120)
         end(stage.micropython, signal.SIGINT)
-        # The aggregator judges what the broker still holds.
-        time.sleep(SETTLE_SECONDS)
-        end(stage.aggregator)
         scene.ledger.close()
+        drain(folder)
+        end(stage.aggregator)
     command = [sys.executable, "-m", "undertone", "verify", "--store", str(folder / "store.sqlite")]
     for path in ledgers(folder):
         command += ["--ledger", str(path)]

@@ -19,7 +19,7 @@ from undertone_simulator.demo.stage import example_device, find_micropython
 from undertone_simulator.ledger import read_ledgers
 
 DEVICES = 12
-SLOTS = 10
+SLOTS = 8
 KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "accounting"}
 SLOT_KEYS = {"slot", "reports", "estimate", "standard_error", "low", "high"} | {
     *("low_raw", "high_raw", "truth_truncated", "truth_raw")
@@ -49,7 +49,7 @@ class Silent:
 def demo(tmp_path_factory, mosquitto_binary):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()
-    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=3)
+    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
         return run(options, folder, display), folder, display
@@ -59,14 +59,14 @@ def test_every_report_is_counted_exactly_once(demo):
     result, _, _ = demo
     accounts = result.accounts
     assert accounts.holds, accounts.examples
-    assert accounts.sent == accounts.counted > DEVICES * (9 + SLOTS - 2)
+    assert accounts.sent == accounts.counted > DEVICES * (6 + SLOTS - 2)
     assert not accounts.rejected
     assert not accounts.lost
     assert accounts.faults == {"aggregator_killed": 1, "killed": 1}
 
 
 def test_estimates_lie_within_six_standard_errors_of_the_truth(demo):
-    # Ten slots, each a mean of bounded reports: false alarms below 1e-6.
+    # Eight slots, each a mean of bounded reports: false alarms below 1e-6.
     result, _, _ = demo
     assert len(result.slots) == SLOTS
     assert result.worst < 6
@@ -89,7 +89,7 @@ def test_the_micropython_device_is_admitted_like_any_other(demo):
         pytest.skip("no MicroPython here")
     assert f"device {name} is real MicroPython, in a process of its own" in [sentence for sentence, _ in display.said]
     kinds = Counter(unpack(report).kind for device, report in read_ledgers([folder / "micropython.log"]).sent)
-    assert kinds[COHORT] >= 9
+    assert kinds[COHORT] >= 6
     assert kinds[REPORT] >= SLOTS - 3
     assert result.accounts.holds
 

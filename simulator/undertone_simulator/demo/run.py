@@ -63,7 +63,10 @@ def run(options: Options, folder: Path, display: Display) -> Result:
         stage.start_aggregator(plan.config_file)
         sent = _Watch(plan, stage, display).follow()
         end(stage.micropython, signal.SIGINT)
-        _drain(plan, stage, display)
+        if stage.aggregator is None or stage.aggregator.poll() is not None:
+            stage.start_aggregator(plan.config_file)
+        if not drain(plan.folder):
+            display.say("not every report was judged in time", loud=True)
         end(stage.aggregator)
         for event in stage.aggregator_events():
             display.event(event)
@@ -175,17 +178,15 @@ class _Watch:
             _alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
 
 
-def _drain(plan: Plan, stage: Stage, display: Display) -> None:
-    """Wait until the aggregator has judged all that the broker acknowledged."""
-    if stage.aggregator is None or stage.aggregator.poll() is not None:
-        stage.start_aggregator(plan.config_file)
+def drain(folder: Path) -> bool:
+    """Wait until the accounts hold, as the aggregator judges what the broker still has; False if they do not."""
     deadline = time.monotonic() + DRAIN_SECONDS
-    with Store(plan.folder / "store.sqlite", read_only=True) as store:
-        while not reconcile(read_ledgers(ledgers(plan.folder)), store).holds:
+    with Store(folder / "store.sqlite", read_only=True) as store:
+        while not reconcile(read_ledgers(ledgers(folder)), store).holds:
             if time.monotonic() > deadline:
-                display.say("not every report was judged in time", loud=True)
-                return
+                return False
             time.sleep(0.3)
+    return True
 
 
 def _alive(child: Any, name: str, last_words: str) -> None:

@@ -1,0 +1,50 @@
+import json
+import math
+
+import pytest
+
+from undertone.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--devices", "1"], "devices is 1, expected an integer from 2"),
+        (["--epsilon", "99"], "expected a decimal number from 0.05 to 8"),
+        (["--data", "nowhere.npz"], "nowhere.npz"),
+        (["--data", "readings.txt"], "expected .npz, .csv or .parquet"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, sentence, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["undertone", "demo", *options])
+    assert main() == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_without_mosquitto_the_way_to_get_one(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", str(tmp_path / "nothing"))
+    monkeypatch.setattr("sys.argv", ["undertone", "demo"])
+    assert main() == 2
+    assert "UNDERTONE_MOSQUITTO" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_real_households_with_everything_killed_on_the_way(
+    undertone_data, mosquitto_binary, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    options = ["--devices", "200", "--slots", "24", "--epsilon", "4"]
+    options += ["--data", str(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")]
+    options += ["--kill-aggregator-at", "8", "--kill-device-at", "5"]
+    options += ["--png", str(tmp_path / "demo.png"), "--json", str(tmp_path / "demo.json")]
+    monkeypatch.setattr("sys.argv", ["undertone", "demo", *options])
+    assert main() == 0
+    assert "zero unexplained" in " ".join(capsys.readouterr().out.split())
+    told = json.loads((tmp_path / "demo.json").read_text())
+    assert told["certificate"] <= math.exp(4)
+    assert len(told["slots"]) == 24
+    accounts = told["accounting"]
+    assert accounts["sent"] == accounts["acknowledged"] == accounts["counted"]
+    # 24 slots within 6 standard errors: false alarms below 1e-7.
+    for one in told["slots"]:
+        assert abs(one["estimate"] - one["truth_truncated"]) < 6 * one["standard_error"]
