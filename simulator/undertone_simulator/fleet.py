@@ -229,19 +229,20 @@ class Fleet:
         clock, seconds = self.wire.clock, self._slot_seconds
         for source in self._sources:
             source.seek(slot - 1)
-        due: list[tuple[float, list[WireDevice]]] = [
-            (FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS, devices)
+        # Each group is due once at a time, so its number breaks ties.
+        due: list[tuple[float, int, list[WireDevice]]] = [
+            (FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS, group, devices)
             for group, devices in enumerate(self._groups)
         ]
         heapq.heapify(due)
         while due:
-            part, devices = heapq.heappop(due)
+            part, group, devices = heapq.heappop(due)
             await clock.until((slot + part) * seconds)
             if clock.now() >= (slot + 1) * seconds:
                 return
             early = self._together(devices, slot)
             if early:
-                heapq.heappush(due, (part + _AGAIN_PART, early))
+                heapq.heappush(due, (part + _AGAIN_PART, group, early))
 
     def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
         """One tick of each; returns those that were early."""
