@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_device.client import Transport
     from undertone_device.config import Broker, Config
+    from undertone_device.seams import Transport
     from undertone_shared.policy import Policy
 
 LARGEST_CA = 65536

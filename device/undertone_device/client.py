@@ -13,22 +13,11 @@ from undertone_shared.topics import config_topic, report_topic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
     from undertone_device.reporter import Reporter
+    from undertone_device.seams import Transport
     from undertone_shared.entropy import Entropy
-
-    class Transport(Protocol):
-        """The seam: five calls, none of which blocks longer than it says."""
-
-        oversized: int
-
-        def connect(self) -> None: ...
-        def subscribe(self, topic: str) -> None: ...
-        def publish(self, topic: str, payload: bytes) -> int: ...
-        def poll(self, milliseconds: int) -> "list[Any]": ...
-        def close(self) -> None: ...
-
 
 FIRST_DELAY = 1000
 LONGEST_DELAY = 300000

@@ -6,18 +6,9 @@ from undertone_device.slot_value import TICKS_MASK
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
     from undertone_device.packets import Event
-
-    class Stream(Protocol):
-        """A connected byte stream that never blocks; see `socket_stream`."""
-
-        def read(self, buffer: bytearray) -> int | None: ...
-        def write(self, data: memoryview) -> int | None: ...
-        def wait(self, milliseconds: int, writing: bool) -> None: ...
-        def close(self) -> None: ...
-
+    from undertone_device.seams import Stream
 
 ANSWER_MILLISECONDS = 10000
 _BUFFER_BYTES = 512

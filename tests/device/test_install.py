@@ -12,7 +12,7 @@ import pytest
 from support import micropython as mp
 
 REPO = mp.REPO
-PHONE_ONLY = {"__main__.py", "paho_transport.py", "sources.py", "status.py"}
+NOT_ON_BOARDS = {"__main__.py", "paho_transport.py", "seams.py", "sources.py", "status.py"}
 PROBE = """
 from undertone_device import assembly, client, config, reporter, socket_stream, storage, stream_transport
 from undertone_shared import report
@@ -58,7 +58,7 @@ def test_the_package_names_every_module_of_a_board_and_no_other():
     expected = {}
     for source in mp.SOURCES:
         for path in source.glob("undertone_*/*.py"):
-            if not (source.name == "device" and path.name in PHONE_ONLY):
+            if not (source.name == "device" and path.name in NOT_ON_BOARDS):
                 expected[f"{path.parent.name}/{path.name}"] = f"{source.name}/{path.parent.name}/{path.name}"
     assert listed == expected
     assert package()["version"] in (REPO / "pyproject.toml").read_text()
