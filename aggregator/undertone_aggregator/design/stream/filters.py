@@ -1,0 +1,155 @@
+"""What ships and what could: the closed form's best share r, the exact one's, and filters with several taps.
+
+All are stationary: every release has the variance γ_0 of `Stationary`, at sensitivity 1. Only the closed form can be
+checked by a board; the others are for the planner, and for devices whose policy lists their numbers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+
+from undertone_aggregator.design.stream.schedule import Row, Schedule, check_length, check_slew, stationary
+from undertone_aggregator.design.stream.sensitivity import exact, grid
+from undertone_shared.errors import Invalid
+
+# Taps are multiples of it: short enough for a board's integers, fine enough for the optimum.
+TAP_BITS = 10
+LARGEST_TAPS = 4
+
+
+@dataclass(frozen=True)
+class Stationary:
+    """Constant taps, the exact squared sensitivity S² at σ = 1, and γ_0 S²: the release's variance at S = 1."""
+
+    taps: tuple[Fraction, ...]
+    squared: Fraction
+    variance: Fraction
+
+
+def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fraction:
+    """The bound of σ²S² for l reports in at most m chains of constant r and stationary start:
+
+    m (2(1-r) - 2(1-r)² - 4C²r) + l ((1-r)² + 4C²r); a second chain is never cheaper than one.
+    """
+    gap = 1 - r
+    start = 2 * gap - 2 * gap * gap - 4 * slew * slew * r
+    return (chains if start > 0 else 1) * start + slots * (gap * gap + 4 * slew * slew * r)
+
+
+def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fraction:
+    """The r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²). Raises Invalid."""
+    slew, slots = check_slew(slew), check_length(slots)
+    if not 1 <= chains <= slots:
+        raise Invalid(f"chains is {chains}, expected 1 to slots = {slots}")
+    shares = [Fraction(i, 1 << bits) for i in range(1 << bits)]
+    return min(shares, key=lambda r: closed_form(r, slew, slots, chains) / (1 - r * r))
+
+
+def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
+    """Constant r at the closed form's best share, charged by the closed form. Raises Invalid."""
+    r = best_share(slew, slots, chains)
+    squared = closed_form(r, slew, slots, chains)
+    return Stationary((r,), squared, squared / (1 - r * r))
+
+
+def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
+    """The stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
+
+    Found in floating point from the closed form's share, rounded to multiples of 2^-10, then measured exactly.
+    Raises Invalid.
+    """
+    slew, slots = check_slew(slew), check_length(slots)
+    if not 1 <= taps <= min(LARGEST_TAPS, max(slots - 1, 1)):
+        raise Invalid(f"taps is {taps}, expected 1 to {min(LARGEST_TAPS, max(slots - 1, 1))}")
+    programme = _programme(slew, slots, taps)
+
+    def objective(point: NDArray[np.float64]) -> float:
+        rows = _levinson(point)
+        return np.inf if rows is None else programme(rows) / rows[0][1]
+
+    if taps == 1:
+        found = minimize_scalar(lambda r: objective(np.array([r])), bounds=(0.0, 0.9999), method="bounded")
+        best = np.array([float(found.x)])
+    else:
+        r = float(best_share(slew, slots))
+        # Two shapes: one tap alone, and a first step smaller than the sum of the later ones.
+        starts = [[r] + [0.0] * (taps - 1), [0.65 * r] + [0.35 * r / (taps - 1)] * (taps - 1)]
+        options = {"xatol": 2e-3, "fatol": 1e-5, "maxfev": 80 * taps}
+        runs = [minimize(objective, start, method="Nelder-Mead", options=options) for start in starts]
+        best = min(runs, key=lambda run: float(run.fun)).x
+    return measured([Fraction(round(tap * (1 << TAP_BITS)), 1 << TAP_BITS) for tap in best], slew, slots)
+
+
+def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary:
+    """Constant taps with their exact S²; the first row's weight is 1/γ_0. Raises Invalid."""
+    schedule = stationary(taps, slots)
+    squared = exact(schedule, slew)
+    return Stationary(tuple(taps), squared, squared / schedule[0].weight)
+
+
+def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
+    """(taps, weight) of the first rows and the steady one last, None where the noise would grow without bound."""
+    rows: list[tuple[list[float], float]] = []
+    coefficients, weight = [float(tap) for tap in taps], 1.0
+    while coefficients:
+        rows.append((coefficients, weight))
+        last = coefficients[-1]
+        if not abs(last) < 0.9999:
+            return None
+        shrink = 1 - last * last
+        reverse = coefficients[::-1][1:]
+        coefficients = [(a + last * b) / shrink for a, b in zip(coefficients[:-1], reverse, strict=True)]
+        weight *= shrink
+    return [([], weight), *rows[::-1]]
+
+
+def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[list[float], float]]], float]:
+    """The dynamic programme of `sensitivity.exact` in floating point, over all taps of one depth at once."""
+    points = grid(slew)
+    reach = 2 * slew
+    histories = [
+        path
+        for path in product(range(len(points)), repeat=taps)
+        if all(abs(points[a] - points[b]) <= reach for a, b in pairwise(path))
+    ]
+    number = {path: i for i, path in enumerate(histories)}
+    # Histories hold the newest difference first; a move puts one more in front.
+    moves = [
+        (number[path], number[(d, *path[:-1])], d)
+        for path in histories
+        for d in range(len(points))
+        if abs(points[d] - points[path[0]]) <= reach
+    ]
+    moves.sort(key=lambda move: move[1])
+    before, after = (np.array([move[i] for move in moves]) for i in (0, 1))
+    values = np.array([float(point) for point in points])
+    past = np.array([[values[d] for d in path] for path in histories])
+    newest = values[[move[2] for move in moves]]
+    starts = np.flatnonzero(np.diff(after, prepend=-1))
+    targets = after[starts]
+
+    def run(rows: list[tuple[list[float], float]]) -> float:
+        best = rows[0][1] * past[:, -1] ** 2
+        # While the chain is shorter than the history, its older part is what began it.
+        for i in range(1, taps):
+            coefficients, weight = rows[min(i, len(rows) - 1)]
+            best = best + weight * (past[:, -1 - i] - past[:, taps - i :] @ np.array(coefficients)) ** 2
+        coefficients, weight = rows[-1]
+        gap = weight * (newest - past[before] @ np.array(coefficients)) ** 2
+        for _ in range(slots - taps):
+            reached = best[before] + gap
+            best = np.full(len(histories), -np.inf)
+            best[targets] = np.maximum.reduceat(reached, starts)
+        return float(best.max())
+
+    return run
+
+
+def as_schedule(found: Stationary, slots: int) -> Schedule:
+    """The filter as rows scaled to S² = 1."""
+    return tuple(Row(row.taps, row.weight / found.squared) for row in stationary(found.taps, slots))

@@ -1,0 +1,153 @@
+"""Integers of a stream campaign for a budget ρ: what a device checks against its policy and runs.
+
+ρ is half of μ² for Gaussian noise (so that (ε, δ) follows by the analytic formula) and zCDP for both kinds.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
+from undertone_aggregator.design.stream.filters import best_share
+from undertone_aggregator.design.stream.schedule import check_length, check_slew
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import SMALL
+from undertone_shared.stream import (
+    GAUSSIAN,
+    KINDS,
+    ONE_BIT,
+    RHO_UNIT,
+    ROUNDING_VARIANCE,
+    StreamRule,
+    first_step_suffices,
+    least_first_variance,
+    squared_bound,
+    step_variance,
+    swing,
+)
+
+SHIFT = 8
+LEVELS = 10_000
+# Below it a discrete Gaussian is not what the (ε, δ) formula takes it for; levels are many, so that it never binds.
+_LEAST_VARIANCE = 16
+
+
+def rho_for(kind: str, epsilon: float, delta: float) -> int:
+    """The budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises Invalid."""
+    if kind not in KINDS:
+        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(KINDS)}")
+    rho = mu(epsilon, delta) ** 2 / 2 if kind == GAUSSIAN else zcdp_rho(epsilon, delta)
+    # A margin far above the error of floating point.
+    return floor(rho * RHO_UNIT * (1 - 1e-12))
+
+
+def guarantee(rule: StreamRule, delta: float) -> tuple[float, float]:
+    """(ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
+    num, den = rule.rho()
+    rho = num / den
+    return rho, epsilon_of((2 * rho) ** 0.5, delta) if rule.kind == GAUSSIAN else zcdp_epsilon(rho, delta)
+
+
+def choose(
+    kind: str,
+    rho: int,
+    *,
+    slew: Fraction,
+    reports: int,
+    theta: int,
+    low: int = 0,
+    chains: int = 1,
+    dimension: int = 1,
+    lag: int = 1,
+    restart: int = 0,
+    renewal: int = 0,
+    levels: int = LEVELS,
+    independent: bool = False,
+) -> StreamRule:
+    """The rule with the least variance whose `charge` is at most ``rho`` (of 2^-20), by the closed form.
+
+    ``slew`` is a share of the range theta - low, rounded down to whole levels; ``independent``: Algorithm 1, no share
+    kept and no slew. Raises Invalid for a budget too small or numbers out of range.
+    """
+    check_length(reports)
+    check_slew(slew)
+    levels = min(levels, (SMALL - 1) // max(theta - low, 1)) // 2 * 2
+    steps = levels if independent else int(slew * levels)
+    if steps < 1 or levels < 2:
+        raise Invalid(f"slew is {slew} of {levels} levels, expected at least one level")
+    if rho < 1:
+        raise Invalid(f"the budget is {rho} of 2^20, expected at least 1")
+    exact = Fraction(steps, levels)
+    shift = 0 if independent else SHIFT
+    reuse = 0 if independent else int(best_share(exact, reports, max(chains, lag), SHIFT) * (1 << SHIFT))
+    bound = squared_bound(reports, max(chains, lag), levels, steps, shift, reuse)
+    noise = (_variances if kind == GAUSSIAN else _steps)(bound, rho, levels, steps, shift, reuse)
+    fields: dict[str, Any] = {
+        "kind": kind,
+        "low": low,
+        "theta": theta,
+        "levels": levels,
+        "slew": steps,
+        "shift": shift,
+        "reuse": reuse,
+        "noise": noise,
+        "dimension": dimension,
+        "lag": lag,
+        "reports": reports,
+        "chains": max(chains, lag),
+        "restart": restart,
+        "renewal": renewal,
+    }
+    return StreamRule(fields)
+
+
+def _variances(bound: int, rho: int, _levels: int, _slew: int, shift: int, reuse: int) -> list[int]:
+    later = max(-(-bound * RHO_UNIT // (2 * rho)) + ROUNDING_VARIANCE, _LEAST_VARIANCE)
+    return [max(least_first_variance(later, shift, reuse), _LEAST_VARIANCE), later]
+
+
+def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int) -> list[int]:
+    width = swing(levels, slew, shift, reuse)
+
+    def later_suffices(step: int) -> bool:
+        num, den = step_variance(step, width)
+        return bound * den * RHO_UNIT <= 2 * rho * num
+
+    later = _least(later_suffices, width // 2 + 1, "the budget asks for a larger step than 2^29")
+    first = _least(
+        lambda step: first_step_suffices(step, later, levels, slew, shift, reuse),
+        levels // 2 + 1,
+        "the budget asks for a larger first step than 2^29",
+    )
+    return [first, later]
+
+
+def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
+    """The least integer from ``low`` to 2^29 from which ``suffices`` holds on. Raises Invalid with ``wrong``."""
+    high = SMALL // 2
+    if not suffices(high):
+        raise Invalid(wrong + ": fewer levels help")
+    while low < high:
+        middle = (low + high) // 2
+        if suffices(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def release_variance(rule: StreamRule, index: int | None = None) -> float:
+    """The noise variance of one coordinate of X_i over the range's square, at most; ``index`` None: in a long chain.
+
+    Gaussian: s_1 for i = 1, then (s + R² v_{i-1})/A² with v the variance before. One bit: b² in place of s, which is
+    more than the true b² - ξ². The rounding to levels adds at most 1/4 level², the public one 1/12.
+    """
+    a, r = 1 << rule.shift, rule.reuse
+    first, later = (rule.noise[0], rule.noise[1]) if rule.kind == GAUSSIAN else (n * n for n in rule.noise)
+    steady = later / (a * a - r * r)
+    ahead = 0.0 if index is None else (first - steady) * (r / a) ** (2 * (index - 1))
+    return float(steady + ahead + 0.25 + 1 / 12 / (1 - (r / a) ** 2)) / rule.levels**2
+
+
+__all__ = ["GAUSSIAN", "ONE_BIT", "choose", "guarantee", "release_variance", "rho_for"]

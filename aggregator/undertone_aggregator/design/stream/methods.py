@@ -1,0 +1,176 @@
+"""Ways to release a stream of l readings under one budget, behind one interface: what noise they add, and when.
+
+Each says the covariance of one device's noise in units of the range, whether it clips steps, and which slots it
+reports. Baselines: Algorithms 1 and 2 of Bao et al., FAST-style sampling (Fan, Xiong, TKDE 2014) without and with
+correlated noise, the multiplicative bound by logarithm.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, log1p, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.stream.calibration import mu, zcdp_rho
+from undertone_aggregator.design.stream.filters import as_schedule, optimised, shipped
+from undertone_aggregator.design.stream.schedule import Schedule, covariance, paper
+from undertone_aggregator.design.stream.sensitivity import exact
+from undertone_shared.errors import Invalid
+
+Array = NDArray[np.float64]
+
+LONGEST = 2048
+FILTER_TAPS = 2
+SAMPLING = 4
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k], the range being 1.
+
+    ``slew``: steps between reports are clipped to it, None where they are not. ``on_board``: a device can check it
+    against its policy. ``transform``: (there, back) for readings that are released on another scale.
+    """
+
+    name: str
+    covariance: Array
+    seen: NDArray[np.intp]
+    slew: float | None
+    on_board: bool
+    note: str
+    transform: "tuple[Callable[[Array], Array], Callable[[Array], Array]] | None" = None
+
+    def release(self, readings: Array, rng: np.random.Generator) -> Array:
+        """What devices release, [devices, k], for readings [devices, l] in [0, 1]. A simulation, in floating point."""
+        noise = rng.standard_normal((len(readings), len(self.seen))) @ np.linalg.cholesky(self.covariance).T
+        return self.clipped(readings) + noise
+
+    def clipped(self, readings: Array) -> Array:
+        """The readings at the reported slots after clipping against the previous clipped one, [devices, k]."""
+        there = readings if self.transform is None else self.transform[0](readings)
+        path = np.clip(there[:, self.seen], 0.0, 1.0)
+        if self.slew is not None:
+            for i in range(1, path.shape[1]):
+                path[:, i] = np.clip(path[:, i], path[:, i - 1] - self.slew, path[:, i - 1] + self.slew)
+        return path
+
+
+def all_methods(
+    slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
+) -> list[Method]:
+    """Every method under (ε, δ) for the whole stream, or per report: then for the stream μ is √l times as large.
+
+    ``chains`` counts for what ships; the others are of one chain. Raises Invalid.
+    """
+    if not 2 <= slots <= LONGEST:
+        raise Invalid(f"slots is {slots}, expected 2 to {LONGEST}")
+    times = slots if per_report else 1
+    squared = mu(epsilon, delta) ** 2 * times
+    whole = np.arange(slots)
+    sampled = np.arange(0, slots, SAMPLING)
+    step, far = float(slew), min(slew * SAMPLING, Fraction(499, 1000))
+    papers = paper(slew, slots, 64)
+    plain = covariance(papers)
+    unit = np.eye(slots)
+    correlated = _stationary(float(shipped(slew, slots, chains).taps[0]), slots)
+    ships = float(shipped(slew, slots, chains).variance)
+    one_bit = 2 * zcdp_rho(epsilon, delta) * times
+    return [
+        Method("direct", unit * slots / squared, whole, None, True, "Algorithm 1: independent noise"),
+        Method("differences", _differences(step, slots) * slots / squared, whole, step, False, "Algorithm 2"),
+        Method("paper", plain * slots / squared, whole, step, False, "Algorithm 3, calibrated by √l"),
+        Method("exact", plain * float(exact(papers, slew)) / squared, whole, step, False, "Algorithm 3, exact S²"),
+        Method("closed-form", correlated * ships / squared, whole, step, True, "constant r, closed form: what ships"),
+        _filter("share", slew, slots, 1, squared, "constant r, exact S²"),
+        _filter("filter", slew, slots, FILTER_TAPS, squared, f"{FILTER_TAPS} taps, exact S²"),
+        Method("one-bit", correlated * ships / one_bit, whole, step, True, "one bit a report, by zCDP"),
+        Method(
+            "sampled",
+            np.eye(len(sampled)) * len(sampled) / squared,
+            sampled,
+            None,
+            True,
+            f"every {SAMPLING}th slot, independent noise (FAST)",
+        ),
+        Method(
+            "sampled-cgm",
+            _scaled(far, len(sampled), squared),
+            sampled,
+            float(far),
+            True,
+            f"every {SAMPLING}th slot, closed form at {SAMPLING}C (FAST + CGM)",
+        ),
+    ]
+
+
+def logarithmic(base: Method, least: float) -> Method:
+    """``base`` on the logarithm of the readings: the step bound becomes one on ratios.
+
+    ``least``: the share of the range below which readings are all alike; log(x + least) is mapped onto [0, 1]. Going
+    back by the exponential is biased upwards by about half the noise's variance on the log scale, per device and so
+    in the mean, too: never for a mean of noisy logarithms, and useless with readings of 0.
+    """
+    if not 0 < least < 1:
+        raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")
+    width = log1p(1 / least)
+
+    def there(x: Array) -> Array:
+        return np.asarray(np.log1p(x / least) / width)
+
+    def back(y: Array) -> Array:
+        return np.asarray(np.expm1(y * width) * least)
+
+    note = f"{base.note}, on logarithms: means come back biased"
+    return Method(f"log-{base.name}", base.covariance, base.seen, base.slew, base.on_board, note, (there, back))
+
+
+def differences_error(slew: float, slots: int) -> float:
+    """Algorithm 2's mean squared error over σ²: 1 + 2C²(l - 1) (Eq. 8)."""
+    return 1 + 2 * slew * slew * (slots - 1)
+
+
+def of_schedule(name: str, schedule: Schedule, slew: Fraction, squared: float, note: str) -> Method:
+    """Any schedule, also a lower-triangular one, scaled to its exact sensitivity."""
+    noise = covariance(schedule) * float(exact(schedule, slew)) / squared
+    return Method(name, noise, np.arange(len(schedule)), float(slew), False, note)
+
+
+def _filter(name: str, slew: Fraction, slots: int, taps: int, squared: float, note: str) -> Method:
+    found = optimised(slew, slots, min(taps, slots - 1))
+    noise = covariance(as_schedule(found, slots)) / squared
+    return Method(name, noise, np.arange(slots), float(slew), False, note)
+
+
+def _scaled(slew: Fraction, slots: int, squared: float) -> Array:
+    found = shipped(slew, slots)
+    return _stationary(float(found.taps[0]), slots) * float(found.variance) / squared
+
+
+def _stationary(r: float, slots: int) -> Array:
+    t = np.arange(slots)
+    return np.asarray(r ** np.abs(np.subtract.outer(t, t)).astype(np.float64))
+
+
+def _differences(slew: float, slots: int) -> Array:
+    t = np.arange(slots)
+    return np.asarray(1.0 + 4 * slew * slew * np.minimum.outer(t, t))
+
+
+def log_bias(deviation: float) -> float:
+    """The factor e^{σ²/2} by which a mean of exponentials of noise of this standard deviation is too large."""
+    return exp(deviation * deviation / 2)
+
+
+def raw_error(method: Method, devices: int) -> float:
+    """Root mean square of the noise of a reported slot's population mean."""
+    return sqrt(float(np.mean(np.diag(method.covariance))) / devices)
+
+
+def select(methods: Sequence[Method], name: str) -> Method:
+    """The method of this name. Raises Invalid."""
+    for method in methods:
+        if method.name == name:
+            return method
+    raise Invalid(f"method is {name!r}, expected one of {', '.join(m.name for m in methods)}")

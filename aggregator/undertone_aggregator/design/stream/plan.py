@@ -1,0 +1,148 @@
+"""`undertone plan stream`: predicted errors of every method for a workload, and what to use."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
+from undertone_aggregator.design.stream.methods import Method, all_methods
+from undertone_aggregator.stream.smooth import posterior, prior
+from undertone_shared.errors import Invalid
+
+Array = NDArray[np.float64]
+
+LARGEST_FLEET = 10**9
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's predicted root mean square errors, in units of the range: of a slot's mean, or of a sum's mean.
+
+    ``variance``: mean noise variance of a reported slot over the paper's. ``smoothed`` adds the smoother.
+    """
+
+    method: str
+    note: str
+    on_board: bool
+    variance: float
+    raw: float
+    smoothed: float
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The comparison. ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range.
+
+    ``guarantees``: what the budget is, for the stream and per report. ``recommended``: the least smoothed error that
+    a device can check, and ``best``: the least of all.
+    """
+
+    lines: tuple[Line, ...]
+    movement: float
+    query: str
+    guarantees: tuple[str, ...]
+    recommended: str
+    best: str
+
+
+def parse_query(query: str, slots: int) -> int:
+    """Slots that one answer sums: 1 for ``slot``, M for ``range:M``. Raises Invalid."""
+    if query == "slot":
+        return 1
+    match = re.fullmatch(r"range:([1-9][0-9]{0,6})", query)
+    if match is None or int(match[1]) > slots:
+        raise Invalid(f"query is {query!r}, expected slot or range:M with M from 1 to {slots}")
+    return int(match[1])
+
+
+def plan_stream(
+    *,
+    devices: int,
+    slots: int,
+    epsilon: float,
+    delta: float,
+    slew: Fraction,
+    query: str = "slot",
+    chains: int = 1,
+    movement: float | None = None,
+    per_report: bool = False,
+) -> StreamPlan:
+    """Compare the methods. ``movement`` None: a quarter of the slew. Raises Invalid."""
+    if not 1 <= devices <= LARGEST_FLEET:
+        raise Invalid(f"devices is {devices}, expected 1 to {LARGEST_FLEET}")
+    length = parse_query(query, slots)
+    methods = all_methods(slew, slots, epsilon, delta, chains=chains, per_report=per_report)
+    step = float(slew) / 4 if movement is None else movement
+    if not 0 < step < 1:
+        raise Invalid(f"movement is {step}, expected a share of the range between 0 and 1")
+    reference = next(float(np.mean(np.diag(m.covariance))) for m in methods if m.name == "paper")
+    known = prior(range(slots), step, 0.0, None, 1.0)
+    lines = tuple(_line(method, devices, length, known, step, reference) for method in methods)
+    checked = [line for line in lines if line.on_board]
+    return StreamPlan(
+        lines,
+        step,
+        query,
+        _guarantees(epsilon, delta, slots, per_report),
+        min(checked, key=lambda line: line.smoothed).method,
+        min(lines, key=lambda line: line.smoothed).method,
+    )
+
+
+def _line(method: Method, devices: int, length: int, known: Array, movement: float, reference: float) -> Line:
+    noise = method.covariance / devices
+    after = posterior(known, noise, method.seen)
+    return Line(
+        method.name,
+        method.note,
+        method.on_board,
+        float(np.mean(np.diag(method.covariance))) / reference,
+        _error(_held(method, noise, movement, len(known)), length),
+        _error(after, length),
+    )
+
+
+def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
+    """Covariance of the raw series: a slot that is not reported repeats the last one, which the mean leaves behind."""
+    source = np.searchsorted(method.seen, np.arange(slots), side="right") - 1
+    age = np.arange(slots) - method.seen[source]
+    moved = movement**2 * np.minimum.outer(age, age) * np.equal.outer(source, source)
+    return np.asarray(noise[np.ix_(source, source)] + moved)
+
+
+def _error(covariance: Array, length: int) -> float:
+    """Root mean square error of sums over ``length`` consecutive slots, over all positions."""
+    padded = np.pad(covariance.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    first = np.arange(len(covariance) - length + 1)
+    last = first + length
+    variances = padded[last, last] - padded[first, last] - padded[last, first] + padded[first, first]
+    return sqrt(max(float(np.mean(variances)), 0.0))
+
+
+def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> tuple[str, ...]:
+    one, bit = mu(epsilon, delta) ** 2 / 2, zcdp_rho(epsilon, delta)
+    if not per_report:
+        return (
+            f"user level, all {slots} reports of a stream together: ({epsilon:g}, {delta:g})-LDP",
+            f"as zCDP: rho = {one:.6f} for Gaussian noise, {bit:.6f} for one-bit",
+        )
+    total = one * slots
+    return (
+        f"({epsilon:g}, {delta:g})-LDP for each report by itself: not a guarantee for the stream",
+        f"user level, all {slots} reports together: rho = {total:.4f}, "
+        f"({epsilon_of(sqrt(2 * total), delta):.2f}, {delta:g})-LDP for Gaussian noise; one-bit rho = "
+        f"{bit * slots:.4f}, ({zcdp_epsilon(bit * slots, delta):.2f}, {delta:g})-LDP",
+    )
+
+
+def table(plan: StreamPlan) -> Sequence[tuple[str, str, str, str, str]]:
+    """Rows of text: method, variance over the paper's, raw and smoothed error, note."""
+    return [
+        (line.method, f"{line.variance:.3f}", f"{line.raw:.3g}", f"{line.smoothed:.3g}", line.note)
+        for line in plan.lines
+    ]

@@ -1,0 +1,85 @@
+"""The squared sensitivity S² = max Σ ξ_i(D)² over differences of two streams: |D_i| <= 1, |D_i - D_{i-1}| <= 2C.
+
+S² is convex in D, so its maximum is at a vertex. At a vertex every run of tight slew constraints holds a tight bound,
+hence all D_i lie on the grid ±(1 - 2Ck): a dynamic programme over the last K positions, K the number of taps, finds
+it exactly in integers.
+"""
+
+from fractions import Fraction
+from math import lcm
+
+from undertone_aggregator.design.stream.schedule import Row, Schedule, check_slew
+
+# The last differences, the newest first.
+State = tuple[int, ...]
+# Positions of the dynamic programme: grid times moves^(taps - 1).
+_LARGEST_STATES = 200_000
+
+
+def grid(slew: Fraction) -> list[Fraction]:
+    """All ±(1 - 2Ck) in [-1, 1], ascending. Raises Invalid."""
+    step = 2 * check_slew(slew)
+    count = int(2 / step) + 1
+    return sorted({sign * (1 - step * k) for sign in (1, -1) for k in range(count)})
+
+
+def exact(schedule: Schedule, slew: Fraction) -> Fraction:
+    """S² of a schedule, exactly; ValueError where its taps reach too far back for a dynamic programme."""
+    points = grid(slew)
+    unit = lcm(*(point.denominator for point in points))
+    ints = [int(point * unit) for point in points]
+    reach = int(2 * slew * unit)
+    moves = {d: [e for e in ints if abs(e - d) <= reach] for d in ints}
+    depth = max((len(row.taps) for row in schedule), default=0)
+    if len(ints) * max(map(len, moves.values())) ** max(depth - 1, 0) > _LARGEST_STATES:
+        raise ValueError(f"{depth} taps at slew {slew} are too many for the dynamic programme")
+    common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
+    weights = lcm(*(row.weight.denominator for row in schedule))
+    # By symmetry half of the starts suffice.
+    best: dict[State, int] = {(): 0}
+    steps: dict[State, list[tuple[State, int]]] = {}
+    before: Row | None = None
+    for i, row in enumerate(schedule):
+        if row != before or i <= depth:
+            steps = {}
+        before = row
+        following: dict[State, int] = {}
+        for state, value in best.items():
+            if state not in steps:
+                ahead = moves[state[0]] if state else [d for d in ints if d >= 0]
+                steps[state] = _steps(row, state, ahead, common, weights, max(depth, 1))
+            for after, cost in steps[state]:
+                if value + cost > following.get(after, -1):
+                    following[after] = value + cost
+        best = following
+    return Fraction(max(best.values()), weights * common * common * unit * unit)
+
+
+def _steps(row: Row, state: State, ahead: list[int], common: int, weights: int, depth: int) -> list[tuple[State, int]]:
+    """(state after, scaled cost) of every next difference."""
+    weight = int(row.weight * weights)
+    past = sum(int(tap * common) * d for tap, d in zip(row.taps, state, strict=False))
+    return [((d, *state)[:depth], weight * (common * d - past) ** 2) for d in ahead]
+
+
+def triangle(schedule: Schedule, slew: Fraction) -> Fraction:
+    """An upper bound of S² for any schedule: each |ξ_i| by the triangle inequality, as Eq. 19 does for one tap.
+
+    |D_i - Σ a_k D_{i-k}| <= |1 - Σ a_k| + Σ |a_k| min(2, 2Ck).
+    """
+    slew = check_slew(slew)
+    return sum((row.weight * _reach(row, slew) ** 2 for row in schedule), Fraction(0))
+
+
+def _reach(row: Row, slew: Fraction) -> Fraction:
+    far = sum((abs(tap) * min(Fraction(2), 2 * slew * k) for k, tap in enumerate(row.taps, 1)), Fraction(0))
+    return abs(1 - sum(row.taps, Fraction(0))) + far
+
+
+def squared_norm(schedule: Schedule, differences: "list[Fraction]") -> Fraction:
+    """Σ ξ_i² of one path D."""
+    total = Fraction(0)
+    for i, row in enumerate(schedule):
+        gap = differences[i] - sum((tap * differences[i - k] for k, tap in enumerate(row.taps, 1)), Fraction(0))
+        total += row.weight * gap * gap
+    return total
