@@ -166,6 +166,8 @@ def sentences(result: "Result") -> list[str]:
     day, spent = epsilon * result.per_day, epsilon * result.readings_spent
     accounts = result.accounts
     certificate = f"{exact.numerator}/{exact.denominator}"
+    level = sum(one.estimate for one in result.slots) / len(result.slots)
+    weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
     return [
         f"[bold]θ = {result.theta} {unit}[/] (90 % between {result.threshold.low} and {result.threshold.high}),"
         f" from three rounds of Square Wave reports",
@@ -177,6 +179,7 @@ def sentences(result: "Result") -> list[str]:
         f" (ratio {result.measured_error / result.predicted_error:.2f}); worst slot {result.worst:.1f} standard errors;"
         f" {result.covered} of {len(result.slots)} intervals hold the truncated truth,"
         f" {result.covered_raw} of {len(result.slots)} wider ones the raw truth",
+        *([weak] if result.predicted_error > abs(level) / 2 else []),
         f"accounts: {accounts.sent} reports sent, {accounts.acknowledged} acknowledged, {accounts.counted} counted,"
         f" {accounts.duplicates} duplicate deliveries, {accounts.rejected.total()} rejected,"
         f" {accounts.lost.total()} lost by a named fault,"
