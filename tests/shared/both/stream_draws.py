@@ -49,13 +49,13 @@ def chosen():
     return [(name, mechanism, theta or 50) for name, mechanism, theta in found if name in NAMES]
 
 
-def digests():
+def digests(draws=DRAWS):
     """Lines of name, thousand, digest of the symbols as 4 bytes each."""
     stream = Stream()
     entropy = Entropy(stream)
     for name, mechanism, theta in chosen():
         symbols = b""
-        for i in range(DRAWS):
+        for i in range(draws):
             stream.seek(i)
             if i % 10:
                 stream.fill(entropy)
