@@ -11,7 +11,7 @@ import numpy as np
 
 from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.guarantee import certificate, guarantee
-from undertone_aggregator.reconstruct import MEASURED, Reconstruction
+from undertone_aggregator.reconstruct import MEASURED, Reconstruction, Z
 from undertone_aggregator.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -134,8 +134,7 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
                 one.standard_error,
                 one.low,
                 one.high,
-                getattr(one, "low_raw", one.low),
-                getattr(one, "high_raw", one.high),
+                *_raw_interval(one.low, one.high, reporting[0].threshold),
                 *truth,
             )
         )
@@ -160,6 +159,15 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
         plan.config.campaign.bound,
         _round_readings(plan),
     )
+
+
+def _raw_interval(low: float, high: float, threshold: Threshold) -> tuple[float, float]:
+    """[low, high] widened upwards by the mean that truncation removes over a whole day, and its 97.5 % quantile.
+
+    A model: the cohort says how much that is on average, not for this half-hour.
+    """
+    spread = 0.0 if math.isnan(threshold.bias_se) else Z * threshold.bias_se
+    return low, high + threshold.bias + spread
 
 
 def _truths(plan: Plan, sent: Sent, store: Store, campaigns: dict[bytes, Campaign]) -> dict[int, tuple[float, float]]:
