@@ -53,7 +53,7 @@ def _stream(axes: Axes, result: Result) -> None:
 
     marks = "o" if len(slots) <= 96 else ""
     axes.fill_between(
-        x, series("low_raw"), series("high_raw"), color="#eef1f5", label="95 % interval, raw mean (model)"
+        x, series("low_raw"), series("high_raw"), color="#e4e9f0", label="95 % interval, raw mean (model)"
     )
     axes.fill_between(x, series("low"), series("high"), color=LIGHT, alpha=0.75, label="95 % interval, truncated mean")
     axes.plot(x, series("estimate"), color=BLUE, linewidth=2.2, marker=marks, markersize=4, label="estimate")
