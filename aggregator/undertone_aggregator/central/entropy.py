@@ -1,0 +1,69 @@
+"""Random bytes in bulk: the device's rules (operating system only, continuous health test), a block at a time."""
+
+import hashlib
+import os
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from undertone_shared.entropy import EntropyError
+
+# Repetition count test (NIST SP 800-90B, 4.4.1) at 8 bits per byte: nine equal bytes in a row appear in an ideal
+# source with probability 2^-64 at each byte. The device's cutoff of six would stop a release of a billion values.
+REPETITION_CUTOFF = 9
+KEY_BYTES = 32
+
+ByteSource = Callable[[int], bytes]
+
+
+class Bytes(Protocol):
+    """A sequence of independent uniform bytes."""
+
+    def take(self, n: int) -> bytes:
+        """The next ``n``."""
+        ...
+
+
+class FreshBytes:
+    """Bytes of ``source``, by default ``os.urandom``. Raises EntropyError where it is short or visibly broken."""
+
+    def __init__(self, source: ByteSource | None = None) -> None:
+        self._source = os.urandom if source is None else source
+        self._last = b""
+
+    def take(self, n: int) -> bytes:
+        """The next ``n`` bytes, after the health test."""
+        taken = self._source(n)
+        if len(taken) != n:
+            raise EntropyError(f"the byte source gave {len(taken)} bytes, expected {n}")
+        run = np.frombuffer(self._last + taken, dtype=np.uint8)
+        repeats = np.flatnonzero(run[1:] == run[:-1])
+        span = REPETITION_CUTOFF - 2
+        if np.any(repeats[span:] - repeats[: len(repeats) - span if len(repeats) > span else 0] == span):
+            raise EntropyError(f"the byte source repeated one byte {REPETITION_CUTOFF} times or more")
+        self._last = (self._last + taken)[-(REPETITION_CUTOFF - 1) :]
+        return taken
+
+    def key(self) -> bytes:
+        """A fresh key for `KeyedBytes`."""
+        return self.take(KEY_BYTES)
+
+
+class KeyedBytes:
+    """Bytes that a secret key and a public address determine: SHAKE128(key ‖ address ‖ number of the call).
+
+    For noise that is too much to keep and is needed twice; as good as the operating system's own generator, which
+    expands a key too.
+    """
+
+    def __init__(self, key: bytes, *address: int) -> None:
+        self._prefix = key + struct.pack(f"<{len(address)}Q", *address)
+        self._calls = 0
+
+    def take(self, n: int) -> bytes:
+        """The next ``n`` bytes."""
+        taken = hashlib.shake_128(self._prefix + struct.pack("<Q", self._calls)).digest(n)
+        self._calls += 1
+        return taken

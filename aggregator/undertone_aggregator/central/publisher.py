@@ -1,0 +1,89 @@
+"""ToPS's second half at a given θ: truncate, add a consistent hierarchy's noise to block sums, smooth within blocks."""
+
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from undertone_aggregator.central.continual import Saved
+from undertone_aggregator.central.entropy import FreshBytes
+from undertone_aggregator.central.hierarchy import Consistent, node_scale
+from undertone_aggregator.central.noise import Integers
+from undertone_aggregator.central.smoothers import Smoother
+
+
+class Publisher(Saved):
+    """One released integer per value, ε-DP for values in [0, θ]; larger ones are truncated.
+
+    Blocks of g = fanout^smoothing values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
+    the smoother's and three numbers.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_hierarchy", "_smoother", "_place", "_exact", "_debt")
+
+    def __init__(
+        self,
+        theta: int,
+        epsilon: Fraction,
+        source: FreshBytes,
+        smoother: Smoother,
+        *,
+        fanout: int,
+        levels: int,
+        smoothing: int,
+        consistency: str,
+        monotone: bool,
+    ) -> None:
+        self.theta = theta
+        self._hierarchy = Consistent(fanout, levels, node_scale(theta, levels, epsilon), source, consistency)
+        self._smoother = smoother
+        self._group = fanout**smoothing
+        self._monotone = monotone
+        # Values of the open block so far, and their exact sum; what monotone releases still owe the running sum.
+        self._place = 0
+        self._exact = 0
+        self._debt = 0
+
+    def publish(self, values: Integers) -> Integers:
+        """The released values for these."""
+        values = np.clip(values, 0, self.theta)
+        released = self._hierarchy.publish(values) if self._group == 1 else self._smoothed(values)
+        return self._without_falls(released) if self._monotone else released
+
+    def _smoothed(self, values: Integers) -> Integers:
+        g = self._group
+        end = self._place + len(values)
+        last = np.arange(g - 1 - self._place, len(values), g)
+        sums = np.cumsum(values)
+        exact = np.diff(sums[last], prepend=0)
+        rest = int(sums[-1]) if len(values) else 0
+        if len(last):
+            exact[0] += self._exact
+            self._exact = rest - int(sums[last[-1]])
+        else:
+            self._exact += rest
+        block_sums = self._hierarchy.publish(exact)
+        predictions = self._predictions(block_sums)
+        # What u promises for the first k values of its block is floor(ku/g); the last one settles the block's sum.
+        promised = predictions[:, None] * np.arange(g) // g
+        table = np.diff(promised, axis=1, append=np.append(block_sums, 0)[:, None])
+        released = table.reshape(-1)[self._place : end]
+        self._place = end % g
+        return np.asarray(released)
+
+    def _predictions(self, block_sums: Integers) -> Integers:
+        """The prediction that each of these blocks, and the one after them, began with."""
+        found = [round(self._smoother.prediction)]
+        for released in block_sums.tolist():
+            self._smoother.update(released)
+            found.append(round(self._smoother.prediction))
+        return np.array(found, dtype=np.int64)
+
+    def _without_falls(self, released: Integers) -> Integers:
+        """Each in [0, θ], with a running sum as near to the released one as that allows."""
+        out = []
+        for value in released.tolist():
+            wanted = value + self._debt
+            out.append(min(max(wanted, 0), self.theta))
+            self._debt = wanted - out[-1]
+        return np.array(out, dtype=np.int64)
