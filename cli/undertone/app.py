@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from undertone.commands import aggregate, bench, certify, demo, provision, query, verify
+from undertone.commands import aggregate, bench, certify, demo, plan, provision, query, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ aggregate.register(app)
 bench.register(app)
 certify.register(app)
 demo.register(app)
+plan.register(app)
 provision.register(app)
 query.register(app)
 verify.register(app)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import mu, zcdp_rho
-from undertone_aggregator.design.stream.filters import as_schedule, optimised, shipped
+from undertone_aggregator.design.stream.filters import as_schedule, closed_form, optimised, shipped
 from undertone_aggregator.design.stream.schedule import Schedule, covariance, paper
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.errors import Invalid
@@ -103,6 +103,13 @@ def all_methods(
             f"every {SAMPLING}th slot, closed form at {SAMPLING}C (FAST + CGM)",
         ),
     ]
+
+
+def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: int = 1) -> Method:
+    """Constant r of one's own choice, charged by the closed form: a device checks any r. ``squared``: the budget μ²."""
+    noise = _stationary(float(r), slots) * float(closed_form(r, slew, slots, chains) / (1 - r * r)) / squared
+    note = f"constant r = {float(r):g}, closed form: the share that suits the smoother"
+    return Method("tuned", noise, np.arange(slots), float(slew), True, note)
 
 
 def logarithmic(base: Method, least: float) -> Method:

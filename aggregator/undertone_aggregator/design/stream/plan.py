@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
-from undertone_aggregator.design.stream.methods import Method, all_methods
+from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
 from undertone_aggregator.stream.smooth import posterior, prior
 from undertone_shared.errors import Invalid
 
 Array = NDArray[np.float64]
 
 LARGEST_FLEET = 10**9
+# Shares r that are tried for the smoothed error.
+_SHARES = 16
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ def plan_stream(
     reference = next(float(np.mean(np.diag(m.covariance))) for m in methods if m.name == "paper")
     known = prior(range(slots), step, 0.0, None, 1.0)
     lines = tuple(_line(method, devices, length, known, step, reference) for method in methods)
+    squared = mu(epsilon, delta) ** 2 * (slots if per_report else 1)
+    tuned = [
+        _line(with_share(r, slew, slots, squared, chains), devices, length, known, step, reference)
+        for r in (Fraction(i, _SHARES) for i in range(1, _SHARES))
+    ]
+    lines += (min(tuned, key=lambda line: line.smoothed),)
     checked = [line for line in lines if line.on_board]
     return StreamPlan(
         lines,

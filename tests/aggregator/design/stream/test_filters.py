@@ -53,7 +53,7 @@ def test_filters_are_below_45_percent(slew, taps):
 def test_known_filters():
     for slew, taps, gain in ((F(1, 20), (F(29, 50), F(3, 10)), 2.40), (F(1, 10), (F(29, 50), F(1, 5)), 2.47)):
         found = filters.measured(taps, slew, 400)
-        assert papers_mean_variance(slew, 400) / float(found.variance) == pytest.approx(gain, abs=0.02)
+        assert papers_mean_variance(slew, 400) / float(found.variance) == pytest.approx(gain, abs=0.05)
 
 
 def test_the_optimiser_finds_a_filter():

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone_shared.errors import Invalid
+
+GIVEN = {"--devices": 100_000, "--slots": 48, "--epsilon": 1, "--delta": 1e-5, "--slew": 0.05, "--movement": 0.01}
+
+
+def plan(*flags, **changes):
+    words = {**GIVEN, **{f"--{name}": value for name, value in changes.items()}}
+    return CliRunner().invoke(app, ["plan", "stream", *flags, *(str(w) for pair in words.items() for w in pair)])
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return {line["method"]: line for line in json.loads(result.stdout)["lines"]}
+
+
+def test_the_methods_at_equal_privacy():
+    found = lines(plan("--json"))
+    # mean v_i of Algorithm 3 at C = .05, l = 48 is .2311
+    assert found["direct"]["variance"] == pytest.approx(1 / 0.2311, rel=1e-3)
+    # Eq. 8
+    assert found["differences"]["variance"] / found["direct"]["variance"] == pytest.approx(1 + 2 * 0.0025 * 47)
+    assert found["exact"]["variance"] == pytest.approx(0.53, abs=0.001)
+    assert found["closed-form"]["variance"] == pytest.approx(0.513, abs=0.001)
+    assert found["one-bit"]["variance"] / found["closed-form"]["variance"] == pytest.approx(1.176, abs=0.002)
+    assert found["filter"]["variance"] < 0.43
+    # sqrt(mean v / n) σ_1
+    assert found["paper"]["raw"] == pytest.approx((0.2311 / 1e5) ** 0.5 * 48**0.5 * 3.7306, rel=1e-3)
+    # Smoothed independent noise beats raw correlated noise on a smooth signal; smoothing never harms.
+    assert found["direct"]["smoothed"] < found["closed-form"]["raw"] < found["direct"]["raw"]
+    assert all(line["smoothed"] <= line["raw"] for line in found.values())
+    assert found["tuned"]["smoothed"] <= 1.001 * min(found["direct"]["smoothed"], found["closed-form"]["smoothed"])
+
+
+def test_long_sums_want_independent_noise():
+    assert (
+        lines(plan("--json", query="range:4"))["closed-form"]["raw"]
+        < lines(plan("--json", query="range:4"))["direct"]["raw"]
+    )
+    found = lines(plan("--json", query="range:24"))
+    assert found["closed-form"]["raw"] > found["direct"]["raw"]
+
+
+def test_a_budget_per_report_says_what_the_stream_costs():
+    result = plan("--per-report", "--json")
+    said = json.loads(result.stdout)["guarantees"]
+    assert "not a guarantee for the stream" in said[0]
+    assert "rho = 1.7244" in said[1]
+    assert lines(result)["direct"]["raw"] == pytest.approx(3.7306 / 1e5**0.5, rel=1e-3)
+
+
+def test_the_table_names_guarantee_assumption_and_recommendation():
+    result = plan()
+    assert result.exit_code == 0
+    for words in ("closed-form", "user level", "recommended:", "0.01 of the range per slot"):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"delta": 1},
+        {"epsilon": 0},
+        {"slew": 0.5},
+        {"slew": "nan"},
+        {"slew": "1/0"},
+        {"slots": 0},
+        {"query": "range:0"},
+        {"query": "day"},
+        {"devices": 0},
+        {"movement": 2},
+        {"chains": 49},
+    ],
+)
+def test_bad_parameters_are_refused(changes):
+    result = plan(**changes)
+    assert isinstance(result.exception, Invalid), result.output
