@@ -4,13 +4,17 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import GRACE_SLOTS, Campaign, ReportRule
 from undertone_shared.table import TableMechanism
+
+if TYPE_CHECKING:
+    # Ingest workers never choose a threshold: they start without the numerics.
+    from undertone_aggregator.threshold import Threshold
 
 THRESHOLD = "threshold"
 REPORT = "report"
@@ -18,15 +22,20 @@ REPORT = "report"
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """One epoch. ``threshold``: the choice that led to its θ, None in a threshold epoch.
+    """One epoch. ``chosen``: the choice of its θ as JSON (see `threshold_to_json`), None in a threshold epoch.
 
     ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast.
     """
 
     campaign: Campaign
     issued_at: int
-    threshold: Threshold | None = None
+    chosen: str | None = None
     decoded: tuple[tuple[int, ...], int] | None = None
+
+    @cached_property
+    def threshold(self) -> "Threshold | None":
+        """The choice that led to its θ."""
+        return None if self.chosen is None else threshold_from_json(self.chosen)
 
     @property
     def phase(self) -> str:
@@ -84,14 +93,16 @@ class Timeline:
         return self.epochs[-1] if self.epochs else None
 
 
-def threshold_to_json(threshold: Threshold) -> str:
+def threshold_to_json(threshold: "Threshold") -> str:
     """The choice of θ as JSON, density included."""
     fields: dict[str, Any] = {name: getattr(threshold, name) for name in threshold.__dataclass_fields__}
     return json.dumps(fields, default=_plain)
 
 
-def threshold_from_json(text: str) -> Threshold:
+def threshold_from_json(text: str) -> "Threshold":
     """What ``threshold_to_json`` wrote."""
+    from undertone_aggregator.threshold import Threshold
+
     fields = json.loads(text)
     known = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
     return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64)})

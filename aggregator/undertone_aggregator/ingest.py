@@ -11,6 +11,7 @@ from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.link import Address, Inbox
 from undertone_aggregator.seen import RECORD_BYTES, Seen
 from undertone_aggregator.store import Batch, Store
+from undertone_shared.topics import SHARDS
 
 # A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
 QUIET_SECONDS = 0.005
@@ -20,11 +21,15 @@ RETRY_SECONDS = 1.0
 COMPACT_RECORDS = 100_000
 
 Say = Callable[[str], None]
+Failpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """What one worker needs to know; it can be sent to another process."""
+    """What one worker needs to know; it can be sent to another process.
+
+    ``draining``: take what is queued for the session of every shard, and subscribe no more.
+    """
 
     prefix: str
     campaign: str
@@ -35,6 +40,7 @@ class IngestPlan:
     batch_seconds: float = 0.05
     audit: bool = False
     groups: Mapping[str, str] | None = None
+    draining: bool = False
 
     @property
     def name(self) -> str:
@@ -52,6 +58,10 @@ def session_name(campaign: str, worker: str) -> str:
     return f"undertone-{campaign}-{worker}"
 
 
+def nowhere(_: str) -> None:
+    """The failpoint of production."""
+
+
 class Ingest:
     """One worker: a broker session, its shards' deduplication state, a connection to the store.
 
@@ -67,33 +77,30 @@ class Ingest:
         *,
         say: Say = lambda _: None,
         clock: Callable[[], float] = time.time,
-        failpoint: Callable[[str], None] = lambda _: None,
+        failpoint: Failpoint = nowhere,
     ) -> None:
         self._plan = plan
         self._store = store
         self._say = say
         self._clock = clock
         self._failpoint = failpoint
-        self.inbox = Inbox(
-            address,
-            plan.client_id,
-            topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers),
-            plan.batch,
-            say,
-        )
+        filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+        self.inbox = Inbox(address, plan.client_id, filters, plan.batch, say, unsubscribe=plan.draining)
         self._admission = self._resume()
         self._records = 0
 
-    def run(self, stop: threading.Event, ready: threading.Event) -> None:
+    def run(self, stop: threading.Event, ready: Callable[[], None]) -> None:
         """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
 
-        ``ready`` is set once the broker keeps reports for this worker's session.
+        ``ready`` is called once the broker keeps reports for this worker's session.
         """
+        told = False
         try:
             while not stop.is_set():
                 self.step()
-                if self.inbox.subscribed and not ready.is_set():
-                    ready.set()
+                if self.inbox.subscribed and not told:
+                    told = True
+                    ready()
         finally:
             self.inbox.close()
 
@@ -151,7 +158,8 @@ class Ingest:
         """The admission as the store left it."""
         plan = self._plan
         seen = Seen()
-        seen.load(self._store.seen(), worker_shards(plan.worker, plan.workers))
+        shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
+        seen.load(self._store.seen(), shards)
         return Admission(plan.prefix, plan.campaign, plan.slot_seconds, seen, groups=plan.groups, audit=plan.audit)
 
 

@@ -42,8 +42,9 @@ class Address:
 class Inbox:
     """A persistent session that hands over messages unacknowledged, for one thread.
 
-    ``filters`` are subscribed inside every connect at QoS 1. Nothing that a message holds can raise in here: it is
-    only put into ``messages``, and no more than ``limit`` are read before they are taken.
+    ``filters`` are subscribed inside every connect at QoS 1 (``unsubscribe``: given up, to empty an old session).
+    Nothing that a message holds can raise in here: it is only put into ``messages``, and no more than ``limit`` are
+    read before they are taken.
     """
 
     def __init__(
@@ -53,15 +54,18 @@ class Inbox:
         filters: Sequence[str],
         limit: int,
         say: Callable[[str], None] = lambda _: None,
+        *,
+        unsubscribe: bool = False,
     ) -> None:
         self._address = address
-        self._client_id = client_id
         self._limit = limit
         self._say = say
-        self._filters = [(topic, 1) for topic in filters]
+        self._filters = list(filters)
+        self._unsubscribe = unsubscribe
         self._client = address.client(client_id, clean_session=False, manual_ack=True, reconnect_on_failure=False)
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
+        self._client.on_unsubscribe = self._on_subscribe
         self._client.on_message = self._on_message
         # Replies wait for `loop_write` instead of one system call each in the middle of our own work.
         self._client.on_socket_register_write = lambda *_: None
@@ -108,14 +112,12 @@ class Inbox:
                 return
             self._client.loop_write()
 
-    def close(self, *, forget: bool = False) -> None:
-        """Disconnect; the broker keeps the session and queues for it, unless ``forget``."""
+    def close(self) -> None:
+        """Disconnect; the broker keeps the session and queues for it."""
         self.flush()
         with contextlib.suppress(OSError, ValueError):
             self._client.disconnect()
             self.flush()
-        if forget:
-            forget_session(self._address, self._client_id)
 
     def _reconnect(self, now: float, seconds: float) -> None:
         self.subscribed = False
@@ -135,8 +137,10 @@ class Inbox:
             self._say(f"the broker refused the connection: {reason}")
             return
         self._pause = _FIRST_PAUSE
-        if self._filters:
-            client.subscribe(self._filters)
+        if self._unsubscribe:
+            client.unsubscribe(self._filters)
+        else:
+            client.subscribe([(topic, 1) for topic in self._filters])
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
         self.subscribed = not any(reason.is_failure for reason in reasons)

@@ -12,7 +12,7 @@ import numpy as np
 
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import hybrid, levels_for, square_wave, worst_variance
-from undertone_aggregator.epochs import THRESHOLD, Epoch, Timeline
+from undertone_aggregator.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.partial import Counts, Partial
 from undertone_aggregator.threshold import (
     CohortCounts,
@@ -163,7 +163,7 @@ class Rounds:
         mechanism = hybrid(self.plan.epsilon, levels_for(chosen.theta, self.plan.levels))
         rule = ReportRule(0, chosen.theta, mechanism)
         share = round(self.plan.cohort_share * WHOLE)
-        return Epoch(self._campaign(first, last, edges, share, rule), now, chosen)
+        return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen))
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:
         plan = self.plan

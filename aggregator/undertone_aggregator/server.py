@@ -7,17 +7,17 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.config import CampaignPlan, Config
-from undertone_aggregator.coordinator import Coordinator
-from undertone_aggregator.ingest import IngestPlan
+from undertone_aggregator.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.link import Address, Outlet
 from undertone_aggregator.store import Store
-from undertone_aggregator.workers import ThreadWorker
+from undertone_aggregator.workers import ProcessWorker, ThreadWorker, Worker, take_over
 from undertone_shared.campaign import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
@@ -34,7 +34,7 @@ def serve(
     journal: Journal,
     *,
     clock: Callable[[], float] = time.time,
-    failpoint: Callable[[str], None] = lambda _: None,
+    failpoint: Failpoint = nowhere,
 ) -> None:
     """Run until ``stop`` is set; then everything read is committed and acknowledged, and a managed broker stopped.
 
@@ -49,6 +49,7 @@ def serve(
             config.broker.prefix,
             plan.name,
             plan.slot_seconds,
+            workers=config.server.workers,
             batch=config.server.batch,
             batch_seconds=config.server.batch_milliseconds / 1000,
             audit=config.store.audit,
@@ -58,22 +59,34 @@ def serve(
         def say(sentence: str) -> None:
             journal.say_once("ingest", sentence)
 
-        worker = ThreadWorker(ingest_plan, store.path, address, say=say, clock=clock, failpoint=failpoint)
+        take_over(store, ingest_plan, address, say, clock, stop)
+        kind = ThreadWorker if ingest_plan.workers == 1 else ProcessWorker
+        workers: list[Worker] = []
         outlet = Outlet(address, f"undertone-{plan.name}-coordinator", say)
         try:
+            for number in range(ingest_plan.workers):
+                own = replace(ingest_plan, worker=number)
+                workers.append(kind(own, store.path, address, say, clock, failpoint))
             outlet.start()
+            # The workers take in reports while the numerics load.
+            from undertone_aggregator.coordinator import Coordinator
+
             # Devices are told to report only once the broker keeps reports for us.
-            while not stop.is_set() and not worker.ready.wait(_TICK_SECONDS):
-                worker.check()
+            while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in workers):
+                for worker in workers:
+                    worker.check()
             coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal)
             while not stop.wait(_TICK_SECONDS):
-                worker.check()
+                for worker in workers:
+                    worker.check()
                 coordinator.tick(int(clock()))
-            coordinator.status(int(clock()))
         finally:
-            worker.stop()
+            for worker in workers:
+                worker.stop()
             outlet.stop()
-        worker.check()
+        for worker in workers:
+            worker.check()
+        coordinator.status(int(clock()))
 
 
 def open_campaign(store: Store, plan: CampaignPlan) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from undertone_aggregator.epochs import Epoch, threshold_from_json, threshold_to_json
+from undertone_aggregator.epochs import Epoch
 from undertone_aggregator.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
 from undertone_aggregator.schema import APPLICATION, check_version, migrate
 from undertone_aggregator.seen import COUNTED
@@ -101,10 +101,10 @@ class Store:
             Epoch(
                 Campaign(body),
                 issued_at,
-                None if threshold is None else threshold_from_json(threshold),
+                chosen,
                 None if decoded is None else (tuple(json.loads(decoded)[0]), json.loads(decoded)[1]),
             )
-            for body, issued_at, threshold, decoded in rows
+            for body, issued_at, chosen, decoded in rows
         ]
 
     def epoch_count(self) -> int:
@@ -120,7 +120,7 @@ class Store:
                 epoch.campaign.fingerprint,
                 epoch.campaign.body,
                 epoch.issued_at,
-                None if epoch.threshold is None else threshold_to_json(epoch.threshold),
+                epoch.chosen,
                 None if epoch.decoded is None else json.dumps(epoch.decoded),
             ),
         )

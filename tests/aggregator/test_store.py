@@ -7,7 +7,7 @@ import pytest
 
 from support.server import FIRST, delivery, two_epochs
 from undertone_aggregator.admission import Admission
-from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.schema import STEPS
 from undertone_aggregator.seen import Seen
 from undertone_aggregator.store import Batch, Store
@@ -88,7 +88,7 @@ def test_epochs_come_back_whole(tmp_path: Path) -> None:
         warnings=["few reports"],
     )
     first, second = two_epochs()
-    second = Epoch(second.campaign, second.issued_at, chosen)
+    second = Epoch(second.campaign, second.issued_at, threshold_to_json(chosen))
     with Store(tmp_path / "s.sqlite") as store:
         for epoch in (first, second):
             store.add_epoch(epoch)

@@ -1,0 +1,262 @@
+"""kill -9 at every kind of place, several workers, a broker that goes away: each report is counted exactly once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import deliveries
+from support.deliveries import Sender, wait_for
+from support.server import delivery
+from undertone_aggregator.admission import Admission
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.epochs import Timeline
+from undertone_aggregator.partial import Partial
+from undertone_aggregator.seen import COUNTED, Seen, digest
+from undertone_aggregator.store import Batch, Store
+from undertone_shared.campaign import Campaign
+
+CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")
+NOW = 1_800_000_000
+PREFIX = "undertone-test/server"
+PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
+
+
+class Server:
+    """The aggregator as a child process on one store, at a clock that stands still."""
+
+    def __init__(self, folder: Path, broker: ManagedBroker, workers: int = 1) -> None:
+        self.folder = folder
+        self.store = folder / "s.sqlite"
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "password").write_text(deliveries.PASSWORD)
+        self._broker = broker
+        self.configure(workers)
+
+    def configure(self, workers: int) -> None:
+        (self.folder / "c.toml").write_text(f"""
+[broker]
+managed = false
+port = {self._broker.port}
+password_file = "password"
+prefix = "{PREFIX}"
+[store]
+path = "s.sqlite"
+audit = true
+[campaign]
+name = "meters"
+sensor = "load"
+unit = "Wh"
+bound = 1000
+epsilon = 4
+slot_seconds = 1
+rounds = [40]
+cells = 16
+[server]
+workers = {workers}
+batch = 20
+batch_milliseconds = 5
+""")
+
+    def start(self, place: str = "nowhere", passages: int = -1) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, CHILD, self.folder / "c.toml", place, str(passages)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process is not None
+        self._process.send_signal(how)
+        code = self._process.wait(30)
+        self._process = None
+        return code
+
+    def begin_campaign(self) -> Campaign:
+        """Run until the campaign is issued, so that the broker keeps reports from now on."""
+        self.start()
+        wait_for(lambda: self.store.exists() and self._epochs() > 0, what="the first epoch")
+        assert self.end() == 0, self.log()
+        with Store(self.store, read_only=True) as store:
+            return store.epochs()[0].campaign
+
+    def _epochs(self) -> int:
+        try:
+            with Store(self.store, read_only=True) as store:
+                return store.epoch_count()
+        except Exception:
+            return 0
+
+    def deliveries(self) -> int:
+        with Store(self.store, read_only=True) as store:
+            return store.outcomes()["received"]
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with deliveries.open_broker(tmp_path / "b", autosave_seconds=1) as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path: Path, broker: ManagedBroker) -> Iterator[Server]:
+    made = Server(tmp_path, broker)
+    yield made
+    if made.running:
+        made.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def sender(broker: ManagedBroker) -> Iterator[Sender]:
+    made = Sender(broker)
+    yield made
+    made.close()
+
+
+def some_reports(campaign: Campaign, chance: random.Random, number: int, count: int) -> list[tuple[str, bytes]]:
+    """Reports of one slot, some of them twice, a few that are none."""
+    slot = campaign.first_slot + number
+    symbols = campaign.cohort.mechanism.symbols
+    made = [delivery(campaign, f"d{i}", slot, chance.randrange(symbols)) for i in range(count)]
+    made += chance.sample(made, count // 10)
+    made.append((made[0][0], b"no report"))
+    made.append((made[1][0].replace("/d1/", "/d0/"), made[1][1]))
+    chance.shuffle(made)
+    return made
+
+
+def expected(campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]]) -> tuple[Partial, dict[object, str]]:
+    """What one admission makes of everything that was sent, and the outcome of each distinct report."""
+    admission = Admission(PREFIX, "meters", 1, Seen(), audit=True)
+    admission.timeline = epochs
+    batch = Batch()
+    for topic, payload in sent:
+        admission.judge(topic, payload, False, NOW, batch)
+    outcomes: dict[object, str] = {}
+    for device, code, outcome in batch.audit:
+        if outcome == COUNTED or (device, code) not in outcomes:
+            outcomes[device, code] = outcome
+    return batch.partial, outcomes
+
+
+def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]]) -> int:
+    """Wait until everything sent has an outcome, end the server, check both identities; how many came twice."""
+    with Store(server.store, read_only=True) as store:
+        partial, outcomes = expected(campaign, Timeline(store.epochs()), sent)
+
+        def complete() -> bool:
+            return {(device, code): outcome for device, code, outcome in store.audit()} == outcomes
+
+        wait_for(complete, 20, "the last outcome")
+        assert server.end() == 0, server.log()
+        found = store.outcomes()
+        same = store.partial() == partial
+        assert same, server.log()
+        assert found["counted"] == partial.reports
+        assert found["received"] == sum(n for outcome, n in found.items() if outcome != "received")
+        return found["duplicate"] + found["duplicate_unverified"]
+
+
+def test_killed_at_twenty_random_points(server: Server, sender: Sender) -> None:
+    chance = random.Random(20)
+    campaign = server.begin_campaign()
+    killed = dict.fromkeys(PLACES, 0)
+    repeated = 0
+    for number in range(22):
+        place = PLACES[number % 4]
+        passages = chance.randrange(1, 60 if place == "during_acknowledgement" else 6)
+        server.start(place, passages)
+        batch = some_reports(campaign, chance, number, 120)
+        repeated += len(batch) - len(set(batch))
+        sender.flush(sender.send(batch))
+        wait_for(lambda: not server.running, what=f"the end at {place} {passages}")
+        killed[place] += 1
+    assert sum(killed.values()) >= 20
+    assert min(killed.values()) >= 5
+    server.start()
+    assert finish(server, campaign, sender.sent) > repeated, "no delivery came twice: the kills hit nothing"
+
+
+def test_two_workers_killed_again_and_again_count_what_one_counts(
+    tmp_path: Path, server: Server, sender: Sender
+) -> None:
+    chance = random.Random(2)
+    server.configure(workers=2)
+    campaign = server.begin_campaign()
+    server.start("after_commit", 6)
+    for number in range(4):
+        sender.flush(sender.send(some_reports(campaign, chance, number, 100)))
+    finish(server, campaign, sender.sent)
+    assert server.log().count("starting it again") >= 2
+    with Store(server.store, read_only=True) as store:
+        workers = {row[0] for row in store._db.execute("SELECT worker FROM partials")}
+    assert workers == {"0of2", "1of2"}
+
+
+def test_the_number_of_workers_may_change_while_reports_wait(server: Server, sender: Sender) -> None:
+    chance = random.Random(3)
+    campaign = server.begin_campaign()
+    for number, workers in enumerate((2, 3, 1)):
+        sender.flush(sender.send(some_reports(campaign, chance, number, 60)))
+        server.configure(workers)
+        server.start()
+        finish(server, campaign, sender.sent)
+
+
+def test_the_broker_restarts_in_the_middle(server: Server, sender: Sender, broker: ManagedBroker) -> None:
+    chance = random.Random(4)
+    campaign = server.begin_campaign()
+    server.start()
+    for number in range(3):
+        made = sender.send(some_reports(campaign, chance, number, 100))
+        if number == 1:
+            broker.stop()
+            broker.start()
+        sender.flush(made)
+    finish(server, campaign, sender.sent)
+
+
+def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Sender) -> None:
+    campaign = server.begin_campaign()
+    topic, payload = delivery(campaign, "d1", campaign.first_slot)
+    # The retained copy that a new subscription brings; the publication itself was an ordinary delivery.
+    sender.flush(sender.send([(topic, payload)], retain=True))
+    server.start()
+    wait_for(lambda: server.deliveries() >= 2)
+    server.end()
+    with Store(server.store, read_only=True) as store:
+        assert store.outcomes() == {"counted": 1, "retained": 1, "received": 2}
+    assert digest(payload) == digest(bytes(payload))
+
+
+def test_a_store_in_use_is_refused(server: Server, tmp_path: Path) -> None:
+    server.begin_campaign()
+    server.start()
+    time.sleep(0.1)
+    wait_for(lambda: "resuming campaign" in server.log())
+    second = subprocess.run(
+        [sys.executable, CHILD, tmp_path / "c.toml", "nowhere", "-1"],
+        env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "another aggregator uses the store" in second.stderr
+    assert server.running

@@ -1,0 +1,46 @@
+"""The aggregator as a child process that may end itself by SIGKILL at a failpoint: for the fault tests only.
+
+Arguments: configuration, place, how often the place is passed before the end (a negative number: never).
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from undertone_aggregator.config import read_config
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import serve
+
+
+class Bomb:
+    """Ends the process at the given passage of a place."""
+
+    def __init__(self, place: str, passages: int) -> None:
+        self.place = place
+        self.passages = passages
+
+    def __call__(self, place: str) -> None:
+        if place == self.place:
+            self.passages -= 1
+            if self.passages == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    stop = threading.Event()
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: stop.set())
+    path, place, passages = sys.argv[1:]
+    # One-second slots of a campaign that began long ago: the clock is given, so that slots need not be waited for.
+    serve(read_config(Path(path)), stop, Journal(), clock=now, failpoint=Bomb(place, int(passages)))
+
+
+def now() -> float:
+    """A clock that stands still: Unix seconds from UNDERTONE_TEST_NOW."""
+    return float(os.environ["UNDERTONE_TEST_NOW"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A fleet's reports for the server's tests, sent over one privileged connection, and a broker that lets it."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from undertone_aggregator import credentials
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.link import Address
+
+PASSWORD = "a password for a test"
+
+
+def open_broker(folder: Path, **options: int) -> ManagedBroker:
+    """A managed broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
+    folder.mkdir(exist_ok=True)
+    passwords, access = folder / "passwords", folder / "access"
+    credentials.write_passwords(passwords, {"aggregator": PASSWORD, "fleet": PASSWORD})
+    access.write_text("user aggregator\ntopic readwrite #\nuser fleet\ntopic readwrite #\n")
+    access.chmod(0o600)
+    return ManagedBroker(folder / "broker", passwords=passwords, access=access, **options)
+
+
+def address(broker: ManagedBroker) -> Address:
+    """The aggregator's way to it."""
+    return Address(broker.host, broker.port, "aggregator", PASSWORD)
+
+
+class Sender:
+    """Publishes at QoS 1 until acknowledged, through any number of reconnects; every hand-over is kept."""
+
+    def __init__(self, broker: ManagedBroker) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="fleet", clean_session=False)
+        self._client.username_pw_set("fleet", PASSWORD)
+        self._client.max_inflight_messages_set(500)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect(broker.host, broker.port)
+        self._client.loop_start()
+
+    def send(self, deliveries: Iterable[tuple[str, bytes]], *, retain: bool = False) -> list[mqtt.MQTTMessageInfo]:
+        """Hand over reports."""
+        made = []
+        for topic, payload in deliveries:
+            made.append(self._client.publish(topic, payload, qos=1, retain=retain))
+            self.sent.append((topic, payload))
+        return made
+
+    def flush(self, made: Iterable[mqtt.MQTTMessageInfo], seconds: float = 60.0) -> None:
+        """Wait until the broker has acknowledged them."""
+        for info in made:
+            info.wait_for_publish(seconds)
+            assert info.is_published()
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0, what: str = "it") -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.02)
