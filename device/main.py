@@ -5,6 +5,13 @@ and slots need it; then the client, under a watchdog. sensor.py has one function
 the campaign's unit; with DEEP_SLEEP the value of the slot that has just ended.
 """
 
+# ruff: noqa: E402
+
+import gc
+
+# Before anything is loaded: a heap that is collected often stays in one piece.
+gc.threshold(4096)
+
 import machine
 import network
 import ntptime

@@ -6,7 +6,12 @@ Prints "free BYTES DESCRIPTORS" after a collection at every tenth of the way; la
 "end SENT ACKED OUTBOX DROPPED PAUSED".
 """
 
+# ruff: noqa: E402
+
 import gc
+
+gc.threshold(4096)  # as in main.py
+
 import os
 import sys
 

@@ -18,7 +18,8 @@ from rig import DAY, hybrid, make_campaign
 from support import micropython as mp
 from support.private_broker import PrivateBroker
 from undertone_device import __main__ as command
-from undertone_device.config import parse_config
+from undertone_device.assembly import read_policy
+from undertone_device.config import parse_config, read_config
 from undertone_device.sources import make_read, open_lines
 from undertone_device.status import parse_status
 from undertone_shared import campaign as campaigns
@@ -257,6 +258,13 @@ def test_bad_files_are_one_sentence(tmp_path, capsys):
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     (tmp_path / "state").write_text("")
     assert "state" in refusal(capsys, "run", "--config", str(path))
+
+
+def test_the_sample_files_are_valid():
+    config = read_config(str(mp.REPO / "device/examples/device.json"))
+    policy = read_policy(config)
+    assert config.broker.port == 8883
+    assert policy.cap == (2721, 1001)
 
 
 def test_usage_errors_exit_with_2(capsys):
