@@ -4,8 +4,8 @@ from fractions import Fraction as F
 
 import pytest
 
-from undertone_aggregator.design.stream import integers as ch
 from undertone_aggregator.design.stream import filters
+from undertone_aggregator.design.stream import integers as ch
 from undertone_aggregator.design.stream.calibration import mu
 from undertone_aggregator.design.stream.schedule import paper, paper_variance
 from undertone_aggregator.design.stream.sensitivity import exact

@@ -1,0 +1,240 @@
+"""An audit: exact distributions of short streams for the worst neighbours, and their hockey-stick divergence.
+
+H_ε(P, Q) = Σ max(P - e^ε Q, 0) over what is released must be at most the δ that the budget promises at ε, for every ε.
+The shipped integer code makes the distributions; the printed clipping of Eq. 23 and a window without a new chain fail
+the same audit, which shows that it can fail.
+"""
+
+from fractions import Fraction as F
+from functools import cache
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design.stream.calibration import delta_of, zcdp_epsilon
+from undertone_aggregator.design.stream.schedule import paper
+from undertone_aggregator.design.stream.sensitivity import exact, squared_norm
+from undertone_shared.stream import StreamRule, clip, least_first_variance, squared_bound
+
+EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
+LEVELS, SLEW, SHIFT, REUSE = 4, 1, 1, 1
+LATER = 48
+RANGE = 48
+
+
+def rule(kind="gaussian", noise=None, reports=3, chains=1):
+    return StreamRule(
+        {
+            "kind": kind,
+            "low": 0,
+            "theta": LEVELS,
+            "levels": LEVELS,
+            "slew": SLEW,
+            "shift": SHIFT,
+            "reuse": REUSE,
+            "noise": noise or [max(least_first_variance(LATER, SHIFT, REUSE), 16), LATER],
+            "dimension": 1,
+            "lag": 1,
+            "reports": reports,
+            "chains": chains,
+            "restart": 0,
+            "renewal": 0,
+        }
+    )
+
+
+class Word:
+    """An `Entropy` that gives one chosen word."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def below(self, n):
+        assert 0 <= self.word < n
+        return self.word
+
+
+def outcomes(tested, first):
+    """(probability, noise, entropy) of everything that one draw can meet."""
+    scale = tested.noise[0] if first else tested.noise[1]
+    if tested.kind == "one-bit":
+        return [(1 / (2 * scale), (), Word(word)) for word in range(2 * scale)]
+    reach = int(6.5 * sqrt(scale)) + 1
+    weights = {e: exp(-e * e / (2 * scale)) for e in range(-reach, reach + 1)}
+    total = sum(weights.values())
+    return [(weight / total, (e,), None) for e, weight in weights.items()]
+
+
+@cache
+def step(tested, point, previous):
+    """[X_{i-1}, X_i] -> probability, both from -RANGE to RANGE; ``previous`` None: a chain begins."""
+    found = np.zeros((2 * RANGE + 1, 2 * RANGE + 1))
+    for p, noise, word in outcomes(tested, previous is None):
+        if previous is None:
+            found[:, tested.first((point,), noise, word)[0] + RANGE] += p
+            continue
+        for last in range(-RANGE, RANGE + 1):
+            x = tested.later((point,), (previous,), (last,), noise, word)[0]
+            # What is beyond has a probability below 1e-10.
+            found[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
+    return found
+
+
+def distribution(tested, points, breaks=()):
+    """The probabilities [X_1, X_2, ...] of a path of clipped points; a new chain starts at the indices ``breaks``."""
+    found = step(tested, points[0], None)[0]
+    for i in range(1, len(points)):
+        found = found[..., None] * step(tested, points[i], None if i in breaks else points[i - 1])
+    return found
+
+
+def hockey_stick(one, other, epsilon):
+    return float(np.maximum(one - exp(epsilon) * other, 0.0).sum())
+
+
+def clipped(raw):
+    path = [raw[0]]
+    for x in raw[1:]:
+        path.append(clip((x,), (path[-1],), SLEW, LEVELS // 2)[0])
+    return path
+
+
+# Both ends, both ends towards each other, and a swing: the vertices of the dynamic programme and what is near them.
+NEIGHBOURS = [([-2, -2, -2], [2, 2, 2]), ([-2, -1, 0], [2, 1, 0]), ([-2, -2, 2], [2, 2, -2]), ([0, 2, 2], [0, -2, -2])]
+
+
+def test_closed_form_gaussian():
+    tested = rule()
+    mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
+    for one, other in NEIGHBOURS[:3]:
+        p, q = distribution(tested, clipped(one)), distribution(tested, clipped(other))
+        for epsilon in EPSILONS:
+            assert hockey_stick(p, q, epsilon) <= delta_of(epsilon, mu) + 1e-8
+
+
+def test_the_budget_is_not_wasted():
+    tested = rule(reports=1)
+    mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
+    p, q = distribution(tested, [-2]), distribution(tested, [2])
+    assert hockey_stick(p, q, 1.0) > 0.5 * delta_of(1.0, mu)
+
+
+@pytest.mark.parametrize("breaks", [(1,), (2,)])
+def test_two_chains(breaks):
+    tested = rule(chains=2)
+    mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
+    # A new chain's first point is not clipped.
+    ones = [([-2, -2, -2], [2, 2, 2]), ([-2, 2, 2], [2, -2, -2])]
+    for one, other in ones if breaks == (1,) else ones[:1]:
+        p, q = distribution(tested, one, breaks), distribution(tested, other, breaks)
+        for epsilon in EPSILONS:
+            assert hockey_stick(p, q, epsilon) <= delta_of(epsilon, mu) + 1e-8
+
+
+def test_two_chains_break_the_budget_of_one():
+    one_chain = rule(chains=1)
+    mu = sqrt(2 * one_chain.rho()[0] / one_chain.rho()[1])
+    p, q = (distribution(one_chain, [end] * 3, (1, 2)) for end in (-2, 2))
+    assert hockey_stick(p, q, 2.0) > delta_of(2.0, mu)
+
+
+@pytest.mark.parametrize("breaks", [(), (2,)])
+def test_one_bit(breaks):
+    tested = rule("one-bit", [7, 9], chains=1 + len(breaks))
+    num, den = tested.rho()
+    for one, other in NEIGHBOURS:
+        paths = (one, other) if breaks else (clipped(one), clipped(other))
+        if any(abs(a[1] - a[0]) > SLEW for a in paths):
+            continue
+        p, q = (distribution(tested, path, breaks) for path in paths)
+        for delta in (0.3, 0.1, 0.01, 1e-4):
+            assert hockey_stick(p, q, zcdp_epsilon(num / den, delta)) <= delta
+        # pure: (1 + τ)/(1 - τ) a report
+        ratio = (2 * 9 + tested.swing) / (2 * 9 - tested.swing)
+        first = (2 * 7 + LEVELS) / (2 * 7 - LEVELS)
+        worst = max(first, ratio) ** 3
+        assert np.all(p <= worst * (1 + 1e-9) * q)
+
+
+def product_hockey_stick(variances, shifts, epsilon):
+    """H_ε of independent discrete Gaussians of these variances, moved by these integers."""
+    losses, weights = np.zeros(1), np.ones(1)
+    for variance, shift in zip(variances, shifts, strict=True):
+        y = np.arange(-int(9 * sqrt(variance)), int(9 * sqrt(variance)) + 1)
+        p = np.exp(-(y**2) / (2 * variance))
+        p /= p.sum()
+        # ln p(y)/p(y - shift)
+        loss = (shift * shift - 2 * shift * y) / (2 * variance)
+        losses = np.add.outer(losses, loss).ravel()
+        weights = np.multiply.outer(weights, p).ravel()
+    return float(np.sum(weights * np.maximum(1 - np.exp(epsilon - losses), 0.0)))
+
+
+@pytest.mark.parametrize("calibration", ["paper", "exact"])
+def test_the_papers_schedule(calibration):
+    # C = 1/4, l = 3, in integers: y_i = 4 n_i - R_i n_{i-1} + e_i, n in [-2, 2], σ_1 = 2 levels.
+    slew, unit, levels = F(1, 4), 4, 4
+    schedule = paper(slew, 3, 2)
+    squared = F(3) if calibration == "paper" else exact(schedule, slew)
+    mu = sqrt(float(squared)) * levels / 2
+    variances = [4 * unit * unit / float(row.weight) + 4 for row in schedule]
+    for path in ([4, 4, 4], [4, 2, 0], [4, 4, 2], [-4, -2, 0], [0, 2, 4], [4, 2, 4]):
+        shifts = [
+            int(unit * d - (unit * row.taps[0] * path[i - 1] if row.taps else 0))
+            for i, (d, row) in enumerate(zip(path, schedule, strict=True))
+        ]
+        assert squared_norm(schedule, [F(d, levels) for d in path]) <= squared
+        for epsilon in EPSILONS[1:]:
+            assert product_hockey_stick(variances, shifts, epsilon) <= delta_of(epsilon, mu) + 1e-8
+
+
+def printed_clipping(raw):
+    """Eq. 23 as printed: against the raw previous value."""
+    path = [raw[0]]
+    for i in range(1, len(raw)):
+        path.append(max(raw[i - 1] - SLEW, min(raw[i - 1] + SLEW, raw[i])))
+    return path
+
+
+def test_the_printed_clipping_fails_the_audit():
+    tested = rule()
+    mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
+    raw = ([-2, 2, 2], [2, -2, -2])
+    one, other = (printed_clipping(x) for x in raw)
+    assert one == [-2, -1, 2]  # a step of three times the slew
+    p, q = distribution(tested, one), distribution(tested, other)
+    assert hockey_stick(p, q, 2.0) > 1.2 * delta_of(2.0, mu)
+    p, q = (distribution(tested, clipped(x)) for x in raw)
+    assert hockey_stick(p, q, 2.0) <= delta_of(2.0, mu) + 1e-8
+
+
+def test_a_window_without_a_new_chain_fails_the_audit():
+    # The streams differ in the first slot alone; the promise is for a window of one report.
+    tested = rule(reports=1)
+    mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
+    one, other = clipped([-2, -2, 2]), clipped([2, -2, 2])
+    assert one != other
+    assert one[1:] != other[1:]
+    p, q = distribution(tested, one), distribution(tested, other)
+    assert hockey_stick(p, q, 1.0) > 1.02 * delta_of(1.0, mu)
+    # With a new chain in each window only the first report differs.
+    p, q = (distribution(tested, path, (1, 2)) for path in ([-2, -2, 2], [2, -2, 2]))
+    assert hockey_stick(p, q, 1.0) <= delta_of(1.0, mu) + 1e-8
+
+
+def test_streams_that_differ_in_one_slot_can_stay_apart_for_ever():
+    # x_1 = ±.25, then both alternate ±.5 at C = .05.
+    levels, slew = 1000, 50
+    paths = []
+    for start in (-250, 250):
+        path = [(start,)]
+        for i in range(200):
+            path.append(clip((500 if i % 2 else -500,), path[-1], slew, levels // 2))
+        paths.append(path)
+    assert all(abs(a[0] - b[0]) == 500 for a, b in zip(*paths, strict=True))
+
+
+def test_the_closed_form_counts_what_the_audit_needs():
+    # 2R(A-R)G² - 4c²RA + l((A-R)²G² + 4c²RA) at A = 2, R = 1, G = 4, c = 1
+    assert squared_bound(3, 1, LEVELS, SLEW, SHIFT, REUSE) == 24 + 3 * 24
