@@ -6,9 +6,10 @@ from pathlib import Path
 from undertone_aggregator import design
 
 sys.path.append(str(Path(__file__).parents[1] / "shared/both"))
+from proofs import check_all
 from small_mechanisms import small_table
 
-__all__ = ["DESIGNED", "EPSILONS", "MAKERS", "small_table"]
+__all__ = ["DESIGNED", "EPSILONS", "MAKERS", "check_all", "small_table"]
 
 EPSILONS = ("0.1", "0.5", "1", "2", "4", "8")
 MAKERS = {

@@ -1,0 +1,228 @@
+"""Tables that beat the hybrid mechanism: a linear programme, rounded to integers that anybody can check.
+
+Variables are P(j|k) for cells j that decode to a fixed grid y_j and levels k at x_k, with m_j <= P(j|k) <= e^ε m_j,
+Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k; the worst variance is minimised, or the mean one over a density of levels
+with a cap on the worst. Rounded to integers W, the rows are then repaired by a few units so that Σ_j W y_j = 2^b mu_k
+exactly: decode and levels stay small integers. The certificate of the integers decides, never the programme.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, hstack, vstack
+
+from undertone_aggregator.design.budget import best_fraction, parse_epsilon
+from undertone_aggregator.design.continuous import hybrid_variance
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import check_integer
+from undertone_shared.table import LARGEST_LEVEL, WIDTH, TableMechanism
+
+Vector = NDArray[np.float64]
+
+LEVELS = 24
+CELLS = 65
+BITS = 24
+# By how much the programme's bound stays below the cap, so that rounding does not break it: the first that passes.
+_SLACKS = (1e-5, 1e-4, 1e-3, 1e-2)
+# What single cells are shifted by, off the even grid: with them a row's mean can be repaired to the unit.
+_SHIFTS = (4096, 512, 64, 8, 1)
+# Cells of the first solution whose least probability is below this are left out; it is a cell's least in the second.
+_LEAST = 2e-5
+
+
+class NoTable(Exception):
+    """The linear programme has no solution, or no rounding of it keeps the cap; the message says which."""
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Decoded integers y_j and levels mu_k, in units of 2^-shift; cells are multiples of ``step`` apart, except that
+
+    the cells ``shifted`` lie _SHIFTS further. ``narrow``: two others that are one step apart.
+    """
+
+    ys: tuple[int, ...]
+    step: int
+    values: tuple[int, ...]
+    shift: int
+    shifted: tuple[int, ...] = ()
+    narrow: tuple[int, int] = (0, 1)
+
+    def centred(self, integers: Sequence[int]) -> Vector:
+        """In the papers' units: 0 to theta is -1 to 1."""
+        return np.array(integers) * (2 / self.values[-1]) - 1
+
+
+def optimal_table(
+    epsilon: Fraction | float | str,
+    theta: int,
+    *,
+    levels: int = LEVELS,
+    cells: int = CELLS,
+    reach: float | None = None,
+    density: Sequence[float] | None = None,
+    worst: float = 1.25,
+) -> TableMechanism:
+    """The table for truncated readings in [0, theta] with certificate at most ``best_fraction(epsilon)``.
+
+    ``density``: how likely each level is (levels + 1 numbers); then the mean variance over it is minimised, its worst
+    at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest decoded
+    value, readings in [-1, 1]. Raises Invalid for bad input, NoTable.
+    """
+    e = float(parse_epsilon(epsilon))
+    check_integer("theta", theta, 1, LARGEST_LEVEL)
+    check_integer("levels", levels, 1, 32)
+    check_integer("cells", cells, 12, 128)
+    weights = None
+    if density is not None:
+        weights = np.asarray(density, dtype=float)
+        if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
+            raise Invalid(f"density is not {levels + 1} numbers >= 0 with a positive sum")
+        weights = weights / weights.sum()
+    cap = best_fraction(epsilon)
+    grid = _grid(theta, levels, cells, _reach(e) if reach is None else reach)
+    limit = worst * max(hybrid_variance(e, 0), hybrid_variance(e, 1))
+    ratio = cap[0] / cap[1]
+    grid = _used(grid, _solve(ratio, grid, weights, limit, 0.0).min(axis=0))
+    for slack in _SLACKS:
+        table = _rounded(_solve(ratio * (1 - slack), grid, weights, limit, _LEAST), grid)
+        if table is not None and table.permits(cap):
+            return table
+    raise NoTable(f"no rounding of the table for epsilon {epsilon} keeps its certificate at most {cap[0]}/{cap[1]}")
+
+
+def _reach(epsilon: float) -> float:
+    s = np.exp(epsilon / 2)
+    return float((s + 1) / (s - 1))
+
+
+def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
+    shift = 0
+    while theta << (shift + 1) <= LARGEST_LEVEL and shift < 20:
+        shift += 1
+    top = theta << shift
+    values = tuple(round(k * top / levels) for k in range(levels + 1))
+    step = round(reach * top / (cells - 1))
+    base = round(top / 2 - step * (cells - 1) / 2)
+    return _Grid(tuple(base + step * j for j in range(cells)), step, values, shift)
+
+
+def _used(grid: _Grid, least: Vector) -> _Grid:
+    """The cells that the first solution uses, the likeliest of them shifted."""
+    kept = [j for j in range(len(least)) if least[j] > _LEAST]
+    neighbours = [(j, j + 1) for j in kept if j + 1 in kept]
+    if not neighbours or len(kept) < len(_SHIFTS) + 2:
+        raise NoTable(f"the linear programme uses {len(kept)} cells, too few to repair its rounding")
+    narrow = max(neighbours, key=lambda pair: float(min(least[pair[0]], least[pair[1]])))
+    likely = sorted((j for j in kept if j not in narrow), key=lambda j: -float(least[j]))
+    shifted = tuple(likely[: len(_SHIFTS)])
+    ys = list(grid.ys)
+    for j, shift in zip(shifted, _SHIFTS, strict=True):
+        ys[j] += shift
+    return _Grid(
+        tuple(ys[j] for j in kept),
+        grid.step,
+        grid.values,
+        grid.shift,
+        tuple(kept.index(j) for j in shifted),
+        (kept.index(narrow[0]), kept.index(narrow[1])),
+    )
+
+
+def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floor: float) -> Vector:
+    """P(j|k), shape [levels + 1, cells]: variables P row by row, then m, then the worst variance t."""
+    y, x = grid.centred(grid.ys), grid.centred(grid.values)
+    rows, cells = len(x), len(y)
+    size = rows * cells
+    every = coo_array(np.eye(size))
+    column = coo_array((np.ones(size), (np.arange(size), np.tile(np.arange(cells), rows))), shape=(size, cells))
+    none = coo_array((size, 1))
+    row_of = np.repeat(np.arange(rows), cells)
+
+    def sums(of: Vector) -> csr_array:
+        return csr_array((np.tile(of, rows), (row_of, np.arange(size))), shape=(rows, size))
+
+    second = sums(y * y)
+    upper = vstack(
+        [
+            hstack([every, -ratio * column, none]),
+            hstack([-every, column, none]),
+            hstack([second, coo_array((rows, cells)), -np.ones((rows, 1))]),
+        ]
+    )
+    bound = np.concatenate([np.zeros(2 * size), x * x])
+    exact = hstack([vstack([sums(np.ones(cells)), sums(y)]), coo_array((2 * rows, cells + 1))])
+    cost = np.zeros(size + cells + 1)
+    if density is None:
+        cost[-1] = 1
+        most = None
+    else:
+        cost[:size] = (density[:, None] * (y * y)[None, :]).ravel()
+        most = limit
+    result = linprog(
+        cost,
+        A_ub=upper,
+        b_ub=bound,
+        A_eq=exact,
+        b_eq=np.concatenate([np.ones(rows), x]),
+        bounds=[(0, None)] * size + [(floor, None)] * cells + [(0, most)],
+        method="highs",
+    )
+    if not result.success:
+        raise NoTable(f"the linear programme has no solution: {result.message}")
+    return np.asarray(result.x[:size].reshape(rows, cells))
+
+
+def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
+    """The table with 2^BITS outcomes a row, every row's sum and mean exact; None where a weight falls below 1."""
+    total = 1 << BITS
+    packed = b""
+    for row, value in zip(channel, grid.values, strict=True):
+        weights = [round(p * total) for p in row]
+        weights[int(np.argmax(row))] += total - sum(weights)
+        _repair(weights, grid, value * total)
+        if min(weights) < 1:
+            return None
+        packed += b"".join(weight.to_bytes(WIDTH, "big") for weight in weights)
+    return TableMechanism(BITS, packed, grid.values, grid.shift, (grid.ys, 1 << grid.shift))
+
+
+def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
+    """Move units between cells until Σ W y is ``wanted``; the sum of the row stays.
+
+    First onto or off shifted cells, until a multiple of the step is missing; then between the others, wide steps
+    before narrow ones, so that few units move.
+    """
+    ys = grid.ys
+    low = grid.narrow[0]
+    fine = _nearest(wanted - _moment(weights, ys), grid.step)[1]
+    for j, shift in zip(grid.shifted, _SHIFTS, strict=True):
+        units, fine = _nearest(fine, shift)
+        _move(weights, low, j, units)
+    plain = [j for j in range(len(ys)) if j not in grid.shifted]
+    plain.sort(key=lambda j: weights[j])
+    # Of several pairs with one width, the last one, hence the heaviest, is taken.
+    wide = {ys[j] - ys[i]: (i, j) for i in plain for j in plain if i < j} | {grid.step: grid.narrow}
+    rest = wanted - _moment(weights, ys)
+    for width in sorted(wide, reverse=True):
+        units, rest = _nearest(rest, width)
+        _move(weights, *wide[width], units)
+
+
+def _moment(weights: Sequence[int], ys: Sequence[int]) -> int:
+    return sum(w * y for w, y in zip(weights, ys, strict=True))
+
+
+def _nearest(rest: int, width: int) -> tuple[int, int]:
+    """(units, what is left) with rest = units width + left and |left| <= width / 2."""
+    units = (2 * rest + width) // (2 * width)
+    return units, rest - units * width
+
+
+def _move(weights: list[int], source: int, target: int, units: int) -> None:
+    weights[source] -= units
+    weights[target] += units

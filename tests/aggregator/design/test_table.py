@@ -1,0 +1,105 @@
+"""Designed tables: better than the hybrid, exactly what their integers say, and within what a campaign carries."""
+
+import binascii
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from support.designed import check_all
+from undertone_aggregator.design import audit, best_fraction
+from undertone_aggregator.design.continuous import hybrid_variance
+from undertone_aggregator.design.table import NoTable, optimal_table
+from undertone_shared.errors import Invalid
+from undertone_shared.notation import LARGEST_ROWS, describe_mechanism, parse_mechanism
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import histogram
+
+
+@pytest.fixture(scope="module")
+def tables():
+    made = {}
+
+    def make(epsilon, theta=613, **options):
+        key = (epsilon, theta, *sorted(options))
+        if key not in made:
+            made[key] = optimal_table(epsilon, theta, **options)
+        return made[key]
+
+    return make
+
+
+@pytest.mark.parametrize(("epsilon", "goal"), [("0.5", 0.97), ("1", 0.94), ("2", 0.85), ("3", 0.73), ("4", 0.61)])
+def test_worst_variance_beats_the_hybrid(tables, epsilon, goal):
+    e = float(epsilon)
+    worst = max(level.variance for level in audit.levels(tables(epsilon), 613))
+    assert float(worst) <= goal * max(hybrid_variance(e, 0), hybrid_variance(e, 1))
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "4", "8"])
+@pytest.mark.parametrize("theta", [1, 613, 1 << 20])
+def test_any_table_passes_the_generic_proofs(tables, epsilon, theta):
+    table = tables(epsilon, theta)
+    assert table.permits(best_fraction(epsilon))
+    assert table.covers(theta)
+    check_all(table, theta, {0, 1, table.levels // 2, table.levels})
+
+
+def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
+    x = np.arange(25) / 24
+    density = np.exp(-6 * x)
+    table = tables("2", density=tuple(density))
+    variances = np.array([float(level.variance) for level in audit.levels(table, 613)])
+    hybrid = hybrid_variance(2, 0)
+    assert variances.max() <= 1.26 * hybrid
+    mean = np.average(variances, weights=density)
+    assert mean <= 0.78 * hybrid
+    even = [float(level.variance) for level in audit.levels(tables("2"), 613)]
+    assert mean < np.average(even, weights=density)
+
+
+def test_a_campaign_carries_it(tables):
+    table = tables("4")
+    described = describe_mechanism(table)
+    assert len(described["rows"]) <= LARGEST_ROWS
+    again = parse_mechanism("mechanism", json.loads(json.dumps(described)))
+    assert again.packed == table.packed == binascii.a2b_base64(described["rows"])
+    assert again.values == table.values
+
+
+def test_drawn_from_a_population_it_is_unbiased(tables):
+    table = tables("4")
+    n, x = 100_000, 217
+    counts = histogram(table, np.full(n, x), 613, Seeded(5).words(1, range(n)))
+    decoded = np.array([float(Fraction(*table.decode(j, 613))) for j in range(table.symbols)])
+    mean = counts @ decoded / n
+    error = (counts @ (decoded - mean) ** 2) ** 0.5 / n
+    # False alarm 1e-6.
+    assert abs(mean - x) < 4.9 * error
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epsilon": "9", "theta": 5}, "epsilon is '9'"),
+        ({"epsilon": "1", "theta": 0}, "theta is 0, expected an integer from 1 to 1048576"),
+        ({"epsilon": "1", "theta": 5, "levels": 0}, "levels is 0"),
+        ({"epsilon": "1", "theta": 5, "cells": 5}, "cells is 5"),
+        ({"epsilon": "1", "theta": 5, "density": [1.0]}, "density is not 25 numbers >= 0 with a positive sum"),
+        ({"epsilon": "1", "theta": 5, "density": [float("nan")] * 25}, "density is not 25 numbers"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        optimal_table(**options)
+
+
+def test_a_reach_that_is_too_short_has_no_table():
+    with pytest.raises(NoTable, match="the linear programme"):
+        optimal_table("1", 613, reach=1.5)
+
+
+def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
+    with pytest.raises(NoTable, match="uses . cells, too few"):
+        optimal_table("0.05", 613)
