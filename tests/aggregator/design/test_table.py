@@ -101,5 +101,5 @@ def test_a_reach_that_is_too_short_has_no_table():
 
 
 def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
-    with pytest.raises(NoTable, match="uses . cells, too few"):
+    with pytest.raises(NoTable, match=r"uses . cells, too few"):
         optimal_table("0.05", 613)
