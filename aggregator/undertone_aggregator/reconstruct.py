@@ -4,12 +4,13 @@ The interval covers the mean of the *truncated* readings of the devices that rep
 number, so only the mechanism's noise counts, not the spread of the readings. Its variance is the mechanism's exact one:
 Var(Y|x) = p0 + p1 x + p2 x² at reading x in [-1, 1], with the mean of x and x² over the devices estimated without bias
 from the same reports. (The empirical variance of the decoded reports would add the readings' own spread: too wide by a
-third at ε = 4 on household meters.)
+third at ε = 4 on household meters.) The wider interval is meant to cover the mean of the readings themselves: it adds
+the model of `undertone_aggregator.bias`.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.admission import EVERYBODY
+from undertone_aggregator.bias import TruncationBias
 from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.partial import Counts, Key, add_counts
 from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
@@ -40,6 +42,8 @@ class Estimate:
     ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a
     95 % interval [low, high]. ``kind`` ``model``: a threshold epoch, the mean of a fitted distribution, without
     standard error or stated coverage. ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
+    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
+    interval that adds it; None where no threshold round came before.
     """
 
     slot: int
@@ -53,6 +57,10 @@ class Estimate:
     low: float | None
     high: float | None
     theta: int | None
+    bias: float | None = None
+    bias_se: float | None = None
+    low_raw: float | None = None
+    high_raw: float | None = None
 
     @property
     def total(self) -> float:
@@ -124,7 +132,31 @@ class Reconstruction:
             for slot, group in sorted(cells)
             if wanted is None or group in wanted
         ]
-        return [one for one in found if one is not None]
+        return self._with_bias([one for one in found if one is not None])
+
+    def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
+        """The same estimates with the model of what truncation removed, its daily profile learnt from them all."""
+        together: dict[tuple[Epoch, str], list[Estimate]] = {}
+        for one in estimates:
+            epoch = self.timeline.at(one.slot)
+            if one.kind == MEASURED and epoch is not None and epoch.threshold is not None:
+                together.setdefault((epoch, one.group), []).append(one)
+        found = {}
+        for (epoch, _), ones in together.items():
+            bias = self._bias(epoch, ones)
+            found.update({(one.slot, one.group): _raw(one, epoch, bias) for one in ones})
+        return [found.get((one.slot, one.group), one) for one in estimates]
+
+    def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias:
+        campaign = epoch.campaign
+        assert epoch.threshold is not None
+        assert campaign.report is not None
+        sums: dict[int, list[float]] = {}
+        for one in estimates:
+            sums.setdefault(one.slot % campaign.cycle, []).append(one.estimate - campaign.offset)
+        noise = float(np.mean([(one.standard_error or 0.0) ** 2 for one in estimates]))
+        profile = {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
+        return TruncationBias(epoch.threshold, campaign.report.theta, profile)
 
     def _estimate(self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts]) -> Estimate | None:
         measured: list[tuple[Epoch, Counts]] = []
@@ -179,3 +211,11 @@ class Reconstruction:
         mass = np.bincount(cell, weights=chosen.density, minlength=len(middles))
         moment = np.bincount(cell, weights=chosen.density * centre, minlength=len(middles))
         return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
+
+
+def _raw(one: Estimate, epoch: Epoch, bias: TruncationBias) -> Estimate:
+    """The estimate with its wider interval."""
+    removed, error = bias.at(one.slot % epoch.campaign.cycle, one.reports)
+    half = Z * math.hypot(one.standard_error or 0.0, error)
+    middle = one.estimate + removed
+    return replace(one, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)

@@ -11,7 +11,7 @@ import numpy as np
 
 from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.guarantee import certificate, guarantee
-from undertone_aggregator.reconstruct import MEASURED, Reconstruction, Z
+from undertone_aggregator.reconstruct import MEASURED, Reconstruction
 from undertone_aggregator.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -123,7 +123,7 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
     slots = []
     for one in estimates:
         truth = truths.get(one.slot)
-        if one.kind != MEASURED or truth is None or one.standard_error is None or one.low is None or one.high is None:
+        if one.kind != MEASURED or truth is None:
             continue
         slots.append(
             SlotResult(
@@ -131,10 +131,11 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
                 plan.first_column + one.slot - first,
                 one.reports,
                 one.estimate,
-                one.standard_error,
-                one.low,
-                one.high,
-                *_raw_interval(one.low, one.high, reporting[0].threshold),
+                _there(one.standard_error),
+                _there(one.low),
+                _there(one.high),
+                _there(one.low_raw),
+                _there(one.high_raw),
                 *truth,
             )
         )
@@ -161,13 +162,10 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
     )
 
 
-def _raw_interval(low: float, high: float, threshold: Threshold) -> tuple[float, float]:
-    """[low, high] widened upwards by the mean that truncation removes over a whole day, and its 97.5 % quantile.
-
-    A model: the cohort says how much that is on average, not for this half-hour.
-    """
-    spread = 0.0 if math.isnan(threshold.bias_se) else Z * threshold.bias_se
-    return low, high + threshold.bias + spread
+def _there(value: float | None) -> float:
+    """A number that every measured slot has once a threshold round came before."""
+    assert value is not None
+    return value
 
 
 def _truths(plan: Plan, sent: Sent, store: Store, campaigns: dict[bytes, Campaign]) -> dict[int, tuple[float, float]]:

@@ -1,0 +1,65 @@
+"""What truncation removes from a slot's mean: a model, by slot of the cycle, with its own error.
+
+The threshold phase knows the distribution of readings over whole cycles, hence E[(x - θ)⁺] over all slots; how it
+spreads over the day is not in it. Two answers bracket the truth: it is the same in every slot, or readings of a slot
+are those of the whole cycle times a factor, the one that explains the slot's truncated mean in the report phase. The
+model takes their geometric mean, scaled to keep the average, and half their distance as a standard error. To it come
+the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one
+more factor of about two for what differs from day to day (on half-hourly household meters the excess of one
+half-hour varies by .55 of its mean over the days). All of it is post-processing of private reports.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from undertone_aggregator.threshold import Threshold
+
+# Relative standard error of a slot's excess from day to day.
+DAILY = 1.0
+_SCALES = np.geomspace(0.05, 20.0, 240)
+
+
+class TruncationBias:
+    """The mean excess E[(x - θ)⁺] of each slot of the cycle, in the reading's unit.
+
+    ``profile``: slot of the cycle -> (mean of the truncated readings less the offset, variance of its error).
+    """
+
+    def __init__(self, threshold: Threshold, theta: int, profile: Mapping[int, tuple[float, float]]) -> None:
+        density = np.asarray(threshold.density, dtype=np.float64)
+        edges = np.asarray(threshold.edges, dtype=np.float64)
+        middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
+        scaled = np.outer(_SCALES, middles)
+        excess = np.maximum(scaled - theta, 0.0)
+        truncated = np.minimum(scaled, theta) @ density
+        self._flat = float(np.maximum(middles - theta, 0.0) @ density)
+        self._square = float(np.square(np.maximum(middles - theta, 0.0)) @ density)
+        relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else math.nan
+        self._relative = relative if math.isfinite(relative) else 1.0
+        means = _shrunk(profile)
+        scales = {phase: float(np.interp(mean, truncated, _SCALES)) for phase, mean in means.items()}
+        self._scaled = {phase: float(np.interp(s, _SCALES, excess @ density)) for phase, s in scales.items()}
+        middle = [math.sqrt(self._flat * excess) for excess in self._scaled.values()]
+        self._keep = self._flat / float(np.mean(middle)) if sum(middle) > 0 else 1.0
+
+    def at(self, phase: int, devices: int) -> tuple[float, float]:
+        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+        scaled = self._scaled.get(phase, self._flat)
+        bias = math.sqrt(self._flat * scaled) * self._keep
+        chance = self._square * max(1.0, bias / self._flat if self._flat else 1.0) / devices
+        spread = (self._relative**2 + DAILY**2) * bias**2 + ((scaled - self._flat) / 2.0) ** 2 + chance
+        return bias, math.sqrt(spread)
+
+
+def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:
+    """The profile's means, drawn towards their average by as much as they may differ through noise alone."""
+    if not profile:
+        return {}
+    means = np.array([mean for mean, _ in profile.values()])
+    noise = float(np.mean([variance for _, variance in profile.values()]))
+    average = float(means.mean())
+    signal = max(float(means.var()) - noise, 0.0)
+    share = signal / (signal + noise) if signal + noise > 0 else 0.0
+    return {phase: average + share * (mean - average) for phase, (mean, _) in profile.items()}
