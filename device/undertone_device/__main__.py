@@ -21,6 +21,8 @@ from undertone_shared.errors import Invalid
 _STATUS_SECONDS = 10
 _STEP_MILLISECONDS = 250
 _FINISH_MILLISECONDS = 2000
+# Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
+_DELTA_BITS = 20
 
 
 def main(argv: list[str]) -> int:
@@ -151,13 +153,7 @@ def explain(state: dict[str, Any]) -> list[str]:
                 lines.append(
                     f"certificate {name}: {pair[0]}/{pair[1]}, epsilon = {_epsilon(pair):.4f} per reading (event level)"
                 )
-        worst = max(_epsilon(pair) for pair in (campaign["cohort_certificate"], campaign["report_certificate"]) if pair)
-        most = min(86400 // campaign["slot_seconds"], state["period_limit"] * -(-86400 // state["period_seconds"]))
-        lines.append(
-            f"meaning     whoever sees one report can tell any two values of that reading apart by a factor of at most"
-            f" e^{worst:.4f}; a day of {most} readings adds up to epsilon = {most * worst:.2f} for the household"
-            " (user level, one day)"
-        )
+        lines += _meaning(campaign, state)
     lines.append(f"owner's cap {cap[0]}/{cap[1]}, epsilon = {_epsilon(cap):.4f} per reading (event level)")
     lines.append(
         f"spent       {state['period_used']} of {state['period_limit']} reports in this period of"
@@ -175,6 +171,27 @@ def explain(state: dict[str, Any]) -> list[str]:
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     return lines
+
+
+def _meaning(campaign: dict[str, Any], state: dict[str, Any]) -> list[str]:
+    """What one report gives away, and what all of a day (or of a stream) do."""
+    stream = campaign["stream"]
+    if stream is not None:
+        rho = stream["rho"][0] / stream["rho"][1]
+        epsilon = rho + 2 * math.sqrt(rho * _DELTA_BITS * math.log(2))
+        span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"
+        return [
+            f"meaning     a {stream['kind']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
+            f" that is epsilon = {epsilon:.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
+        ]
+    certificates = (campaign["cohort_certificate"], campaign["report_certificate"])
+    worst = max(_epsilon(pair) for pair in certificates if pair is not None)
+    most = min(86400 // campaign["slot_seconds"], state["period_limit"] * -(-86400 // state["period_seconds"]))
+    return [
+        f"meaning     whoever sees one report can tell any two values of that reading apart by a factor of at most"
+        f" e^{worst:.4f}; a day of {most} readings adds up to epsilon = {most * worst:.2f} for the household"
+        " (user level, one day)"
+    ]
 
 
 def _epsilon(pair: list[int]) -> float:

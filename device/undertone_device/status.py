@@ -48,10 +48,15 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "slot_seconds": campaign.slot_seconds,
             "bound": campaign.bound,
             "theta": None if rule is None else rule.theta,
-            "cohort_certificate": list(campaign.cohort.mechanism.certificate()),
+            "cohort_certificate": list(campaign.cohort.mechanism.certificate()) if campaign.stream is None else None,
             "report_certificate": None if rule is None else list(rule.mechanism.certificate()),
+            "stream": None,
             "last_slot": campaign.last_slot,
         }
+        stream = campaign.stream
+        if stream is not None:
+            state["campaign"]["theta"] = stream.theta
+            state["campaign"]["stream"] = {"kind": stream.kind, "rho": list(stream.rho()), "renewal": stream.renewal}
     return state
 
 
