@@ -8,9 +8,14 @@ from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.partial import Key
 from undertone_aggregator.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
 from undertone_aggregator.store import Batch
+from undertone_aggregator.stream.chains import Chains
+from undertone_aggregator.stream.chains import record as chain_record
+from undertone_aggregator.stream.moments import largest_release, layout_of
 from undertone_shared import report
+from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
+from undertone_shared.stream import StreamRule
 from undertone_shared.topics import SHARDS
 
 RETAINED = "retained"
@@ -30,7 +35,7 @@ REASONS = {
     MALFORMED: "not a report: length, version, kind or chain",
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
     WRONG_KIND: "cohort and report kind mixed up for this device and slot",
-    SYMBOL: "a symbol that the mechanism does not have",
+    SYMBOL: "a symbol that the mechanism does not have, or a release out of its range",
     FUTURE: "for a slot that is not over yet",
     LATE: "for a slot that ended too long ago",
     CONFLICT: "another report for an interval that was already counted (alarm)",
@@ -51,7 +56,7 @@ UNGROUPED = "other"
 class Admission:
     """The rules for one campaign. ``groups``: device -> group; without it everybody is in group ``all``.
 
-    ``shards`` are those of which this admission keeps the deduplication state ``seen``.
+    ``seen`` and ``chains`` are the state of deduplication, and of streams' chains, for this admission's shards.
     """
 
     def __init__(
@@ -64,8 +69,10 @@ class Admission:
         groups: Mapping[str, str] | None = None,
         audit: bool = False,
         tolerance_seconds: int = TOLERANCE_SECONDS,
+        chains: Chains | None = None,
     ) -> None:
         self.seen = seen
+        self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
         self._campaign = campaign
         self._slot_seconds = slot_seconds
@@ -106,6 +113,8 @@ class Admission:
         if span is None or not span[1] <= slot < span[2]:
             return OTHER_CAMPAIGN
         campaign = span[0].campaign
+        if campaign.stream is not None:
+            return self._judge_stream(campaign, campaign.stream, one, device, key, payload, now, batch)
         cohort = campaign.cohort
         belongs = cohort.share == WHOLE or in_cohort(cohort.seed, cohort.share, slot, device)
         if kind != (report.COHORT if belongs else report.REPORT):
@@ -114,6 +123,41 @@ class Admission:
         symbol = one.values[0]
         if symbol >= mechanism.symbols:
             return SYMBOL
+        outcome = self._first(key, slot, payload, now, batch)
+        if outcome == COUNTED:
+            batch.partial.add(self._key(one, device, slot), symbol, mechanism.symbols)
+        return outcome
+
+    def _judge_stream(
+        self,
+        campaign: Campaign,
+        rule: StreamRule,
+        one: report.Report,
+        device: str,
+        key: int,
+        payload: bytes,
+        now: int,
+        batch: Batch,
+    ) -> str:
+        if one.kind != report.STREAM:
+            return WRONG_KIND
+        if len(one.values) != rule.dimension:
+            return MALFORMED
+        if one.chain > rule.reports or max(map(abs, one.values)) > largest_release(rule):
+            return SYMBOL
+        outcome = self._first(key, one.slot, payload, now, batch)
+        if outcome == COUNTED:
+            layout = layout_of(rule)
+            origin = one.slot - one.chain * rule.lag
+            at = self._key(one, device, one.slot)
+            batch.partial.add_moments(at, layout.report(one.values, one.chain), layout.cells)
+            for later, lag in self.chains.observe(key, one.slot, origin):
+                batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
+            batch.chains += chain_record(key, one.slot, origin)
+        return outcome
+
+    def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
+        """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""
         end = (slot + 1) * self._slot_seconds
         if end > now + self._tolerance:
             return FUTURE
@@ -122,10 +166,12 @@ class Admission:
         code = digest(payload)
         outcome = self.seen.judge(key, slot, code)
         if outcome == COUNTED:
-            group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
-            batch.partial.add(Key(self._campaign, one.fingerprint, kind, group, slot), symbol, mechanism.symbols)
             batch.seen += record(key, slot, code)
         return outcome
+
+    def _key(self, one: report.Report, device: str, slot: int) -> Key:
+        group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
+        return Key(self._campaign, one.fingerprint, one.kind, group, slot)
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:

@@ -11,6 +11,7 @@ from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.link import Address, Inbox
 from undertone_aggregator.seen import RECORD_BYTES, Seen
 from undertone_aggregator.store import Batch, Store
+from undertone_aggregator.stream.chains import Chains
 from undertone_shared.topics import SHARDS
 
 # A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
@@ -141,6 +142,8 @@ class Ingest:
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
             self._store.compact_seen(self._plan.name, self._admission.seen.snapshot())
+            if len(self._admission.chains):
+                self._store.compact_chains(self._plan.name, self._admission.chains.records())
             self._records = 0
 
     def judge(self, deliveries: Iterable[tuple[str, bytes, bool]]) -> Batch:
@@ -160,7 +163,17 @@ class Ingest:
         seen = Seen()
         shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
         seen.load(self._store.seen(), shards)
-        return Admission(plan.prefix, plan.campaign, plan.slot_seconds, seen, groups=plan.groups, audit=plan.audit)
+        chains = Chains()
+        chains.load(self._store.chains(), shards)
+        return Admission(
+            plan.prefix,
+            plan.campaign,
+            plan.slot_seconds,
+            seen,
+            chains=chains,
+            groups=plan.groups,
+            audit=plan.audit,
+        )
 
 
 def _topic(message: object) -> str:

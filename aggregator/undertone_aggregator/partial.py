@@ -1,16 +1,19 @@
 """Partial: what is kept of reports. Integer histograms of symbols, with one associative, commutative merge.
 
+Streams keep vectors of moments instead, which add up alike: see `undertone_aggregator.stream.moments`.
+
 The same object serves one process, several, the store and a backup: nothing else of a report survives admission.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
+from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
@@ -53,6 +56,14 @@ class Partial(Mapping[Key, Counts]):
             counts = self._counts[key] = np.zeros(symbols, dtype=np.int64)
         counts[symbol] += 1
 
+    def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
+        """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = np.zeros(cells, dtype=np.int64)
+        for cell, amount in added:
+            counts[cell] += amount
+
     def merge(self, other: "Partial") -> "Partial":
         """The Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
 
@@ -75,7 +86,7 @@ class Partial(Mapping[Key, Counts]):
     @property
     def reports(self) -> int:
         """Number of reports counted."""
-        return sum(int(counts.sum()) for counts in self._counts.values())
+        return sum(int(counts[0] if key.kind == STREAM else counts.sum()) for key, counts in self._counts.items())
 
     def to_bytes(self) -> bytes:
         """``UTP``, version u8, then per key in order: its fields and its packed histogram; little-endian."""

@@ -33,6 +33,9 @@ STEPS = (
         device TEXT NOT NULL, digest BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (device, digest)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE chains (id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, data BLOB NOT NULL);
+    """,
 )
 
 

@@ -27,12 +27,14 @@ _BUSY_SECONDS = 60.0
 class Batch:
     """What one transaction adds. ``seen``: records of the counted reports, see `undertone_aggregator.seen`.
 
+    ``chains``: records of the counted stream reports, see `undertone_aggregator.stream.chains`.
     ``audit``: (device, digest of the payload, outcome) of every delivery.
     """
 
     partial: Partial = field(default_factory=Partial)
     outcomes: Counter[str] = field(default_factory=Counter)
     seen: bytearray = field(default_factory=bytearray)
+    chains: bytearray = field(default_factory=bytearray)
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
 
 
@@ -136,6 +138,8 @@ class Store:
                 self._db.execute(
                     "INSERT INTO seen (worker, is_snapshot, data) VALUES (?, 0, ?)", (worker, bytes(batch.seen))
                 )
+            if batch.chains:
+                self._db.execute("INSERT INTO chains (worker, data) VALUES (?, ?)", (worker, bytes(batch.chains)))
             self._db.executemany(
                 "INSERT INTO counters VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
                 [(worker, outcome, n) for outcome, n in batch.outcomes.items()],
@@ -201,3 +205,14 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM seen WHERE worker = ? OR ?", (worker, everyone))
             self._db.execute("INSERT INTO seen (worker, is_snapshot, data) VALUES (?, 1, ?)", (worker, snapshot))
+
+    def chains(self) -> Iterator[bytes]:
+        """The segments that `undertone_aggregator.stream.chains.Chains.load` takes, oldest first."""
+        for (data,) in self._db.execute("SELECT data FROM chains ORDER BY id"):
+            yield data
+
+    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
+        with self.transaction():
+            self._db.execute("DELETE FROM chains WHERE worker = ? OR ?", (worker, everyone))
+            self._db.execute("INSERT INTO chains (worker, data) VALUES (?, ?)", (worker, records))

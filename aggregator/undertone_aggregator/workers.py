@@ -17,6 +17,7 @@ from undertone_aggregator.ingest import Failpoint, Ingest, IngestPlan, Say, sess
 from undertone_aggregator.link import Address, Inbox, forget_session
 from undertone_aggregator.seen import Seen
 from undertone_aggregator.store import Store
+from undertone_aggregator.stream.chains import Chains
 from undertone_shared.errors import Invalid
 
 RESTART_SECONDS = 1.0
@@ -228,6 +229,10 @@ def take_over(
         seen.load(store.seen())
         if len(seen):
             store.compact_seen("", seen.snapshot(), everyone=True)
+        chains = Chains()
+        chains.load(store.chains())
+        if len(chains):
+            store.compact_chains("", chains.records(), everyone=True)
 
 
 def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:

@@ -12,7 +12,7 @@ KEYS = st.builds(
     Key,
     st.sampled_from(["meters", "other"]),
     st.sampled_from([b"abcd", b"\x00\xff\x01\x02"]),
-    st.integers(0, 2),
+    st.integers(0, 1),  # streams keep moments instead
     st.sampled_from(["all", "north"]),
     st.integers(0, 0xFFFFFFFF),
 )

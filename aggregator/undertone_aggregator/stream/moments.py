@@ -1,0 +1,90 @@
+"""Moments of what stream devices released, as one vector of counts per slot that adds up like a histogram.
+
+Cell 0 counts the reports; cells 1 to 64 count, per lag in slots, the devices that were admitted both in this slot and
+in the one so much earlier on the same chain; then, per chain age 1 to min(l, 256) (the last one stands for all older),
+the number of reports and, per coordinate, Σu and Σu² in two halves, u = X + 2^31 > 0 and u² = 2^32 high + low.
+Adding two such vectors adds the moments exactly, so a `Partial`, the store and a backup treat them as any histogram.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.gaussian import root
+from undertone_shared.stream import ONE_BIT, StreamRule
+
+Counts = NDArray[np.int64]
+
+LAGS = 64
+AGES = 256
+_BIAS = 1 << 31
+_HALF = 32
+_LOW = (1 << _HALF) - 1
+_HEAD = 1 + LAGS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the moments of streams of ``dimension`` coordinates and ``ages`` chain ages stand."""
+
+    dimension: int
+    ages: int
+
+    @property
+    def cells(self) -> int:
+        """Length of the vector."""
+        return _HEAD + self.ages * self._row
+
+    @property
+    def _row(self) -> int:
+        return 1 + 3 * self.dimension
+
+    def report(self, released: tuple[int, ...], index: int) -> list[tuple[int, int]]:
+        """(cell, amount) that one report with chain index ``index`` adds."""
+        at = _HEAD + (min(index, self.ages) - 1) * self._row
+        added = [(0, 1), (at, 1)]
+        for k, x in enumerate(released):
+            u = x + _BIAS
+            added += [(at + 1 + 3 * k, u), (at + 2 + 3 * k, u * u >> _HALF), (at + 3 + 3 * k, u * u & _LOW)]
+        return added
+
+    def pair(self, lag: int) -> list[tuple[int, int]]:
+        """What one more device in this slot and ``lag`` slots before, 1 to 64, adds."""
+        return [(lag, 1)]
+
+    def ages_of(self, counts: Counts) -> Counts:
+        """Number of reports [ages] by chain age."""
+        return counts[_HEAD :: self._row]
+
+    def pairs(self, counts: Counts) -> Counts:
+        """Devices [64] that were admitted here and 1 to 64 slots before, on one chain."""
+        return counts[1:_HEAD]
+
+    def sums(self, counts: Counts, coordinate: int = 0) -> tuple[int, int, int]:
+        """(number of reports, ΣX, ΣX²) of one coordinate, as exact integers."""
+        n = int(counts[0])
+        first, high, low = (sum(map(int, counts[_HEAD + 1 + 3 * coordinate + part :: self._row])) for part in range(3))
+        # Σ(u - B)² = Σu² - 2BΣu + nB²
+        return n, first - n * _BIAS, (high << _HALF) + low - 2 * _BIAS * first + n * _BIAS * _BIAS
+
+
+@lru_cache(maxsize=64)
+def layout_of(rule: StreamRule) -> Layout:
+    """The layout of a rule's reports."""
+    return Layout(rule.dimension, min(rule.reports, AGES))
+
+
+@lru_cache(maxsize=64)
+def largest_release(rule: StreamRule) -> int:
+    """What no honest device releases more than: a false device moves the mean by no more.
+
+    One-bit: its exact bound. Gaussian: half the range and 12 standard deviations, which noise exceeds with
+    probability below 1e-32.
+    """
+    a, r = 1 << rule.shift, rule.reuse
+    first, later = rule.noise
+    if rule.kind == ONE_BIT:
+        return max(first, (later + a) // (a - r)) + 1
+    return int(rule.levels // 2 + 12 * (root(max(first, later // (a * a - r * r))) + 1))
