@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.distribution import Quantile, quantiles
 from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.guarantee import certificate, guarantee
 from undertone_aggregator.publish import plain
+from undertone_aggregator.ranges import RangeEstimate, drowned, over
 from undertone_aggregator.reconstruct import Estimate, Reconstruction
 from undertone_aggregator.store import Store
 from undertone_shared.campaign import Campaign
@@ -85,6 +87,34 @@ class Results:
         """The estimates of first <= slot <= last; ``groups`` None for all groups."""
         return self._reconstruction.estimates(self._store.partial(first, last), groups)
 
+    def ranges(
+        self, every: int, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
+    ) -> list[RangeEstimate]:
+        """Means over runs of ``every`` slots within first <= slot <= last; 48 half-hours make UTC days."""
+        return over(self.estimates(first, last, groups), every)
+
+    def quantiles(
+        self,
+        shares: Sequence[float] = (0.1, 0.5, 0.9),
+        every: int | None = None,
+        first: int = 0,
+        last: int = 0xFFFFFFFF,
+    ) -> list[Quantile]:
+        """Quantiles of the readings over runs of ``every`` slots, one cycle by default, with 90 % bands: a model.
+
+        Takes about a second per run. Raises Invalid for a share outside (0, 1).
+        """
+        return quantiles(self.timeline, self._store.partial(first, last), shares, every or self.campaign.cycle)
+
+    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+        """Plain sentences about what these estimates cannot show, and about how θ was chosen."""
+        chosen = next(
+            (epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold is not None), None
+        )
+        said = list(chosen.warnings) if chosen is not None else []
+        noise = drowned([one for one in estimates if one.group == "all"], self.campaign.offset)
+        return said + ([noise] if noise is not None else [])
+
     def arrays(self, first: int = 0, last: int = 0xFFFFFFFF, group: str = "all") -> dict[str, NDArray[Any]]:
         """The estimates of one group as numpy arrays by column; what a slot does not have is nan."""
         rows = [asdict(one) for one in self.estimates(first, last, [group])]
@@ -121,31 +151,33 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "phase": results.newest.phase,
         "epochs": [_epoch(epoch) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
+        "warnings": results.warnings(estimates),
         "slots": [asdict(one) for one in estimates],
     }
     return dict(plain(document))
 
 
-def to_csv(estimates: Iterable[Estimate]) -> str:
-    """The estimates as CSV with a header; what a slot does not have is empty."""
+def to_csv(rows: Sequence[Estimate | RangeEstimate | Quantile]) -> str:
+    """Rows of one kind as CSV with a header; what a row does not have is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in estimates:
+    writer.writerow([field.name for field in fields(rows[0])] if rows else COLUMNS)
+    for one in rows:
         writer.writerow(["" if value is None else value for value in asdict(one).values()])
     return text.getvalue()
 
 
-def write_parquet(results: Results, estimates: Sequence[Estimate], path: Path) -> None:
-    """The estimates as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
+def write_parquet(results: Results, rows: Sequence[Estimate | RangeEstimate | Quantile], path: Path) -> None:
+    """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
         raise Invalid("Parquet needs pyarrow: pip install 'undertone[all]'") from None
     facts = {key: value for key, value in document(results, []).items() if key != "slots"}
-    rows = [asdict(one) for one in estimates]
-    table = pa.table({name: [row[name] for row in rows] for name in COLUMNS}, metadata={"undertone": json.dumps(facts)})
+    names = [field.name for field in fields(rows[0])] if rows else COLUMNS
+    columns = {name: [getattr(one, name) for one in rows] for name in names}
+    table = pa.table(columns, metadata={"undertone": json.dumps(facts)})
     pq.write_table(table, path)
 
 
