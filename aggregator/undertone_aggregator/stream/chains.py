@@ -15,6 +15,8 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
+# A late report still finds the slots around it.
+_KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 
 
@@ -43,7 +45,7 @@ class Chains:
         pairs = [(newest - min(age, other), abs(age - other)) for other in _ones(window) if other != age]
         chains[origin] = (newest, window | 1 << age)
         if len(chains) > 1:
-            horizon = max(at for at, _ in chains.values()) - LAGS
+            horizon = max(at for at, _ in chains.values()) - _KEPT
             for old in [o for o, (at, _) in chains.items() if at < horizon]:
                 del chains[old]
         return pairs

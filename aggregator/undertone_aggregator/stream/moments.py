@@ -86,5 +86,5 @@ def largest_release(rule: StreamRule) -> int:
     a, r = 1 << rule.shift, rule.reuse
     first, later = rule.noise
     if rule.kind == ONE_BIT:
-        return max(first, (later + a) // (a - r)) + 1
+        return int(max(first, (later + a) // (a - r)) + 1)
     return int(rule.levels // 2 + 12 * (root(max(first, later // (a * a - r * r))) + 1))

@@ -77,9 +77,9 @@ def test_state_comes_back_from_its_records_by_shard():
     again = Chains()
     again.load([chains.records()])
     assert len(again) == 1
-    assert again.observe(one, 14, 5) == [(14, 4), (14, 2)] or sorted(again.observe(one, 15, 5))
+    assert sorted(again.observe(one, 14, 5)) == [(14, 2), (14, 4)]
     assert again.observe(two, 14, 5) == []
-    assert len(again.records()) // RECORD_BYTES <= 6
+    assert len(again.records()) // RECORD_BYTES == 5
 
 
 def test_old_chains_are_forgotten():
@@ -87,4 +87,4 @@ def test_old_chains_are_forgotten():
     for origin in range(0, 5000, 100):
         for slot in range(origin + 1, origin + 5):
             chains.observe(9, slot, origin)
-    assert len(chains.records()) // RECORD_BYTES <= 8
+    assert len(chains.records()) // RECORD_BYTES <= 12
