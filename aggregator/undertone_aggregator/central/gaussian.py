@@ -21,11 +21,11 @@ _BUFFER = 512
 
 
 class DiscreteGaussian:
-    """P(X = x) ∝ e^{-x²/(2σ²)}, σ² = ``variance`` a rational from 1/4 to 2^60."""
+    """P(X = x) ∝ e^{-x²/(2σ²)}, σ² = ``variance`` a rational from 1/4 to 2^92."""
 
     def __init__(self, variance: Fraction) -> None:
-        if not Fraction(1, 4) <= variance <= 1 << 60:
-            raise Invalid(f"the noise has variance {float(variance):g}, expected 0.25 to 2^60")
+        if not Fraction(1, 4) <= variance <= 1 << 92:
+            raise Invalid(f"the noise has variance {float(variance):g}, expected 0.25 to 2^92")
         self.variance = variance
         self._scale = isqrt(variance.numerator // variance.denominator) + 1
         self._proposal = discrete_laplace(Fraction(self._scale))

@@ -119,8 +119,8 @@ class Sanitizer(StreamingSanitizer):
         if not 0 < share <= 1:
             raise Invalid(f"share is {share}, expected more than 0 and at most 1")
         kept = max(int(share * check_count("block", block, 1, 1 << 24)), 1)
-        used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
-        super().__init__(bound, ThresholdSanitizer(bound, used), source, block=block, kept_items=kept)
+        self._used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
+        super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept)
 
     @property
     def guarantee(self) -> str:
@@ -135,7 +135,7 @@ class Sanitizer(StreamingSanitizer):
     @property
     def parameters(self) -> dict[str, Any]:
         """What is public about the release."""
-        return {**super().parameters, "epsilon": str(self.epsilon)}
+        return {**super().parameters, "epsilon": str(self.epsilon), "sanitizing_epsilon": str(self._used)}
 
 
 def amplified(epsilon: Fraction, share: Fraction) -> Fraction:

@@ -53,7 +53,7 @@ class ThresholdSanitizer:
         edge = np.concatenate([edges, [self._bound + 1]]).astype(np.float64)
         below = np.concatenate([[0.0], np.cumsum(masses)])
         places = np.interp(np.arange(len(items)) + 0.5, below * (len(items) / max(below[-1], 1e-9)), edge)
-        return np.clip(np.floor(places).astype(np.int64), 0, self._bound)
+        return np.asarray(np.clip(np.floor(places).astype(np.int64), 0, self._bound))
 
     def _divide(self, ordered: Integers, start: int, level: int, mass: float, source: Bytes) -> tuple[Integers, Real]:
         """Left edges and masses of the leaves below a node of 16^level values from ``start`` on."""

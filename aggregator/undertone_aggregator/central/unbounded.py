@@ -49,7 +49,7 @@ def _share(level: int) -> Fraction:
 class Hybrid(Counter, OneByOne):
     """Exact powers of two by the logarithmic mechanism, the rest by a binary counter, ε/2 each.
 
-    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; within it a binary counter of horizon 2^k starts afresh.
+    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a binary counter of horizon 2^k - 1 counts afresh.
     """
 
     name = "hybrid"
@@ -60,7 +60,7 @@ class Hybrid(Counter, OneByOne):
         self._noise = self._draws(Fraction(1, 2))
         # The exact sum of the open segment, the noisy sum of all complete ones, and where the open one began.
         self._segment = self._logarithmic = self._base = 0
-        self._within = self._counter()
+        self._within = self._counter(0)
 
     def push(self, value: int | None) -> list[int]:
         """The count after this value."""
@@ -71,13 +71,13 @@ class Hybrid(Counter, OneByOne):
             return [self._logarithmic + self._within.push(x)[0]]
         self._logarithmic += self._segment + self._noise.one()
         self._segment, self._base = 0, self._time
-        self._within = self._counter()
+        self._within = self._counter(self._base)
         return [self._logarithmic]
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``state`` gave. Raises Invalid."""
         self._base = int(state.get("_base", 0)) if isinstance(state, dict) else 0
-        self._within = self._counter()
+        self._within = self._counter(self._base)
         super().restore(state)
 
     def terms(self, time: int) -> dict[Term, float]:
@@ -86,11 +86,11 @@ class Hybrid(Counter, OneByOne):
             return {}
         found: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}
         base = 1 << time.bit_length() - 1
-        within = Binary(self.bound, self.epsilon / 2, base, self._source).terms(time - base)
+        within = self._counter(base).terms(time - base)
         return found | {(f"segment {base}, {level}", number): v for (level, number), v in within.items()}
 
-    def _counter(self) -> Binary:
-        return Binary(self.bound, self.epsilon / 2, max(self._base, 1), self._source)
+    def _counter(self, base: int) -> Binary:
+        return Binary(self.bound, self.epsilon / 2, max(base - 1, 1), self._source)
 
 
 class Monotone(Counter, OneByOne):
