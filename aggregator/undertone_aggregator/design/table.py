@@ -19,6 +19,7 @@ from undertone_aggregator.design.budget import best_fraction, parse_epsilon
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import check_integer
+from undertone_shared.notation import LARGEST_ROWS
 from undertone_shared.table import LARGEST_LEVEL, WIDTH, TableMechanism
 
 Vector = NDArray[np.float64]
@@ -26,12 +27,12 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
-# By how much the programme's bound stays below the cap, so that rounding does not break it: the first that passes.
-_SLACKS = (1e-5, 1e-4, 1e-3, 1e-2)
+# By how much the programme's bound stays below the cap, and a cell's least probability, so that rounding does not break
+# it: the first pair that passes. Cells that the first solution makes less likely are left out.
+_MARGINS = ((1e-5, 2e-5), (1e-4, 2e-5), (1e-3, 2e-5), (1e-3, 1e-4), (3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4))
 # What single cells are shifted by, off the even grid: with them a row's mean can be repaired to the unit.
 _SHIFTS = (4096, 512, 64, 8, 1)
-# Cells of the first solution whose least probability is below this are left out; it is a cell's least in the second.
-_LEAST = 2e-5
+_LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 
 
 class NoTable(Exception):
@@ -87,12 +88,13 @@ def optimal_table(
     grid = _grid(theta, levels, cells, _reach(e) if reach is None else reach)
     limit = worst * max(hybrid_variance(e, 0), hybrid_variance(e, 1))
     ratio = cap[0] / cap[1]
-    grid = _used(grid, _solve(ratio, grid, weights, limit, 0.0).min(axis=0))
-    for slack in _SLACKS:
-        table = _rounded(_solve(ratio * (1 - slack), grid, weights, limit, _LEAST), grid)
-        if table is not None and table.permits(cap):
+    likely = _solve(ratio, grid, weights, limit, 0.0).min(axis=0)
+    for slack, least in _MARGINS:
+        used = _used(grid, likely, least)
+        table = _rounded(_solve(ratio * (1 - slack), used, weights, limit, least), used)
+        if table is not None and table.permits(cap) and len(table.packed) <= _LARGEST_PACKED:
             return table
-    raise NoTable(f"no rounding of the table for epsilon {epsilon} keeps its certificate at most {cap[0]}/{cap[1]}")
+    raise NoTable(f"no rounding of the table for epsilon {epsilon} has a certificate of at most {cap[0]}/{cap[1]}")
 
 
 def _reach(epsilon: float) -> float:
@@ -111,9 +113,9 @@ def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
     return _Grid(tuple(base + step * j for j in range(cells)), step, values, shift)
 
 
-def _used(grid: _Grid, least: Vector) -> _Grid:
-    """The cells that the first solution uses, the likeliest of them shifted."""
-    kept = [j for j in range(len(least)) if least[j] > _LEAST]
+def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
+    """The cells that the first solution uses with a probability above ``enough``, the likeliest of them shifted."""
+    kept = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in kept if j + 1 in kept]
     if not neighbours or len(kept) < len(_SHIFTS) + 2:
         raise NoTable(f"the linear programme uses {len(kept)} cells, too few to repair its rounding")
