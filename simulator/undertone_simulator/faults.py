@@ -17,7 +17,8 @@ class Fault:
 
     kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
     sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is cut;
-    hold: its reports stay back and leave REST slots later, the newest first. Raises Invalid for another name.
+    hold: its reports stay back and leave REST slots later, the newest first; lie: from now on it sends the largest
+    symbol, whatever it measures. Raises Invalid for another name.
     """
 
     slot: int
@@ -28,8 +29,19 @@ class Fault:
         if self.name not in FAULTS:
             raise Invalid(f"fault is {self.name!r}, expected one of {', '.join(FAULTS)}")
 
+    @property
+    def silences(self) -> range:
+        """The slots, counted from the fault's, whose reports the device never sends.
 
-FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold")
+        True where every report is written before it is sent (write_seconds at most slot_seconds): the report that is
+        under way is lost only by a kill before its draw, and the slot of the boot is not a whole one.
+        """
+        if not self.name.startswith("kill"):
+            return range(0)
+        return range(-1 if self.name == "kill" else 0, REST + 1)
+
+
+FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold", "lie")
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
@@ -62,5 +74,7 @@ def _begin(fleet: Fleet, fault: Fault) -> None:
         device.duplicate_next = True
     elif fault.name == "disconnect":
         device.drop_connection()
+    elif fault.name == "lie":
+        device.lie()
     else:
         device.hold_back()

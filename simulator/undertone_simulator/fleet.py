@@ -13,15 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from undertone_device import assembly
 from undertone_device.config import read_config
-from undertone_device.reporter import Reporter
 from undertone_device.storage import FileStorage
 from undertone_shared.campaign import HEADER_BYTES, Campaign, header
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import Policy
-from undertone_simulator.ledger import REPORT, THRESHOLD, Play, Sent
+from undertone_simulator.behaviour import HONEST, Behaviour
+from undertone_simulator.ledger import REPORT, Sent
+from undertone_simulator.liar import Liar
+from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
@@ -73,44 +77,25 @@ def read_members(folder: Path) -> list[Member]:
     return members
 
 
-@dataclass(frozen=True)
-class Playback:
-    """Which column of the readings a slot measures, by the epochs that the campaign announces.
-
-    Threshold epoch number r plays every `stride`-th column of day r; the first report epoch goes on with the day after
-    the last of them, column by column.
-    """
-
-    per_day: int
-    stride: int
-
-    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """What this campaign adds to what plays so far, None if nothing changes."""
-        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
-            return None
-        column = len(plays) * self.per_day
-        if campaign.report is None:
-            return Play(campaign.first_slot, column, self.stride, THRESHOLD)
-        return Play(campaign.first_slot, column, 1, REPORT)
-
-
 class Fleet:
     """`members` on one broker; member i measures row i of `readings`.
 
     `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
-    devices wrote to its ledger. `source`: device number → seeded byte source, for simulations only.
+    devices wrote to its ledger. `behaviour`: who drops out, joins late or lies. `source`: device number → seeded byte
+    source, for simulations only.
     """
 
     def __init__(
         self,
         members: Sequence[Member],
         readings: Readings,
-        playback: Playback,
+        playback: Playback | Continuous,
         wire: Wire,
         *,
         state: Path | None = None,
         earlier: Sent | None = None,
         source: Callable[[int], SeededSource] | None = None,
+        behaviour: Behaviour = HONEST,
         capacity: int = 96,
     ):
         self.wire = wire
@@ -121,13 +106,24 @@ class Fleet:
         self._plays = Sent(plays=list(earlier.plays) if earlier else [])
         self._state = state
         self._capacity = capacity
+        self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
         self._announced = asyncio.Event()
         wire.on_campaign = self._hear
         unacked = earlier.unacked() if earlier else {}
+        lying = behaviour.lying(np.arange(len(members)))
         self.devices = [
-            WireDevice(one.name, one.password, self._boot(i, one), self._meter(i), wire, unacked.get(one.name, ()))
+            WireDevice(
+                one.name,
+                one.password,
+                self._boot(i, one),
+                self._meter(i),
+                wire,
+                unacked.get(one.name, ()),
+                self._leaving(i),
+                bool(lying[i]),
+            )
             for i, one in enumerate(members)
         ]
         shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
@@ -142,7 +138,7 @@ class Fleet:
 
     # What a device is made of
 
-    def _boot(self, number: int, member: Member) -> Callable[[], Reporter]:
+    def _boot(self, number: int, member: Member) -> Callable[[], Liar]:
         if self._state is None:
             storage: MemoryStorage | FileStorage = MemoryStorage()
         else:
@@ -150,11 +146,9 @@ class Fleet:
             folder.mkdir(parents=True, exist_ok=True)
             storage = FileStorage(str(folder))
 
-        def boot() -> Reporter:
+        def boot() -> Liar:
             entropy = Entropy(self._sources[number]) if self._sources else Entropy()
-            return Reporter(
-                member.name, member.policy, storage, entropy, self.wire.clock.ticks, capacity=self._capacity
-            )
+            return Liar(member.name, member.policy, storage, entropy, self.wire.clock.ticks, capacity=self._capacity)
 
         return boot
 
@@ -164,6 +158,12 @@ class Fleet:
             return None if column is None else self._readings.at(number, column)
 
         return measure
+
+    def _leaving(self, number: int) -> Callable[[int], bool]:
+        if self._behaviour == HONEST:
+            return lambda slot: True
+        device = np.array([number])
+        return lambda slot: bool(self._behaviour.reporting(device, slot, self._plays.plays[0].first)[0])
 
     def _hear(self, message: bytes) -> None:
         """Some device accepted this campaign message."""

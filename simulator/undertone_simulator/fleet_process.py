@@ -16,8 +16,9 @@ from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.clock import Clock
 from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.fleet import Fleet, Playback, allow_connections, read_members
+from undertone_simulator.fleet import Fleet, allow_connections, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.playback import Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.wire_device import Wire
 

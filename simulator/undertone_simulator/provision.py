@@ -23,6 +23,7 @@ from undertone_aggregator.design import best_fraction
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import check_name
+from undertone_simulator import membership
 
 DAY = 86400
 LARGEST_FLEET = 1_000_000
@@ -43,9 +44,9 @@ def device_names(sensor: str, count: int) -> list[str]:
     """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
     if not 1 <= count <= LARGEST_FLEET:
         raise Invalid(f"devices is {count}, expected 1 to {LARGEST_FLEET}")
-    width = max(3, len(str(count)))
-    check_name("a device's name", f"{sensor}-{count:0{width}d}")
-    return [f"{sensor}-{number:0{width}d}" for number in range(1, count + 1)]
+    names = membership.device_names(sensor, count)
+    check_name("a device's name", names[-1])
+    return names
 
 
 def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:

@@ -1,12 +1,29 @@
 """Readings of a population: what the simulated meters measure, in integer natural units."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
+
+Integers = NDArray[np.int64]
+
+
+class Source(Protocol):
+    """What devices measure, any part of it at a time, the same however the rest is cut."""
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def per_day(self) -> int: ...
+
+    def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
+        """(readings, which of them are there, None for all) of devices first <= i < stop; [columns, devices]."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +65,12 @@ class Readings:
         turn, row = divmod(device, self.households)
         column = (slot + 7 * self.per_day * turn) % self.slots
         return int(self.values[row, column]) if self.present[row, column] else None
+
+    def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
+        """What `at` gives for devices first <= i < stop in these columns, and where it is not None."""
+        turn, row = np.divmod(np.arange(first, stop), self.households)
+        column = (np.asarray(columns, dtype=np.int64)[:, None] + 7 * self.per_day * turn) % self.slots
+        return self.values[row, column], self.present[row, column]
 
     def save(self, path: Path) -> None:
         """Write all but the notes to an NPZ file. Raises OSError."""

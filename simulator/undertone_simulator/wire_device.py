@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from undertone_device.packets import DEFAULT_KEEPALIVE
-from undertone_device.reporter import Reporter
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.report import unpack
 from undertone_shared.topics import config_topic, report_topic
 from undertone_simulator.clock import Clock
 from undertone_simulator.connection import Connection
 from undertone_simulator.ledger import FleetLedger
+from undertone_simulator.liar import Liar
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 5.0
@@ -43,17 +44,20 @@ class WireDevice:
     """A device: `boot` makes its reporter from what survives on its storage, `measure` reads its meter in a slot.
 
     `tick` draws at most one report; `hand_over` publishes what waits, after the caller has flushed the ledger.
-    `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged.
+    `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged. `leaves`: whether the report
+    of a slot ever leaves the device. `lying`: see `Liar`.
     """
 
     def __init__(
         self,
         name: str,
         password: str | None,
-        boot: Callable[[], Reporter],
+        boot: Callable[[], Liar],
         measure: Callable[[int], int | None],
         wire: Wire,
         sent: Iterable[bytes] = (),
+        leaves: Callable[[int], bool] = lambda slot: True,
+        lying: bool = False,
     ):
         self.name = name
         self.connections = 0
@@ -61,6 +65,8 @@ class WireDevice:
         self.die_at: str | None = None
         self.duplicate_next = False
         self.held: list[bytes] | None = None
+        self._lying = lying
+        self._leaves = leaves
         self._password = password
         self._boot = boot
         self._measure = measure
@@ -73,11 +79,12 @@ class WireDevice:
         self._observed = -1
         # Sent, and neither acknowledged nor lost.
         self._sent = set(sent)
-        self.reporter: Reporter | None = None
+        self.reporter: Liar | None = None
         self._start_reporter()
 
     def _start_reporter(self) -> None:
         self.reporter = self._boot()
+        self.reporter.lying = self._lying
         outbox = self.reporter.outbox
         kept = {outbox[i] for i in range(len(outbox))}
         self._lose([report for report in self._sent if report not in kept], "killed")
@@ -173,6 +180,9 @@ class WireDevice:
                 reporter.observe(sample, now)
         if report is not None:
             self.drawn += 1
+            if not self._leaves(unpack(report).slot):
+                reporter.acked(report)
+                return reporter.paused == "rate"
             if reporter.dropped > dropped:
                 self._lose([oldest], "outbox_full")
             if self.die_at == "drawn":
@@ -237,6 +247,13 @@ class WireDevice:
         self._wire.ledger.fault("disconnected", self.name)
         if self._connection is not None:
             self._connection.abort()
+
+    def lie(self) -> None:
+        """Send the largest symbol from now on."""
+        self._wire.ledger.fault("lying", self.name)
+        self._lying = True
+        if self.reporter is not None:
+            self.reporter.lying = True
 
     def hold_back(self) -> None:
         """Keep reports back from now on, until `release`."""

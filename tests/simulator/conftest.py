@@ -15,8 +15,9 @@ from undertone_aggregator.journal import Journal
 from undertone_aggregator.server import serve
 from undertone_aggregator.store import Store
 from undertone_simulator.clock import Clock
-from undertone_simulator.fleet import Fleet, Playback, read_members
+from undertone_simulator.fleet import Fleet, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
 from undertone_simulator.provision import Target, device_names, make_policy, provision
 from undertone_simulator.verify import Accounts, reconcile

@@ -1,56 +1,76 @@
-"""The wire fleet with seeded entropy, which only a simulation may have, against the vectorised mechanisms."""
+"""The wire fleet with seeded entropy, which only a simulation may have, against the simulation without a wire."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 
-from undertone_aggregator.partial import Key, Partial
 from undertone_aggregator.store import Store
-from undertone_shared.cohort import in_cohort
-from undertone_shared.report import COHORT, REPORT
+from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
-from undertone_simulator.ledger import read_ledgers
+from undertone_simulator.faults import Fault, schedule
+from undertone_simulator.playback import Playback
+from undertone_simulator.populations import households
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import symbols
+from undertone_simulator.simulation import Simulation
 
 MINUTES = """
 slot_seconds = 60
 cycle = 4
-epsilon = 1
-rounds = [3]
-report_slots = 6
-epoch_slots = 6
-lead_slots = 1
+epsilon = 2
+rounds = [2, 3]
+report_slots = 9
+epoch_slots = 5
+lead_slots = 2
 settle_slots = 1
 cohort_share = 0.3
 """
 SEED = 20211115
+FAULTS = [
+    Fault(1, "kill", "load-001"),
+    Fault(1, "kill-drawn", "load-002"),
+    Fault(1, "kill-sent", "load-003"),
+    Fault(1, "duplicate", "load-004"),
+    Fault(2, "hold", "load-005"),
+    Fault(2, "disconnect", "load-006"),
+    Fault(3, "lie", "load-007"),
+]
 
 
-def test_the_wire_and_the_arrays_give_identical_partials(make_world):
-    world = make_world(9, MINUTES, Clock(speed=75.0))
+def difference(one, other):
+    """(slot, kind, reports here, reports there) of the histograms that differ."""
+    return [
+        (key.slot, key.kind, *(int(partial[key].sum()) if key in partial else 0 for partial in (one, other)))
+        for key in sorted({*one, *other})
+        if key not in one or key not in other or not np.array_equal(one[key], other[key])
+    ]
+
+
+def test_the_wire_and_the_arrays_give_identical_campaigns(make_world):
+    behaviour = Behaviour(5, drop_out=0.1, late=0.25, late_slots=12, liars=0.1)
+    world = make_world(12, MINUTES, Clock(speed=60.0))
     world.start_aggregator()
-    fleet = world.fleet(source=Seeded(SEED).source)
-    asyncio.run(asyncio.wait_for(fleet.run(6), 100))
+    fleet = world.fleet(source=Seeded(SEED).source, behaviour=behaviour)
+    asyncio.run(asyncio.wait_for(fleet.run(9, on_slot=schedule(fleet, FAULTS)), 100))
     fleet.wire.ledger.close()
-    assert world.accounts().holds
-    plays = read_ledgers([world.ledger_path])
-    readings = fleet._readings
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
     with Store(world.store_path, read_only=True) as store:
-        wire = store.partial()
-        epochs = {epoch.campaign.fingerprint: epoch.campaign for epoch in store.epochs()}
-    expected = Partial()
-    for slot, fingerprint in sorted({(key.slot, key.fingerprint) for key in wire}):
-        campaign = epochs[fingerprint]
-        cohort = np.array([in_cohort(campaign.cohort.seed, campaign.cohort.share, slot, name) for name in world.names])
-        values = np.array([readings.at(i, plays.column(slot)) for i in range(len(world.names))])
-        for kind, members in ((COHORT, np.flatnonzero(cohort)), (REPORT, np.flatnonzero(~cohort))):
-            if not len(members):
-                continue
-            mechanism = campaign.cohort.mechanism if kind == COHORT else campaign.report.mechanism
-            theta = campaign.bound if kind == COHORT else campaign.report.theta
-            words = Seeded(SEED).words(slot, members)
-            for symbol in symbols(mechanism, np.minimum(values[members], theta), theta, words):
-                expected.add(Key("test", fingerprint, kind, "all", slot), int(symbol), mechanism.symbols)
-    assert wire.reports == expected.reports > 9 * 9
-    assert wire == expected
+        wire, epochs, meta = store.partial(), store.epochs(), store.meta()
+    plan = world.config.campaign
+    start = (epochs[0].campaign.first_slot - plan.lead_slots) * plan.slot_seconds
+    plan = replace(plan, start=start, cohort_seed=bytes.fromhex(meta["cohort_seed"]))
+    simulated = Simulation(
+        plan,
+        households(12, 6, 1),
+        12,
+        SEED,
+        behaviour=behaviour,
+        faults=FAULTS,
+        playback=Playback(48, 4),
+        chunk=5,
+    ).run()
+    assert [epoch.campaign.body for epoch in simulated.timeline.epochs] == [epoch.campaign.body for epoch in epochs]
+    assert difference(simulated.partial, wire) == []
+    assert accounts.counted == wire.reports
+    assert wire.reports > 100

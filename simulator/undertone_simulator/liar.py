@@ -1,0 +1,32 @@
+"""The shipped reporter core with one thing changed: it may lie."""
+
+from typing import TYPE_CHECKING
+
+from undertone_device.reporter import Reporter
+from undertone_shared.report import COHORT, STREAM, pack, unpack
+
+if TYPE_CHECKING:
+    from undertone_device.slot_value import Sample
+    from undertone_shared.campaign import Campaign
+
+
+class Liar(Reporter):
+    """While ``lying``, every report carries the mechanism's largest symbol, which shifts a mean as far as one report
+
+    can (for streams: the upper end of the range, a valid release). Its reports are valid and are counted.
+    """
+
+    lying = False
+
+    def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
+        honest = super()._draw(campaign, slot, reading)
+        if not self.lying:
+            return honest
+        one = unpack(honest)
+        if one.kind == STREAM:
+            assert campaign.stream is not None
+            top = campaign.stream.levels // 2
+            return pack(STREAM, one.fingerprint, slot, (top,) * len(one.values), one.chain)
+        rule = campaign.report
+        mechanism = campaign.cohort.mechanism if one.kind == COHORT or rule is None else rule.mechanism
+        return pack(one.kind, one.fingerprint, slot, (mechanism.symbols - 1,))

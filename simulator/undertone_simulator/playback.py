@@ -1,0 +1,39 @@
+"""Which column of the readings a slot measures, by the epochs that a campaign announces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from undertone_shared.campaign import Campaign
+from undertone_simulator.ledger import REPORT, THRESHOLD, Play
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Column by column from the campaign's first slot on, as time passes."""
+
+    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
+        """What this campaign adds to what plays so far, None if nothing changes."""
+        phase = THRESHOLD if campaign.report is None and campaign.stream is None else REPORT
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
+            return None
+        return Play(campaign.first_slot, campaign.first_slot - plays[0].first if plays else 0, 1, phase)
+
+
+@dataclass(frozen=True)
+class Playback:
+    """Compressed rounds, for demonstrations: threshold epoch number r plays every `stride`-th column of day r; the
+
+    first report epoch goes on with the day after the last of them, column by column.
+    """
+
+    per_day: int
+    stride: int
+
+    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
+        """What this campaign adds to what plays so far, None if nothing changes."""
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
+            return None
+        column = len(plays) * self.per_day
+        if campaign.report is None:
+            return Play(campaign.first_slot, column, self.stride, THRESHOLD)
+        return Play(campaign.first_slot, column, 1, REPORT)

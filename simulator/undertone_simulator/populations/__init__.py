@@ -1,0 +1,26 @@
+"""Synthetic populations by name, for simulations and demonstrations without a data file."""
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.populations.households import BOUND, HALF_HOURS, Households
+from undertone_simulator.populations.others import HeavyTail, Phones, TimeInState
+from undertone_simulator.populations.synthetic import Synthetic
+from undertone_simulator.readings import Readings
+
+POPULATIONS: dict[str, type[Synthetic]] = {one.name: one for one in (Households, Phones, TimeInState, HeavyTail)}
+
+__all__ = ["BOUND", "HALF_HOURS", "POPULATIONS", "Synthetic", "households", "population"]
+
+
+def population(name: str, seed: int) -> Synthetic:
+    """The population of this name. Raises Invalid."""
+    if name not in POPULATIONS:
+        raise Invalid(f"population is {name!r}, expected one of {', '.join(POPULATIONS)}")
+    return POPULATIONS[name](seed)
+
+
+def households(count: int, days: int, seed: int) -> Readings:
+    """`count` households over `days` days of half-hours from a Monday on, the same for the same seed.
+
+    Raises Invalid for a seed out of range, ValueError for a count or number of days below 1.
+    """
+    return Households(seed).readings(count, days)

@@ -1,0 +1,143 @@
+"""Simulated campaigns: determinism, chunks, truth, drop-outs, late joiners, liars."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.config import parse_config
+from undertone_shared.cohort import in_cohort
+from undertone_shared.errors import Invalid
+from undertone_shared.report import COHORT, REPORT
+from undertone_simulator import membership
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.populations import population
+from undertone_simulator.readings import Readings
+from undertone_simulator.simulation import Simulation
+
+PLAN = parse_config(
+    """
+[broker]
+[store]
+[campaign]
+name = "test"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+epsilon = 2
+cycle = 6
+rounds = [6, 6]
+report_slots = 12
+epoch_slots = 6
+cohort_share = 0.1
+""",
+    Path("."),
+).campaign
+DEVICES = 700
+
+
+def simulate(plan=PLAN, *, source=None, devices=DEVICES, seed=1, **options):
+    return Simulation(plan, source or population("households", 1), devices, seed, **options).run()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return simulate()
+
+
+def test_chunks_do_not_matter(plain):
+    again = simulate(chunk=97)
+    assert again.partial == plain.partial
+    assert again.truths == plain.truths
+
+
+def test_the_seed_matters(plain):
+    assert simulate(seed=2).partial != plain.partial
+
+
+def test_every_device_reports_once_a_slot(plain):
+    of_slot = {}
+    for key, counts in plain.partial.items():
+        of_slot[key.slot] = of_slot.get(key.slot, 0) + int(counts.sum())
+    assert set(of_slot.values()) == {DEVICES}
+    assert sorted(of_slot) == list(range(min(of_slot), max(of_slot) + 1))
+    reporting = [one for one in plain.estimates() if one.kind == "report"]
+    assert len(reporting) == 12
+    assert all(one.reports + one.cohort == DEVICES for one in reporting)
+
+
+def test_the_errors_are_what_the_estimates_say(plain):
+    # 12 independent normal errors: the chance of a |z| above 6 is 2e-8.
+    for one in plain.estimates():
+        if one.kind == "report":
+            assert abs(one.estimate - plain.truth(one.slot)[0]) < 6 * one.standard_error
+
+
+def test_a_replayed_file_and_its_parts():
+    values = np.arange(60).reshape(5, 12)
+    present = values % 7 != 0
+    readings = Readings(values, present, "Wh", "", 7200)
+    part, there = readings.part(2, 13, [0, 5, 11, 30])
+    for row, column in enumerate([0, 5, 11, 30]):
+        for i, device in enumerate(range(2, 13)):
+            expected = readings.at(device, column)
+            assert (int(part[row, i]) if there[row, i] else None) == expected
+
+
+def test_gaps_report_the_default():
+    readings = Readings(np.full((50, 24), 900), np.zeros((50, 24), dtype=bool), "Wh", "", 3600)
+    found = simulate(replace(PLAN, default=70), source=readings, devices=50)
+    assert all(truth.raw == 70 * truth.reports for truth in found.truths.values())
+
+
+def test_membership_is_the_devices_own():
+    names = membership.device_names("load", 1200, 5, 400)
+    assert names[0] == "load-0006"
+    mask = membership.in_cohort(b"s" * 16, 3 << 20, 77, [name.encode() for name in names])
+    assert mask.tolist() == [in_cohort(b"s" * 16, 3 << 20, 77, name) for name in names]
+    assert 20 < mask.sum() < 150
+
+
+def test_drop_outs_and_late_joiners(plain):
+    behaviour = Behaviour(3, drop_out=0.25, late=0.5, late_slots=10)
+    found = simulate(behaviour=behaviour)
+    by_slot = {}
+    for key, counts in found.partial.items():
+        by_slot[key.slot] = by_slot.get(key.slot, 0) + int(counts.sum())
+    slots = sorted(by_slot)
+    # Half are there at once, and from the tenth slot on all; each report leaves with probability .75 (6 deviations).
+    deviation = 6 * math.sqrt(DEVICES * 0.25)
+    assert abs(by_slot[slots[0]] - DEVICES * (0.5 + 0.05) * 0.75) < deviation
+    assert abs(by_slot[slots[-1]] - DEVICES * 0.75) < deviation
+    assert found.partial != plain.partial
+
+
+def test_liars_shift_the_mean_by_what_their_share_allows(plain):
+    share = 0.2
+    lying = simulate(behaviour=Behaviour(3, liars=share))
+    for one in lying.estimates():
+        if one.kind == "report":
+            honest, _ = lying.truth(one.slot)
+            # A liar decodes to (s + 1)/(s - 1) of half the range above its middle, s = e^{ε/2}.
+            top = one.theta / 2 * (1 + (math.e + 1) / (math.e - 1))
+            assert one.estimate - honest == pytest.approx(share * top, rel=0.5)
+
+
+def test_behaviour_refuses_what_is_no_share():
+    with pytest.raises(Invalid, match=r"drop_out is 1\.5, expected a share from 0 to 1"):
+        Behaviour(drop_out=1.5)
+
+
+def test_nobody_there_ends_at_the_campaigns_end():
+    found = simulate(behaviour=Behaviour(drop_out=1.0), devices=3)
+    assert len(found.partial) == 0
+    assert found.estimates() == []
+
+
+def test_theta_is_looked_at_again(plain):
+    # Rounds, then two report epochs at most: the second only if θ moved.
+    kinds = [epoch.campaign.report is None for epoch in plain.timeline.epochs]
+    assert kinds[:3] == [True, True, False]
+    assert {key.kind for key in plain.partial} == {COHORT, REPORT}
