@@ -97,7 +97,7 @@ class Rounds:
             variance=lambda _: self._variance,
             query=Query.fleet(self._reports_per_slot(timeline, now)),
             method=self.plan.method,  # type: ignore[arg-type]
-            reports=self._report_counts(timeline) if self.plan.method == "robust" else (),
+            reports=self._report_counts(timeline, now) if self.plan.method == "robust" else (),
         )
         if rule is None:
             return self._report_epoch(chosen, starts, starts + self.plan.report_slots - 1, edges, now)
@@ -140,15 +140,15 @@ class Rounds:
                 found[epoch] = CohortCounts(epoch.campaign.cohort.mechanism, counts)
         return found
 
-    def _report_counts(self, timeline: Timeline) -> list[ReportCounts]:
-        """The report phase's own histograms, which refine θ at no cost in privacy."""
+    def _report_counts(self, timeline: Timeline, now: int) -> list[ReportCounts]:
+        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy."""
         found = []
-        for epoch in timeline.epochs[-MEMORY_EPOCHS:]:
+        for number in range(max(len(timeline) - MEMORY_EPOCHS, 0), len(timeline)):
+            epoch = timeline.epochs[number]
             rule = epoch.report
             if rule is None or rule.low or not isinstance(rule.mechanism, (WindowMechanism, Hybrid)):
                 continue
-            read = self._read(epoch.campaign.first_slot, epoch.campaign.last_slot, report.REPORT)
-            counts = _sum(epoch, read)
+            counts = _sum(epoch, self._read(*self._judged(timeline, number, now), report.REPORT))
             if counts is not None:
                 found.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
         return found
