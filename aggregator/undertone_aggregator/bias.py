@@ -5,7 +5,7 @@ spreads over the day is not in it. Two answers bracket the truth: it is the same
 are those of the whole cycle times a factor, the one that explains the slot's truncated mean in the report phase. The
 model takes their geometric mean, scaled to keep the average, and half their distance as a standard error. To it come
 the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one
-more factor of about two for what differs from day to day (on half-hourly household meters the excess of one
+more factor for what differs from day to day (on half-hourly household meters the excess of one
 half-hour varies by .55 of its mean over the days). All of it is post-processing of private reports.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from undertone_aggregator.threshold import Threshold
 
-# Relative standard error of a slot's excess from day to day.
-DAILY = 1.0
+# Relative standard error of a slot's excess from day to day, with room for other data than the meters it was seen on.
+DAILY = 1.25
 _SCALES = np.geomspace(0.05, 20.0, 240)
 
 
