@@ -67,6 +67,18 @@ def _seed(name: str, value: object) -> bytes:
     return bytes.fromhex(value)
 
 
+def _delta(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1")
+    return float(value)
+
+
+def _slew(name: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 0.5:
+        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")
+    return Fraction(str(value))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Broker:
     """[broker]: a managed mosquitto on loopback, or somebody's broker."""
@@ -127,6 +139,23 @@ class CampaignPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StreamPlan:
+    """[stream]: the campaign collects streams, and its epsilon is of a whole one (user level), with this delta."""
+
+    mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
+                            choice("gaussian", "one-bit", "direct"))  # fmt: skip
+    delta: float = option(1e-5, "delta of a whole stream", _delta)
+    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below 1/2", _slew)  # noqa: RUF009
+    theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
+    reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
+    chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
+    lag: int = option(1, "chains that take turns, as 7 for days of a week", integer(1, 1024))
+    restart: int = option(0, "a chain ends after so many missed reports; 0: never", integer(0, 0xFFFF))
+    renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
+                          integer(0, 1 << 24))  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """[server]: this process."""
 
@@ -137,20 +166,21 @@ class Server:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; ``folder`` is what its relative paths start from."""
+    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None without its table."""
 
     broker: Broker
     store: Store
     campaign: CampaignPlan
     server: Server
     folder: Path
+    stream: StreamPlan | None = None
 
     def path(self, name: str) -> Path:
         """A path of the file, relative to the file's folder."""
         return self.folder / name
 
 
-_SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server}
+_SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server, "stream": StreamPlan}
 _EXAMPLES: dict[str, dict[str, str]] = {
     "broker": {
         "mosquitto_passwords": '"passwords"',
@@ -170,6 +200,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "groups": '"groups.csv"',
     },
     "server": {},
+    "stream": {"theta": "5000", "slew": "0.05"},
 }
 
 
@@ -188,6 +219,7 @@ def parse_config(data: str, folder: Path) -> Config:
         parse(CampaignPlan, "campaign", tables.get("campaign", {})),
         parse(Server, "server", tables.get("server", {})),
         folder,
+        parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
     )
     _check_together(config)
     return config
@@ -206,7 +238,10 @@ def read_config(path: Path) -> Config:
 
 def sample_config() -> str:
     """A complete configuration with every option, its help and its default."""
-    return "\n".join(sample(section, name, _EXAMPLES[name]) for name, section in _SECTIONS.items())
+    tables = [sample(section, name, _EXAMPLES[name]) for name, section in _SECTIONS.items() if name != "stream"]
+    stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
+    # The table makes it a stream campaign: in the sample it is left out.
+    return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])
 
 
 def _check_together(config: Config) -> None:

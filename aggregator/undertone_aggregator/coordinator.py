@@ -1,16 +1,18 @@
 """The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from undertone_aggregator.config import CampaignPlan
+from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.partial import Partial
 from undertone_aggregator.publish import estimate_message, status_message
-from undertone_aggregator.reconstruct import MEASURED, Estimate, Reconstruction
+from undertone_aggregator.reconstruct import MODEL, Estimate, Reconstruction
 from undertone_aggregator.rounds import Rounds
 from undertone_aggregator.store import RECEIVED, Store
+from undertone_aggregator.stream.estimate import SMOOTHED, StreamReconstruction
+from undertone_aggregator.stream.rounds import StreamRounds
 from undertone_shared.campaign import pack
 from undertone_shared.topics import aggregate_topic, config_topic
 
@@ -18,6 +20,8 @@ REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
 # A slot's estimate is published again while late reports may still come, but no further back than this.
 _RECENT_SLOTS = 4
+# How far back a stream's published smoothing looks.
+_SMOOTHED_SLOTS = 96
 
 
 class Publisher(Protocol):
@@ -37,9 +41,14 @@ class Coordinator:
     store: Store
     outlet: Publisher
     journal: Journal
+    stream: StreamPlan | None = None
 
     def __post_init__(self) -> None:
-        self.rounds = Rounds(self.plan, self.seed, self._read)
+        self.rounds: Rounds | StreamRounds
+        if self.stream is None:
+            self.rounds = Rounds(self.plan, self.seed, self._read)
+        else:
+            self.rounds = StreamRounds(self.plan, self.stream)
         self._timeline = Timeline(self.store.epochs())
         self._published_at = 0
         self._status_at = 0
@@ -91,6 +100,10 @@ class Coordinator:
         campaign, chosen = epoch.campaign, epoch.threshold
         wait = campaign.epoch - now
         facts: dict[str, Any] = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
+        if campaign.stream is not None:
+            rule = campaign.stream
+            self.journal.say("epoch", f"{rule.kind} stream of {rule.reports} reports starts in {wait} s", **facts)
+            return
         if campaign.report is None:
             number, of = len(self._timeline), len(self.plan.rounds)
             self.journal.say("epoch", f"threshold round {number} of {of} starts in {wait} s", round=number, **facts)
@@ -109,7 +122,7 @@ class Coordinator:
             return
         first = max(self._shown + 1, settled - _RECENT_SLOTS)
         self._shown = settled
-        found = Reconstruction(self._timeline).estimates(self._read(first, settled))
+        found = self._estimates(first, settled)
         for estimate in {one.group: one for one in found}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.group)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
@@ -121,13 +134,24 @@ class Coordinator:
         if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
             self.status(now)
 
+    def _estimates(self, first: int, last: int) -> list[Estimate]:
+        """The slots' estimates; of a stream the smoothed ones of groups ``<group>-smoothed``, too."""
+        if self.stream is None:
+            return Reconstruction(self._timeline).estimates(self._read(first, last))
+        streams = StreamReconstruction(self._timeline)
+        partial = self._read(max(last - _SMOOTHED_SLOTS + 1, 0), last)
+        found = [one for one in streams.estimates(partial) if one.slot >= first]
+        smoothed = [replace(one, group=f"{one.group}-{SMOOTHED}") for one in streams.smoothed(partial)]
+        return found + [one for one in smoothed if one.slot >= first]
+
     def status(self, now: int) -> None:
         """Publish and log where the campaign stands."""
         newest = self._timeline.last
         if newest is None:
             return
         outcomes = self.store.outcomes()
-        message = status_message(newest, outcomes, self.plan.epsilon, now)
+        delta = None if self.stream is None else self.stream.delta
+        message = status_message(newest, outcomes, self.plan.epsilon, now, delta)
         self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
         self.journal.say(
@@ -141,7 +165,7 @@ class Coordinator:
 
 def describe(estimate: Estimate, unit: str) -> str:
     """One line for people."""
-    if estimate.kind == MEASURED:
+    if estimate.kind != MODEL:
         return (
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"
             f" from {estimate.reports} reports"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from undertone_aggregator.epochs import Epoch
-from undertone_aggregator.guarantee import certificate, guarantee
+from undertone_aggregator.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.reconstruct import Estimate
 from undertone_shared.campaign import Campaign
 
@@ -33,9 +33,12 @@ def estimate_message(estimate: Estimate, campaign: Campaign) -> bytes:
     return to_json({"campaign": campaign.name, "unit": campaign.unit, **asdict(estimate)})
 
 
-def status_message(newest: Epoch, outcomes: Mapping[str, int], epsilon: Any, now: int) -> bytes:
+def status_message(
+    newest: Epoch, outcomes: Mapping[str, int], epsilon: Any, now: int, delta: float | None = None
+) -> bytes:
     """The retained message of ``aggregate/status``: epoch, θ, guarantee, deliveries by outcome."""
     campaign = newest.campaign
+    rule = campaign.stream or campaign.report
     exact = certificate(campaign)
     return to_json(
         {
@@ -43,13 +46,14 @@ def status_message(newest: Epoch, outcomes: Mapping[str, int], epsilon: Any, now
             "time": now,
             "epoch": campaign.epoch,
             "phase": newest.phase,
-            "theta": None if campaign.report is None else campaign.report.theta,
+            "theta": None if rule is None else rule.theta,
             "first_slot": campaign.first_slot,
             "last_slot": campaign.last_slot,
             "slot_seconds": campaign.slot_seconds,
             "epsilon": float(epsilon),
             "certificate": [exact.numerator, exact.denominator],
-            "guarantee": guarantee(epsilon, campaign.cycle),
+            "delta": delta,
+            "guarantee": campaign_guarantee(campaign, epsilon, delta),
             "outcomes": dict(outcomes),
         }
     )

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.distribution import Quantile, quantiles
 from undertone_aggregator.epochs import Epoch, Timeline
-from undertone_aggregator.guarantee import certificate, guarantee
+from undertone_aggregator.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.publish import plain
 from undertone_aggregator.ranges import RangeEstimate, drowned, over
 from undertone_aggregator.reconstruct import Estimate, Reconstruction
 from undertone_aggregator.store import Store
+from undertone_aggregator.stream.estimate import StreamReconstruction
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
@@ -35,6 +36,7 @@ class Results:
             raise Invalid(f"the store {path} has no epoch yet: the aggregator has not begun")
         self.timeline = Timeline(epochs)
         self._reconstruction = Reconstruction(self.timeline)
+        self._streams = StreamReconstruction(self.timeline)
 
     def close(self) -> None:
         """Close the store."""
@@ -64,7 +66,13 @@ class Results:
     @property
     def guarantee(self) -> str:
         """The privacy guarantee in one sentence."""
-        return guarantee(self.epsilon, self.campaign.cycle)
+        return campaign_guarantee(self.campaign, self.epsilon, self.delta)
+
+    @property
+    def delta(self) -> float | None:
+        """δ of a whole stream, None for other campaigns."""
+        text = self._store.meta().get("delta")
+        return float(text) if text else None
 
     @property
     def certificate(self) -> Fraction:
@@ -74,7 +82,7 @@ class Results:
     @property
     def theta(self) -> int | None:
         """The truncation threshold of the newest report epoch."""
-        rules = [epoch.campaign.report for epoch in self.timeline.epochs]
+        rules = [epoch.campaign.stream or epoch.campaign.report for epoch in self.timeline.epochs]
         return next((rule.theta for rule in reversed(rules) if rule is not None), None)
 
     def outcomes(self) -> dict[str, int]:
@@ -85,13 +93,34 @@ class Results:
         self, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
     ) -> list[Estimate]:
         """The estimates of first <= slot <= last; ``groups`` None for all groups."""
+        if self.campaign.stream is not None:
+            return self._streams.estimates(self._store.partial(first, last), groups)
         return self._reconstruction.estimates(self._store.partial(first, last), groups)
 
     def ranges(
         self, every: int, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
     ) -> list[RangeEstimate]:
         """Means over runs of ``every`` slots within first <= slot <= last; 48 half-hours make UTC days."""
+        if self.campaign.stream is not None:
+            return self._streams.ranges(self._store.partial(first, last), every, groups)
         return over(self.estimates(first, last, groups), every)
+
+    def smoothed(
+        self,
+        first: int = 0,
+        last: int = 0xFFFFFFFF,
+        groups: Iterable[str] | None = ("all",),
+        *,
+        seasonal: bool = False,
+    ) -> list[Estimate]:
+        """A stream's estimates, smoothed; ``seasonal``: with a daily or other pattern of ``cycle`` slots.
+
+        Raises Invalid for a campaign without streams.
+        """
+        if self.campaign.stream is None:
+            raise Invalid(f"campaign {self.campaign.name} collects no streams: there is nothing to smooth")
+        cycle = self.campaign.cycle if seasonal else None
+        return self._streams.smoothed(self._store.partial(first, last), groups, cycle=cycle)
 
     def quantiles(
         self,

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import secrets
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.config import CampaignPlan, Config
+from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.link import Address, Outlet
@@ -44,7 +45,7 @@ def serve(
     plan = config.campaign
     groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
     with _broker(config, journal) as address, Store(config.path(config.store.path)) as store:
-        seed = open_campaign(store, plan)
+        seed = open_campaign(store, plan, config.stream)
         ingest_plan = IngestPlan(
             config.broker.prefix,
             plan.name,
@@ -75,11 +76,14 @@ def serve(
             while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in workers):
                 for worker in workers:
                     worker.check()
-            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal)
+            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal, config.stream)
             while not stop.wait(_TICK_SECONDS):
                 for worker in workers:
                     worker.check()
-                coordinator.tick(int(clock()))
+                try:
+                    coordinator.tick(int(clock()))
+                except sqlite3.Error as wrong:
+                    journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
         finally:
             for worker in workers:
                 worker.stop()
@@ -89,18 +93,19 @@ def serve(
         coordinator.status(int(clock()))
 
 
-def open_campaign(store: Store, plan: CampaignPlan) -> bytes:
+def open_campaign(store: Store, plan: CampaignPlan, stream: StreamPlan | None = None) -> bytes:
     """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
 
     Raises Invalid naming the fact in which they differ.
     """
     facts = {name: getattr(plan, name) for name in _FIXED}
+    facts["kind"] = "report" if stream is None else "stream"
     with store.transaction():
         meta = store.meta()
         if "facts" not in meta:
             seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
             store.set_meta({"campaign": plan.name, "facts": json.dumps(facts), "cohort_seed": seed.hex()})
-            store.set_meta({"epsilon": str(plan.epsilon)})
+            store.set_meta({"epsilon": str(plan.epsilon), "delta": "" if stream is None else str(stream.delta)})
             return seed
         # Devices cap it by their own policy; the store keeps the largest for what is said about the campaign.
         store.set_meta({"epsilon": str(max(plan.epsilon, Fraction(meta["epsilon"])))})

@@ -15,6 +15,7 @@ from undertone_aggregator.admission import EVERYBODY
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.partial import Counts, Key, add_counts
+from undertone_aggregator.ranges import RangeEstimate
 from undertone_aggregator.reconstruct import Estimate, Z
 from undertone_aggregator.stream.moments import LAGS, Layout, layout_of
 from undertone_aggregator.stream.smooth import LONGEST, smooth
@@ -109,6 +110,44 @@ class StreamReconstruction:
                 found += self._of(series, fit.mean, fit.standard_error, name, SMOOTHED)
         return sorted(found, key=lambda one: (one.slot, one.group))
 
+    def ranges(
+        self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
+    ) -> list[RangeEstimate]:
+        """Means over runs of ``every`` slots with the standard error that correlated noise leaves."""
+        found = []
+        for name, group, coordinate in self._names(partial, groups):
+            series = self.series(partial, group, coordinate)
+            slots = np.array(series.slots, dtype=np.int64)
+            for number in sorted(set((slots // every).tolist())):
+                inside = np.flatnonzero(slots // every == number)
+                n = len(inside)
+                mean = float(series.mean[inside].mean())
+                error = math.sqrt(float(series.covariance[np.ix_(inside, inside)].sum())) / n
+                found.append(
+                    RangeEstimate(
+                        first=number * every,
+                        last=number * every + every - 1,
+                        start=number * every * self._newest[0].slot_seconds,
+                        group=name,
+                        slots=n,
+                        reports=sum(series.reports[i] for i in inside),
+                        estimate=mean,
+                        total=mean * n,
+                        standard_error=error,
+                        low=mean - Z * error,
+                        high=mean + Z * error,
+                        bias=None,
+                        bias_se=None,
+                        low_raw=None,
+                        high_raw=None,
+                    )
+                )
+        return sorted(found, key=lambda one: (one.first, one.group))
+
+    @property
+    def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:
+        return max(self._rules.values(), key=lambda one: one[0].epoch)
+
     def _names(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterable[tuple[str, str, int]]:
         """(name, group, coordinate) of every series that is wanted."""
         mine = [key for key in partial if key.fingerprint in self._rules]
@@ -121,13 +160,12 @@ class StreamReconstruction:
                     yield name, group, coordinate
 
     def _of(self, series: Series, mean: Vector, error: Vector, group: str, kind: str) -> list[Estimate]:
-        newest = max(self._rules.values(), key=lambda one: one[0].epoch)
+        campaign, rule = self._newest[:2]
         found = []
         for slot, n, m, e in zip(series.slots, series.reports, mean, error, strict=True):
             m, e = float(m), float(e) if math.isfinite(e) else 0.0
-            start = slot * newest[0].slot_seconds
-            theta = newest[1].theta
-            found.append(Estimate(slot, start, group, kind, n, 0, m, e, m - Z * e, m + Z * e, theta))
+            start = slot * campaign.slot_seconds
+            found.append(Estimate(slot, start, group, kind, n, 0, m, e, m - Z * e, m + Z * e, rule.theta))
         return found
 
 

@@ -33,6 +33,7 @@ def query(
     group: Annotated[list[str] | None, typer.Option(help="Only these groups; --group all is everybody.")] = None,
     every: Annotated[int | None, typer.Option(min=1, help="Runs of this many slots instead of single ones.")] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles of the readings per run, such as 0.5,0.9.")] = None,
+    smoothed: Annotated[bool, typer.Option("--smoothed", help="Streams: smoothed over the slots asked for.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     parquet: Annotated[Path | None, typer.Option(help="Write a Parquet file.")] = None,
@@ -47,7 +48,7 @@ def query(
     if as_json and as_csv:
         raise Invalid("--json and --csv exclude each other")
     with open_store(store) as results:
-        estimates = results.estimates(first, last, group)
+        estimates = (results.smoothed if smoothed else results.estimates)(first, last, group)
         if newest is not None:
             kept = set(sorted({one.slot for one in estimates})[-newest:])
             estimates = [one for one in estimates if one.slot in kept]
@@ -55,7 +56,7 @@ def query(
         if quantiles is not None:
             rows = results.quantiles(_shares(quantiles), every, first, last)
         elif every is not None:
-            rows = over(estimates, every)
+            rows = results.ranges(every, first, last, group) if results.campaign.stream else over(estimates, every)
         if parquet is not None:
             write_parquet(results, rows, parquet)
         if as_json:
@@ -107,7 +108,8 @@ def _show(
         table.add_row(*_cells(one))
     console.print(table)
     theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
-    console.print(f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}")
+    # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
+    console.print(theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}")
     console.print(results.guarantee)
     outcomes = results.outcomes()
     received = outcomes.pop("received", 0)
