@@ -1,5 +1,6 @@
 """Ingest: deliveries in batches, each batch one transaction, acknowledged to the broker only after its commit."""
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -89,6 +90,7 @@ class Ingest:
         self.inbox = Inbox(address, plan.client_id, filters, plan.batch, say, unsubscribe=plan.draining)
         self._admission = self._resume()
         self._records = 0
+        self._stop = threading.Event()
 
     def run(self, stop: threading.Event, ready: Callable[[], None]) -> None:
         """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
@@ -96,6 +98,7 @@ class Ingest:
         ``ready`` is called once the broker keeps reports for this worker's session.
         """
         told = False
+        self._stop = stop
         try:
             while not stop.is_set():
                 self.step()
@@ -116,7 +119,8 @@ class Ingest:
                 break
         messages, connection = inbox.messages, inbox.connection
         inbox.messages = []
-        self._commit([(_topic(message), bytes(message.payload), message.retain) for message in messages])
+        if not self.commit([(_topic(message), bytes(message.payload), message.retain) for message in messages]):
+            return 0
         self._failpoint("after_commit")
         # After a new connection the broker delivers again, perhaps under other packet numbers.
         if inbox.connection == connection:
@@ -127,9 +131,13 @@ class Ingest:
         self._failpoint("after_acknowledgement")
         return len(messages)
 
-    def _commit(self, deliveries: list[tuple[str, bytes, bool]]) -> None:
+    def commit(self, deliveries: list[tuple[str, bytes, bool]]) -> bool:
+        """Judge and store (topic, payload, retained); False when the store failed until it was time to stop."""
+        stale = False
         while True:
             try:
+                if stale:
+                    self._admission = self._resume()
                 batch = self.judge(deliveries)
                 self._failpoint("before_commit")
                 self._store.commit(self._plan.name, batch)
@@ -137,14 +145,22 @@ class Ingest:
             except sqlite3.Error as wrong:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.
                 self._say(f"the store cannot be written, trying again: {wrong}")
-                time.sleep(RETRY_SECONDS)
-                self._admission = self._resume()
+                stale = True
+                if self._stop.wait(RETRY_SECONDS):
+                    return False
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            self._store.compact_seen(self._plan.name, self._admission.seen.snapshot())
-            if len(self._admission.chains):
-                self._store.compact_chains(self._plan.name, self._admission.chains.records())
-            self._records = 0
+            # It only saves room: if it fails, the next batch tries again.
+            with contextlib.suppress(sqlite3.Error):
+                self._compact()
+        return True
+
+    def _compact(self) -> None:
+        admission = self._admission
+        self._store.compact_seen(self._plan.name, admission.seen.snapshot())
+        if len(admission.chains):
+            self._store.compact_chains(self._plan.name, admission.chains.records())
+        self._records = 0
 
     def judge(self, deliveries: Iterable[tuple[str, bytes, bool]]) -> Batch:
         """The batch that these deliveries (topic, payload, retained) make."""
