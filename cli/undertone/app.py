@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from undertone.commands import aggregate, bench, certify, demo, plan, provision, query, verify
+from undertone.commands import aggregate, bench, certify, demo, plan, provision, query, release, simulate, verify
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -33,6 +33,8 @@ demo.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)
+release.register(app)
+simulate.register(app)
 verify.register(app)
 
 

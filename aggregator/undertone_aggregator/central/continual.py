@@ -63,6 +63,25 @@ class Continual(Saved, ABC):
     def parameters(self) -> dict[str, Any]:
         """What is public about the release so far: all that a reader of it needs."""
 
+    @property
+    def phase_left(self) -> int | None:
+        """Values until θ changes or is chosen; None where that never happens (again)."""
+        return None
+
+    @property
+    def phase(self) -> int:
+        """How many times that has happened."""
+        return 0
+
+    @property
+    def withholding(self) -> bool:
+        """Whether arriving values are used for θ and not published."""
+        return False
+
+    def close(self, ending: str) -> Integers:
+        """What is released at the end of the stream; nothing, but see the sanitizer."""
+        return np.zeros(0, dtype=np.int64)
+
     @abstractmethod
     def extend(self, values: Integers) -> Integers:
         """What ``push`` would release for these values one after the other."""

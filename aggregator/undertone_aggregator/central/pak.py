@@ -122,6 +122,21 @@ class Pak(Continual):
             "consistency": self._consistency,
         }
 
+    @property
+    def phase_left(self) -> int | None:
+        """Values until θ is chosen."""
+        return self._left or None
+
+    @property
+    def phase(self) -> int:
+        """1 once θ is chosen."""
+        return int(not self._given and self.theta > 0)
+
+    @property
+    def withholding(self) -> bool:
+        """Whether arriving values are used for θ and not published."""
+        return not self.theta
+
     def extend(self, values: Integers) -> Integers:
         """The released numbers for these values; none for those that are withheld."""
         values = np.clip(integers(values), 0, self.bound)

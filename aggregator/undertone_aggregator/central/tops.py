@@ -46,7 +46,7 @@ class Tops(Continual):
     """
 
     released = "values"
-    kept: ClassVar[tuple[str, ...]] = ("theta", "_left", "_histogram", "_publisher")
+    kept: ClassVar[tuple[str, ...]] = ("theta", "_phase", "_left", "_histogram", "_publisher")
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Tops(Continual):
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
         # θ in force, 0 while values are withheld; how many values the phase has left.
-        self.theta = 0
+        self.theta = self._phase = 0
         self._left = self._hold_out
         self._publisher = self._publisher_at(self.bound)
         if theta is not None:
@@ -128,6 +128,21 @@ class Tops(Continual):
             "monotone": self._monotone,
         }
 
+    @property
+    def phase_left(self) -> int | None:
+        """Values until θ changes or is chosen; None for never."""
+        return None if self._left == _FOR_EVER else self._left
+
+    @property
+    def phase(self) -> int:
+        """How many times that has happened."""
+        return self._phase
+
+    @property
+    def withholding(self) -> bool:
+        """Whether arriving values are used for θ and not published."""
+        return not self.theta
+
     def extend(self, values: Integers) -> Integers:
         """The released values for these; none for those that are withheld."""
         values = np.clip(integers(values), 0, self.bound)
@@ -152,6 +167,7 @@ class Tops(Continual):
         super().restore(state)
 
     def _next_phase(self) -> None:
+        self._phase += 1
         if not self.theta:
             self._publish_under(self._chosen(self.epsilon))
         elif self._update == "sequential":
