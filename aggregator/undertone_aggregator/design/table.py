@@ -78,15 +78,10 @@ def optimal_table(
     check_integer("theta", theta, 1, LARGEST_LEVEL)
     check_integer("levels", levels, 1, 32)
     check_integer("cells", cells, 12, 128)
-    weights = None
-    if density is not None:
-        weights = np.asarray(density, dtype=float)
-        if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
-            raise Invalid(f"density is not {levels + 1} numbers >= 0 with a positive sum")
-        weights = weights / weights.sum()
+    weights = None if density is None else _weights(density, levels)
     cap = best_fraction(epsilon)
     grid = _grid(theta, levels, cells, _reach(e) if reach is None else reach)
-    limit = worst * max(hybrid_variance(e, 0), hybrid_variance(e, 1))
+    limit = worst * _hybrid_worst(e)
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0).min(axis=0)
     for slack, least in _MARGINS:
@@ -95,6 +90,32 @@ def optimal_table(
         if table is not None and table.permits(cap) and len(table.packed) <= _LARGEST_PACKED:
             return table
     raise NoTable(f"no rounding of the table for epsilon {epsilon} has a certificate of at most {cap[0]}/{cap[1]}")
+
+
+def ideal_variance(
+    epsilon: Fraction | float | str, density: Sequence[float], cells: int = CELLS, worst: float = 1.25
+) -> float:
+    """The least mean variance over a density of levels, before any rounding to integers; readings in [-1, 1].
+
+    The readings' own rounding to the levels is not in it. Raises Invalid for bad input, NoTable.
+    """
+    e = float(parse_epsilon(epsilon))
+    a, b = best_fraction(epsilon)
+    weights = _weights(density, len(density) - 1)
+    grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e))
+    y, x = grid.centred(grid.ys), grid.centred(grid.values)
+    return float(weights @ (_solve(a / b, grid, weights, worst * _hybrid_worst(e), 0.0) @ (y * y) - x * x))
+
+
+def _weights(density: Sequence[float], levels: int) -> Vector:
+    weights = np.asarray(density, dtype=float)
+    if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
+        raise Invalid(f"density is not {levels + 1} numbers >= 0 with a positive sum")
+    return np.asarray(weights / weights.sum())
+
+
+def _hybrid_worst(epsilon: float) -> float:
+    return max(hybrid_variance(epsilon, 0), hybrid_variance(epsilon, 1))
 
 
 def _reach(epsilon: float) -> float:

@@ -18,12 +18,14 @@ from undertone_aggregator.threshold.channel import (
 
 
 class Rows(Protocol):
-    """A report mechanism: `levels + 1` rows of integer weights over its symbols."""
+    """A report mechanism: `levels + 1` rows of integer weights over its symbols, and the readings they stand for."""
 
     @property
     def levels(self) -> int: ...
 
     def weights(self, level: int) -> list[int]: ...
+
+    def value(self, level: int, theta: int) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True)
@@ -86,34 +88,43 @@ class ReportCounts:
 
     @staticmethod
     def of(mechanism: Rows, theta: int, counts: Sequence[int] | NDArray[np.int64]) -> "ReportCounts":
-        """Reports of a mechanism whose level k stands for the reading kθ/K (window mechanisms, Hybrid)."""
+        """Reports of a mechanism that draws from a row for each level: window, Hybrid or table."""
         rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
         rows /= rows.sum(axis=1, keepdims=True)
-        positions: Vector = np.linspace(0.0, theta, mechanism.levels + 1)
-        return ReportCounts(theta, positions, rows, counts)
+        return ReportCounts(theta, level_positions(mechanism, theta), rows, counts)
 
     @property
     def total(self) -> int:
         """Number of reports."""
         return int(np.sum(self.counts))
 
-    def level_law(self, grid: Sequence[int]) -> Vector:
-        """P(level k | reading uniform over the integers of cell i of `grid`); shape [K + 1, cells]."""
-        edges = np.asarray(grid, dtype=np.float64)
-        beyond = _mean_part_above(edges, np.array([float(self.theta)]))
-        above = _mean_part_above(edges, np.minimum(self.positions, self.theta)) - beyond
-        step = np.diff(self.positions)[:, None]
-        # share[k]: the mean part of the step from level k to k + 1 that min(x, θ) has climbed.
-        share = (above[:-1] - above[1:]) / step
-        law = np.zeros((len(self.positions), len(edges) - 1))
-        law[:-1] -= share
-        law[1:] += share
-        law[0] += 1.0
-        return law
-
     def channel(self, grid: Sequence[int]) -> MatrixChannel:
         """From the distribution over the cells of `grid` to this histogram."""
-        return MatrixChannel(self.rows.T @ self.level_law(grid))
+        return MatrixChannel(self.rows.T @ level_law(self.positions, self.theta, grid))
+
+
+def level_positions(mechanism: Rows, theta: int) -> Vector:
+    """The readings that a mechanism's levels stand for; shape [K + 1]."""
+    values = [mechanism.value(level, theta) for level in range(mechanism.levels + 1)]
+    return np.array([numerator / denominator for numerator, denominator in values])
+
+
+def level_law(positions: Vector, theta: int, grid: Sequence[int]) -> Vector:
+    """P(level k | reading uniform over the integers of cell i of `grid`); shape [K + 1, cells].
+
+    Readings are truncated to [0, θ] and rounded at random between the `positions` [K + 1] beside them.
+    """
+    edges = np.asarray(grid, dtype=np.float64)
+    beyond = _mean_part_above(edges, np.array([float(theta)]))
+    above = _mean_part_above(edges, np.minimum(positions, theta)) - beyond
+    step = np.diff(positions)[:, None]
+    # share[k]: the mean part of the step from level k to k + 1 that min(x, θ) has climbed.
+    share = (above[:-1] - above[1:]) / step
+    law = np.zeros((len(positions), len(edges) - 1))
+    law[:-1] -= share
+    law[1:] += share
+    law[0] += 1.0
+    return law
 
 
 def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from undertone_aggregator.threshold import (
     StackedChannel,
     WindowChannel,
 )
+from undertone_aggregator.threshold.counts import level_law, level_positions
 from undertone_shared.mechanism import WindowMechanism
 
 INTEGERS = [(5, 2, 3, 1, 7), (7, 3, 20, 4, 30), (3, 1, 1, 1, 1), (9, 2, 1, 3, 5), (4, 1, 30, 1, 8)]
@@ -45,7 +46,7 @@ def test_coarse_cells_that_do_not_fit_are_refused(starts):
 def test_the_level_law_of_reports_is_the_mean_of_the_random_rounding():
     mechanism = WindowMechanism(3, 1, 5, 4, 10)
     theta, grid = 60, (0, 1, 7, 55, 63, 101)
-    law = ReportCounts.of(mechanism, theta, [1] * mechanism.cells).level_law(grid)
+    law = level_law(level_positions(mechanism, theta), theta, grid)
     for cell, (low, high) in enumerate(zip(grid[:-1], grid[1:], strict=True)):
         expected = np.zeros(11)
         for x in range(low, high):

@@ -1,0 +1,48 @@
+"""A mechanism's variance among the readings of a population, as the threshold phase has estimated them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.threshold.counts import level_law, level_positions
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.table import TableMechanism
+
+Vector = NDArray[np.float64]
+Mechanism = WindowMechanism | Hybrid | TableMechanism
+
+
+@dataclass(frozen=True)
+class Population:
+    """Readings with mass ``density`` [d] on the integers of [edges[i], edges[i+1]), even within each; edges [d + 1]."""
+
+    density: Vector
+    edges: Sequence[int]
+
+    def levels(self, positions: Vector, theta: int) -> Vector:
+        """P(level k) of a reading truncated to [0, theta] and rounded at random between ``positions``; shape [K + 1]."""
+        return np.asarray(level_law(positions, theta, self.edges) @ self.density)
+
+    def square(self, theta: int) -> float:
+        """E[min(x, theta)²], in the squared unit of the edges."""
+        edges = np.asarray(self.edges, dtype=np.float64)
+        below = np.minimum(edges, theta + 1.0)
+        # Σ of x² over the integers below e is (e - 1) e (2e - 1) / 6.
+        sums = np.diff((below - 1.0) * below * (2.0 * below - 1.0) / 6.0)
+        above = np.diff(edges) - np.diff(below)
+        return float(self.density @ ((sums + above * theta * theta) / np.diff(edges)))
+
+    def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
+        """The mean over the readings of Var(decoded report | min(x, theta)), in units of (theta/2)².
+
+        The rounding to levels is part of it: E[E[Y² | level]] - E[min(x, theta)²].
+        """
+        levels = range(mechanism.levels + 1)
+        second = [
+            float(Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2) for k in levels
+        ]
+        law = self.levels(level_positions(mechanism, theta), theta)
+        return (float(law @ second) - self.square(theta)) * 4.0 / (theta * theta)
