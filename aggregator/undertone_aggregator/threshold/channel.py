@@ -158,7 +158,8 @@ class StackedChannel:
         self.inputs = channels[0].inputs
         self.outputs = sum(channel.outputs for channel in channels)
         self._channels = tuple(channels)
-        self._splits = np.cumsum([channel.outputs for channel in channels])[:-1]
+        ends = np.cumsum([channel.outputs for channel in channels]).tolist()
+        self._parts = [slice(end - one.outputs, end) for one, end in zip(channels, ends, strict=True)]
 
     def apply(self, f: Vector) -> Vector:
         """All A_r f, concatenated; shapes [inputs] → [outputs]."""
@@ -166,8 +167,7 @@ class StackedChannel:
 
     def adjoint(self, g: Vector) -> Vector:
         """Σ_r A_rᵀ g_r; shapes [outputs] → [inputs]."""
-        parts = np.split(g, self._splits)
         total: Vector = np.zeros(self.inputs)
-        for channel, part in zip(self._channels, parts, strict=True):
-            total += channel.adjoint(part)
+        for channel, part in zip(self._channels, self._parts, strict=True):
+            total += channel.adjoint(g[part])
         return total

@@ -78,10 +78,10 @@ class _Problem:
         self.weight = weight
         self.steps = 0
 
-    def step(self, f: Vector) -> tuple[Vector, float]:
-        """One EM step and the certified gap of the point before it."""
+    def step(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
+        """One EM step and the certified gap of the point before it; `mixed` is A f where it is known."""
         self.steps += 1
-        gradient = self.channel.adjoint(self.counts / self.channel.apply(f))
+        gradient = self.channel.adjoint(self.counts / (self.channel.apply(f) if mixed is None else mixed))
         if not self.weight:
             return f * (gradient / self.n), float(gradient.max()) - self.n
         raised = f * gradient + self.pseudo
@@ -205,7 +205,7 @@ def _as_the_paper(problem: _Problem, f: Vector, limit: int, smoother: Smoother |
             stopped = "likelihood"
             break
         previous = likelihood
-        moved, gap = problem.step(f)
+        moved, gap = problem.step(f, mixed)
         if smoother is not None:
             moved = smoother(moved)
         change = float(np.abs(moved - f).sum())

@@ -14,12 +14,12 @@ from undertone_aggregator.threshold.tail import FREE, Component, TailModel, cell
 
 # Chosen on POS, EDRP, DNS and synthetic populations, then frozen (docs/threshold.md).
 COMPONENTS = (
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.45),
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.35),
-    Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.3, weight=0.05),
-    Component(slope=0.6, spread=0.4, bend=0.7, free_above=0.3, weight=0.05),
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.07),
-    Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.0, weight=0.03),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.48),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.41),
+    Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.3, weight=0.006),
+    Component(slope=0.6, spread=0.4, bend=0.7, free_above=0.3, weight=0.002),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.08),
+    Component(slope=0.6, spread=0.3, bend=0.0, free_above=0.0, weight=0.022),
 )
 _DRAWS_EACH = 100
 _POOLED = 200
@@ -43,6 +43,12 @@ class Posterior:
     reports: float
     information: float
     misfit: float
+
+    @property
+    def free_body(self) -> float:
+        """Posterior probability of the components whose body may have any shape as far as the data tell."""
+        free = [component.free_above == 0.0 for component in COMPONENTS]
+        return float(self.weights[free].sum())
 
     @property
     def density(self) -> Vector:
@@ -69,7 +75,6 @@ def posterior(
     bound: int,
     *,
     flatten: float = 1.0,
-    components: Sequence[Component] = COMPONENTS,
 ) -> Posterior:
     """The posterior from all histograms together.
 
@@ -92,7 +97,7 @@ def posterior(
     tells = _tells(cohort)
     generator = np.random.default_rng(20211115)
     drawn, log_weights = [], []
-    for component in components:
+    for component in COMPONENTS:
         level = 0.1 if component.free_above >= 1.0 else max(component.free_above, tells)
         prior = model.prior(component, float(u[min(int((body_s > level).sum()), len(u) - 1)]))
         mode = fit(likelihood, prior, body.parameters)
@@ -111,7 +116,7 @@ def posterior(
     return Posterior(
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
-        weights=weights.reshape(len(components), _DRAWS_EACH).sum(axis=1),
+        weights=weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1),
         reports=sum(one.total for one in observations),
         information=float(sum(one.total * one.epsilon**2 for one in cohort)),
         misfit=max(_misfit(one.counts, law) for one, law in zip(observations, laws, strict=True)),
@@ -163,7 +168,7 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
     grid = common_grid(cohort, bound)
     channel = StackedChannel([one.channel(grid) for one in cohort])
     counts = np.concatenate([np.asarray(one.counts, dtype=np.float64) for one in cohort])
-    f = expectation_maximisation(channel, counts, stop="paper", smoother=smooth, max_iterations=80).density
+    f = expectation_maximisation(channel, counts, stop="paper", smoother=smooth, max_iterations=40).density
     s = np.clip(1.0 - np.cumsum(f)[:-1], 1e-4, 1.0 - 1e-4)
     return np.log(np.asarray(grid[1:-1], dtype=np.float64)), s
 

@@ -19,8 +19,10 @@ from undertone_aggregator.threshold.zoom import zoomed_edges
 # Below this Σ n ε² no method tried was safe (shared experience: worst ratios above 1000).
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
-_CAUTIOUS_SHARE = 0.75
+_CAUTIOUS_SHARE = 0.6
 _SECOND_MODE_MASS = 0.02
+# A body that no smooth tail explains: the tail behind it is then known less well than the posterior says.
+_ODD_SHAPE = 0.9
 
 
 def choose_robustly(
@@ -31,20 +33,23 @@ def choose_robustly(
     query: Query,
     thetas: Integers | None = None,
 ) -> Threshold:
-    """θ that minimises the mean, over the posterior, of MSE(θ) / min MSE; see `choose_threshold`.
+    """θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `choose_threshold`.
 
-    The ratio, not the MSE: the mean MSE is ruled by the few densities with the heaviest tails, and overshoots.
+    The ratio, not the error itself: its mean is ruled by the few densities with the heaviest tails, and overshoots.
     """
     after = posterior(rounds, reports, bound)
     candidates = np.asarray(decision_grid(bound)[1:-1], dtype=np.int64) if thetas is None else thetas
     excess = mean_excess(after.densities, after.edges, candidates)
     errors = mean_square_error(excess, candidates, query, variance)
     best = candidates[np.argmin(errors, axis=1)]
-    chosen = int(np.argmin((errors / errors.min(axis=1, keepdims=True)).mean(axis=0)))
+    regrets = np.sqrt(errors / errors.min(axis=1, keepdims=True))
+    chosen = int(np.argmin(regrets.mean(axis=0)))
     warnings = _warnings(after)
-    if after.information < ENOUGH_INFORMATION:
+    few = after.information < ENOUGH_INFORMATION
+    if few or after.free_body > _ODD_SHAPE:
         safe = float(np.quantile(best, _CAUTIOUS_SHARE))
         chosen = max(chosen, int(np.searchsorted(candidates, safe)))
+    if few:
         warnings.append(
             f"few reports: Σ n ε² is {after.information:.0f}, below {ENOUGH_INFORMATION:.0f}; "
             f"theta is the {_CAUTIOUS_SHARE:.0%} point of what it may be, not its best guess"
@@ -100,7 +105,7 @@ def _second_mode(after: Posterior) -> tuple[float, int] | None:
     edges = np.asarray(after.edges[1:-1], dtype=np.float64)
     s = 1.0 - np.cumsum(after.density)[:-1]
     after_decade = np.interp(np.log(10.0 * edges), np.log(edges), s, right=0.0)
-    gap = (s <= 0.5) & (after_decade >= _SECOND_MODE_MASS) & (after_decade >= 0.7 * s)
+    gap = (s <= 0.3) & (after_decade >= _SECOND_MODE_MASS) & (after_decade >= 0.5 * s)
     if not gap.any():
         return None
     last = int(np.flatnonzero(gap)[-1])

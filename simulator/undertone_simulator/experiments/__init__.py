@@ -1,0 +1,1 @@
+"""Experiments: functions that return rows and print as markdown tables."""
