@@ -128,6 +128,9 @@ class CampaignPlan:
     epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
     cohort_share: float = option(0.05, "share of reports that keep the threshold fresh in the report phase", _share)
     cohort_seed: bytes | None = option(None, "draws who is in the threshold cohort; random when absent", _seed)
+    mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
+                            "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
+                            choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))

@@ -1,10 +1,13 @@
 """The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.facts import mechanism_facts
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.partial import Partial
 from undertone_aggregator.publish import estimate_message, status_message
@@ -22,6 +25,8 @@ STATUS_SECONDS = 60
 _RECENT_SLOTS = 4
 # How far back a stream's published smoothing looks.
 _SMOOTHED_SLOTS = 96
+# What takes longer is told.
+_PATIENCE_SECONDS = 1.0
 
 
 class Publisher(Protocol):
@@ -42,11 +47,12 @@ class Coordinator:
     outlet: Publisher
     journal: Journal
     stream: StreamPlan | None = None
+    clock: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         self.rounds: Rounds | StreamRounds
         if self.stream is None:
-            self.rounds = Rounds(self.plan, self.seed, self._read)
+            self.rounds = Rounds(self.plan, self.seed, self._read, self.clock, self._progress)
         else:
             self.rounds = StreamRounds(self.plan, self.stream)
         self._timeline = Timeline(self.store.epochs())
@@ -54,6 +60,7 @@ class Coordinator:
         self._status_at = 0
         self._looked = 0
         self._shown = -1
+        self._told_at = 0.0
         for sentence in self.rounds.warnings():
             self.journal.say("warning", f"warning: {sentence}")
         if len(self._timeline):
@@ -77,7 +84,13 @@ class Coordinator:
             self.outlet.publish(config_topic(self.prefix, self.plan.name), pack(newest.campaign, now), again=True)
             self._published_at = now
 
+    def _progress(self, what: str) -> None:
+        if time.monotonic() > self._told_at + _PATIENCE_SECONDS:
+            self.journal.say("progress", f"theta and the mechanism: {what}")
+            self._told_at = time.monotonic()
+
     def _look(self, due: int, now: int) -> None:
+        self._told_at = time.monotonic()
         epoch = self.rounds.next(self._timeline, now)
         newest = self._timeline.last
         assert newest is not None
@@ -110,7 +123,12 @@ class Coordinator:
             return
         theta = campaign.report.theta
         facts["theta"] = theta
+        reporting = mechanism_facts(epoch, self.plan.epsilon)
+        if reporting is not None:
+            facts |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
         self.journal.say("epoch", f"theta = {theta} {self.plan.unit}, in force in {wait} s", **facts)
+        if reporting is not None:
+            self.journal.say("mechanism", reporting.sentence())
         for warning in chosen.warnings if chosen is not None else ():
             self.journal.say("warning", f"warning: {warning}")
 

@@ -11,7 +11,6 @@ from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.posterior import posterior
 from undertone_shared import report
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import Hybrid, WindowMechanism
 
 # Central mass of a band.
 BAND = 0.9
@@ -68,7 +67,7 @@ def _run(
         rule = epoch.report
         if kind == report.COHORT:
             cohort.append(CohortCounts(epoch.campaign.cohort.mechanism, counts))
-        elif rule is not None and not rule.low and isinstance(rule.mechanism, (WindowMechanism, Hybrid)):
+        elif rule is not None and not rule.low:
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
     if not cohort:
         return []

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from undertone_aggregator.config import CampaignPlan
-from undertone_aggregator.design import hybrid, levels_for, square_wave, worst_variance
+from undertone_aggregator.design import square_wave
+from undertone_aggregator.design.joint import Design, Progress, choose_jointly
 from undertone_aggregator.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.partial import Counts, Partial
 from undertone_aggregator.threshold import (
@@ -19,6 +20,7 @@ from undertone_aggregator.threshold import (
     Query,
     ReportCounts,
     Threshold,
+    Variance,
     choose_threshold,
     first_edges,
     next_range,
@@ -26,7 +28,7 @@ from undertone_aggregator.threshold import (
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule, build
 from undertone_shared.cohort import WHOLE
-from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.table import TableMechanism
 
 # The partial of first <= slot <= last, of one kind of report.
 Reader = Callable[[int, int, int], Partial]
@@ -41,13 +43,25 @@ _U32 = 0xFFFFFFFF
 
 
 class Rounds:
-    """What the campaign's next epoch is, and when. ``seed`` draws the threshold cohort; ``read`` reads the store."""
+    """What the campaign's next epoch is, and when. ``seed`` draws the threshold cohort; ``read`` reads the store.
 
-    def __init__(self, plan: CampaignPlan, seed: bytes, read: Reader) -> None:
+    ``clock`` tells how late it is once a mechanism is designed, which takes seconds: the epoch starts after that.
+    ``progress`` is told what is being computed.
+    """
+
+    def __init__(
+        self,
+        plan: CampaignPlan,
+        seed: bytes,
+        read: Reader,
+        clock: Callable[[], float] | None = None,
+        progress: Progress = lambda _: None,
+    ) -> None:
         self.plan = plan
         self._seed = seed
         self._read = read
-        self._variance = float(worst_variance(hybrid(plan.epsilon)))
+        self._clock = clock
+        self._progress = progress
 
     def warnings(self) -> list[str]:
         """Plain sentences about a plan that will work, but not well."""
@@ -82,7 +96,6 @@ class Rounds:
         """The epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
         newest = timeline.last
         assert newest is not None
-        starts = now // self.plan.slot_seconds + self.plan.lead_slots
         histograms = self._cohort_counts(timeline, now)
         if newest.phase == THRESHOLD and newest not in histograms:
             return None
@@ -90,21 +103,32 @@ class Rounds:
         edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)
         rule = newest.campaign.report
         if rule is None and len(timeline) < len(self.plan.rounds):
-            return self._threshold_epoch(len(timeline), starts, edges, now)
-        chosen = choose_threshold(
-            cohort,
-            bound=self.plan.bound,
-            variance=lambda _: self._variance,
-            query=Query.fleet(self._reports_per_slot(timeline, now)),
-            method=self.plan.method,  # type: ignore[arg-type]
-            reports=self._report_counts(timeline, now) if self.plan.method == "robust" else (),
-        )
+            return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
+        query = Query.fleet(self._reports_per_slot(timeline, now))
+        reports = self._report_counts(timeline, now) if self.plan.method == "robust" else ()
+
+        def choose(variance: Variance) -> Threshold:
+            chosen = choose_threshold(
+                cohort,
+                bound=self.plan.bound,
+                variance=variance,
+                query=query,
+                method=self.plan.method,  # type: ignore[arg-type]
+                reports=reports,
+            )
+            return chosen if rule is None else limit_change(chosen, rule.theta)
+
+        design = choose_jointly(self.plan.mechanism, self.plan.epsilon, self.plan.levels, choose, self._progress)
+        starts = self._soonest(now)
         if rule is None:
-            return self._report_epoch(chosen, starts, starts + self.plan.report_slots - 1, edges, now)
-        chosen = limit_change(chosen, rule.theta)
-        if abs(chosen.theta / rule.theta - 1) < SMALLEST_CHANGE:
+            return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
+        if abs(design.threshold.theta / rule.theta - 1) < SMALLEST_CHANGE or starts > newest.campaign.last_slot:
             return None
-        return self._report_epoch(chosen, starts, newest.campaign.last_slot, edges, now)
+        return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
+
+    def _soonest(self, now: int) -> int:
+        later = now if self._clock is None else max(now, int(self._clock()))
+        return later // self.plan.slot_seconds + self.plan.lead_slots
 
     def _reports_per_slot(self, timeline: Timeline, now: int) -> int:
         """How many devices will report by the report mechanism: the median over the newest epoch's slots."""
@@ -146,7 +170,7 @@ class Rounds:
         for number in range(max(len(timeline) - MEMORY_EPOCHS, 0), len(timeline)):
             epoch = timeline.epochs[number]
             rule = epoch.report
-            if rule is None or rule.low or not isinstance(rule.mechanism, (WindowMechanism, Hybrid)):
+            if rule is None or rule.low:
                 continue
             counts = _sum(epoch, self._read(*self._judged(timeline, number, now), report.REPORT))
             if counts is not None:
@@ -159,11 +183,14 @@ class Rounds:
         last = first + sum(later) + pauses + self.plan.report_slots - 1
         return Epoch(self._campaign(first, last, edges, WHOLE, None), now)
 
-    def _report_epoch(self, chosen: Threshold, first: int, last: int, edges: Sequence[int], now: int) -> Epoch:
-        mechanism = hybrid(self.plan.epsilon, levels_for(chosen.theta, self.plan.levels))
+    def _report_epoch(self, design: Design, first: int, last: int, edges: Sequence[int], now: int) -> Epoch:
+        chosen, mechanism = design.threshold, design.mechanism
+        if design.reason is not None:
+            chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
         rule = ReportRule(0, chosen.theta, mechanism)
         share = round(self.plan.cohort_share * WHOLE)
-        return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen))
+        decoded = mechanism.decoded if isinstance(mechanism, TableMechanism) else None
+        return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen), decoded)
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:
         plan = self.plan

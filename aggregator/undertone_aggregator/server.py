@@ -76,7 +76,7 @@ def serve(
             while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in workers):
                 for worker in workers:
                     worker.check()
-            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal, config.stream)
+            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal, config.stream, clock)
             while not stop.wait(_TICK_SECONDS):
                 for worker in workers:
                     worker.check()

@@ -62,6 +62,7 @@ def config(folder: Path, text: str = "", **options: object) -> Config:
         "unit": '"Wh"',
         "bound": 1000,
         "epsilon": 4,
+        "mechanism": '"hybrid"',
         "slot_seconds": 1,
         "cycle": 4,
         "rounds": [4, 4],

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.design.population import Mechanism, Population, Vector
 from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
 from undertone_aggregator.design.window import hybrid, levels_for, piecewise, worst_variance
 from undertone_aggregator.threshold.objective import Variance
@@ -116,5 +116,5 @@ def _interpolated(variance_at: Callable[[int], float], around: Threshold, progre
     return lambda theta: float(np.interp(np.log(theta), np.log(thetas), found))
 
 
-def _probabilities(density: np.ndarray) -> tuple[float, ...]:  # type: ignore[type-arg]
+def _probabilities(density: Vector) -> tuple[float, ...]:
     return tuple(np.maximum(density, 0.0).tolist())

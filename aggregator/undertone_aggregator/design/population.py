@@ -23,7 +23,7 @@ class Population:
     edges: Sequence[int]
 
     def levels(self, positions: Vector, theta: int) -> Vector:
-        """P(level k) of a reading truncated to [0, theta] and rounded at random between ``positions``; shape [K + 1]."""
+        """P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K + 1]."""
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)
 
     def square(self, theta: int) -> float:

@@ -16,6 +16,7 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
 from undertone_aggregator.threshold.objective import (
     Query,
+    Variance,
     best_threshold,
     candidates,
     constant_variance,
@@ -38,6 +39,7 @@ __all__ = [
     "ReportCounts",
     "StackedChannel",
     "Threshold",
+    "Variance",
     "WindowChannel",
     "best_threshold",
     "candidates",

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,7 @@ def test_the_level_law_of_reports_is_the_mean_of_the_random_rounding():
     mechanism = WindowMechanism(3, 1, 5, 4, 10)
     theta, grid = 60, (0, 1, 7, 55, 63, 101)
     law = level_law(level_positions(mechanism, theta), theta, grid)
-    for cell, (low, high) in enumerate(zip(grid[:-1], grid[1:], strict=True)):
+    for cell, (low, high) in enumerate(pairwise(grid)):
         expected = np.zeros(11)
         for x in range(low, high):
             level, rest = divmod(min(x, theta) * 10, theta)
