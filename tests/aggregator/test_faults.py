@@ -88,7 +88,7 @@ batch_milliseconds = 5
     def begin_campaign(self) -> Campaign:
         """Run until the campaign is issued, so that the broker keeps reports from now on."""
         self.start()
-        wait_for(lambda: self.store.exists() and self._epochs() > 0, what="the first epoch")
+        wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), 60, "the first epoch")
         assert self.end() == 0, self.log()
         with Store(self.store, read_only=True) as store:
             return store.epochs()[0].campaign
