@@ -122,6 +122,8 @@ def release(
     check_word("last_block", last_block, ENDINGS)
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon)), "bound": bound} | options
     over_mqtt = source.startswith("mqtt://")
+    if source != "-" and not over_mqtt and not Path(source).is_file():
+        raise Invalid(f"input is {source!r}, expected a file, - or mqtt://host:port/topic")
     units = parse_positive("scale", scale)
     if state is None and output != "-" and not output.startswith("mqtt://"):
         state = Path(output + ".state")

@@ -1,0 +1,196 @@
+"""undertone release: files, pipes, interruption by kill -9, range queries, and the MQTT gateway."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.private_broker import PrivateBroker
+from undertone.__main__ import main
+
+UNDERTONE = [sys.executable, "-m", "undertone", "release"]
+TOPS = ["--mechanism", "tops", "--epsilon", "1", "--bound", "9", "--hold-out", "10", "--span", "16", "--fanout", "4"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """The command in this process, with ``text`` on its standard input."""
+
+    def called(*arguments, text="", code=0):
+        read, write = os.pipe()
+        os.write(write, text.encode())
+        os.close(write)
+        monkeypatch.setattr(sys, "argv", ["undertone", "release", *map(str, arguments)])
+        with os.fdopen(read) as standard:
+            monkeypatch.setattr(sys, "stdin", standard)
+            assert main() == code
+        return capsys.readouterr()
+
+    return called
+
+
+def test_a_file_in_a_file_out_and_questions_to_it(tmp_path, run):
+    values = tmp_path / "v.csv"
+    values.write_text("v\n" + "\n".join(str(i % 7) for i in range(60)))
+    out = tmp_path / "out.csv"
+    made = run(*TOPS, "--input", values, "--output", out, "--json")
+    summary = json.loads(made.out)
+    assert (summary["values"], summary["released"]) == (60, 50)
+    assert "event-level" in summary["guarantee"]
+    assert not Path(f"{out}.state").exists()
+    answers = json.loads(run("--query", out, "--range", "10:60", "--range", "30:40", "--json").out)
+    assert [answer["range"] for answer in answers["answers"]] == ["10:60", "30:40"]
+    assert all(answer["standard_error"] > 0 for answer in answers["answers"])
+    assert "event-level" in answers["guarantee"]
+    assert "10:60" in run("--query", out, "--range", "0:5", code=2).err
+    assert "FIRST:END" in run("--query", out, "--range", "5", code=2).err
+    assert "synthetic items" in run("--query", out, "--quantile", "0.5", code=2).err
+    # The same values again would spend ε again.
+    assert "exists" in run(*TOPS, "--input", values, "--output", out, code=2).err
+
+
+def test_a_pipe_in_a_pipe_out(run):
+    made = run("--mechanism", "binary", "--epsilon", "2", "--bound", "1", "--horizon", "8", text="1\n0\n\n1\nx\n")
+    lines = made.out.splitlines()
+    assert lines[0].startswith("# undertone release {")
+    assert lines[1:3] == ["position,count", '# piece {"first": 0, "theta": 1}']
+    assert len(lines) == 3 + 4
+    assert "'x' is not a whole number" in made.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "release needs --mechanism"),
+        (["--mechanism", "tops", "--epsilon", "much", "--bound", "5"], "epsilon is 'much'"),
+        (["--mechanism", "best", "--epsilon", "1", "--bound", "5"], "mechanism is 'best'"),
+        (
+            ["--mechanism", "binary", "--epsilon", "1", "--bound", "5", "--theta", "3"],
+            "theta is not an option of binary",
+        ),
+        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "/nowhere.csv"], "nowhere.csv"),
+        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "mqtt://h/t"], "needs --state"),
+        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "no valid port"),
+        (["--query", "/nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_errors_are_one_sentence(arguments, sentence, run):
+    said = run(*arguments, code=2)
+    assert sentence in said.err
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_kill_9_and_resume_from_a_pipe(tmp_path, run):
+    out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"
+    command = [*UNDERTONE, *TOPS, "--output", str(out)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert child.stdin is not None
+    for i in range(23):
+        child.stdin.write(b"%d\n" % (i % 7))
+    child.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not (state.exists() and json.loads(state.read_text())["progress"]["consumed"] == 23):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    before = out.read_text()
+    everything = "".join(f"{i % 7}\n" for i in range(40))
+    assert "does not begin" in run(*TOPS, "--output", out, text=everything.replace("3", "4"), code=2).err
+    assert "ends 3 values before" in run(*TOPS, "--output", out, text=everything[:40], code=2).err
+    assert "other settings" in run(*TOPS, "--smoothing", "0", "--output", out, text="", code=2).err
+    made = run(*TOPS, "--output", out, text=everything)
+    assert "resuming after 23 values" in made.err
+    after = out.read_text()
+    assert after.startswith(before)
+    positions = [int(line.split(",")[0]) for line in after.splitlines() if line[0].isdigit()]
+    assert positions == list(range(10, 40))
+    assert not state.exists()
+
+
+class Listener:
+    """Everything that is published below a topic."""
+
+    def __init__(self, port, topic):
+        self.lines = []
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        self.client.on_message = lambda _c, _u, message: self.lines.append((message.topic, message.payload.decode()))
+        self.client.connect("127.0.0.1", port)
+        self.client.subscribe(topic + "/#", 1)
+        self.client.loop_start()
+
+    def numbers(self):
+        """Released counts by position; a restart may publish some again, never another number."""
+        found = {}
+        for _, payload in list(self.lines):
+            if payload[:1].isdigit():
+                position, _, count = payload.partition(",")
+                assert found.setdefault(int(position), count) == count
+        return found
+
+    def wait(self, count):
+        deadline = time.monotonic() + 30
+        while len(self.numbers()) < count:
+            assert time.monotonic() < deadline, self.lines
+            time.sleep(0.02)
+
+
+def started(arguments, log):
+    with log.open("ab") as errors:
+        return subprocess.Popen([*UNDERTONE, *arguments], stderr=errors)
+
+
+def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mosquitto_binary, free_port, topic_prefix):
+    port = free_port()
+    raw, private = f"{topic_prefix}/raw", f"{topic_prefix}/private"
+    arguments = ["--mechanism", "simple-2", "--epsilon", "20", "--bound", "1000", "--state", str(tmp_path / "state")]
+    arguments += ["--input", f"mqtt://127.0.0.1:{port}/{raw}", "--output", f"mqtt://127.0.0.1:{port}/{private}"]
+    with PrivateBroker(mosquitto_binary, tmp_path, port):
+        listener = Listener(port, private)
+        meter = mqtt.Client(CallbackAPIVersion.VERSION2)
+        meter.connect("127.0.0.1", port)
+        meter.loop_start()
+        log = tmp_path / "log"
+        child = started(arguments, log)
+        try:
+            # Readings reach it from the moment of its subscription on: repeat the first until one does.
+            deadline = time.monotonic() + 30
+            while not listener.numbers():
+                assert time.monotonic() < deadline
+                meter.publish(raw, "1 500", qos=1)
+                time.sleep(0.1)
+            for number in range(2, 21):
+                meter.publish(raw, f"{number} 500", qos=1)
+                # A repetition of what was sent, and something that is no reading.
+                meter.publish(raw, f"{number - 1} 500", qos=1)
+            listener.wait(20)
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            for number in range(21, 31):
+                meter.publish(raw, f"{number} {500 if number < 30 else 'broken'}", qos=1).wait_for_publish(10)
+            child = started(arguments, log)
+            listener.wait(30)
+            child.terminate()
+            child.wait(20)
+        finally:
+            child.kill()
+            child.wait()
+            for client in (listener.client, meter):
+                client.disconnect()
+                client.loop_stop()
+    counts = listener.numbers()
+    assert sorted(counts) == list(range(30))
+    # ε = 20 and B = 1000: noise of scale 50 per reading; 29 readings of 500, one empty.
+    assert abs(int(counts[29]) - 29 * 500) < 50 * 14 * 30**0.5
+    assert "is not a whole number" in log.read_text()
+    assert "after 30 values" in log.read_text()
+    about = [payload for topic, payload in listener.lines if topic.endswith("/about")]
+    assert json.loads(about[0])["mechanism"] == "simple-2"
