@@ -34,6 +34,6 @@ class Playback:
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
             return None
         column = len(plays) * self.per_day
-        if campaign.report is None:
+        if campaign.report is None and campaign.stream is None:
             return Play(campaign.first_slot, column, self.stride, THRESHOLD)
         return Play(campaign.first_slot, column, 1, REPORT)

@@ -20,6 +20,7 @@ from typing import Any
 from undertone_aggregator import credentials
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
+from undertone_aggregator.stream.rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import check_name
@@ -73,6 +74,19 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
     fields.update(others)
     parse_policy(json.dumps(fields).encode())
     return fields
+
+
+def stream_policy(config: Config) -> dict[str, Any]:
+    """The policy's field ``stream`` for the configured stream, and nothing more; empty without one. Raises Invalid.
+
+    The cap is what one window of the stream costs: the period is the window, or the longest campaign.
+    """
+    if config.stream is None:
+        return {}
+    plan, rule = config.campaign, stream_rule(config.campaign, config.stream)
+    slots = rule.renewal or plan.report_slots
+    fields = {"rho": rule.charge(), "period_seconds": slots * plan.slot_seconds, "kinds": [rule.kind]}
+    return {"stream": {**fields, "dimension": rule.dimension}}
 
 
 def provision(

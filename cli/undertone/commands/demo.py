@@ -12,6 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from undertone.commands import demo_stream
+from undertone_shared.errors import Invalid
+
 if TYPE_CHECKING:
     from undertone_simulator.demo import Result
 
@@ -42,6 +45,12 @@ def demo(
     kill_device_at: Annotated[
         int | None, typer.Option(metavar="SLOT", help="kill a device in this report slot between send and PUBACK")
     ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="streams instead: ε, with δ, is of all reports of a device (user level)")
+    ] = False,
+    delta: Annotated[float, typer.Option(help="with --stream: δ of a whole stream")] = 1e-5,
+    slew: Annotated[float, typer.Option(help="with --stream: largest step, a share of the range below 1/2")] = 0.05,
+    mechanism: Annotated[str, typer.Option(help="with --stream: gaussian, one-bit or direct")] = "gaussian",
 ) -> None:
     """Run broker, aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
@@ -50,8 +59,24 @@ def demo(
     from undertone_simulator.demo import Options, run
     from undertone_simulator.demo.picture import draw
     from undertone_simulator.demo.run import Failed, write_json
+    from undertone_simulator.demo.stream import StreamOptions, run_stream
 
     console = Console(highlight=False)
+    if stream:
+        if data is not None or unit is not None or bound is not None or kill_aggregator_at is not None:
+            raise Invalid("--data, --unit, --bound and --kill-aggregator-at do not go with --stream")
+        given = StreamOptions(devices, slots, epsilon, delta, slew, mechanism, seed, kill_device_at)
+        with ExitStack() as stack:
+            folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))
+            display = stack.enter_context(_Display(console))
+            try:
+                streamed = run_stream(given, folder, display)
+            except Failed as failed:
+                console.print(f"[bold red]failed:[/] {failed}")
+                raise typer.Exit(1) from None
+        if not demo_stream.show(streamed, console, json_file):
+            raise typer.Exit(1)
+        return
     options = Options(devices, slots, epsilon, seed, data, unit, bound, kill_aggregator_at, kill_device_at)
     with ExitStack() as stack:
         folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))

@@ -8,9 +8,9 @@ import typer
 
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.config import Config, read_config
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
-from undertone_simulator.provision import Target, device_names, make_policy, private_authority, provision
+from undertone_simulator.provision import Target, device_names, make_policy, private_authority, provision, stream_policy
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
@@ -43,13 +43,16 @@ def run(
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
     names = device_names(config.campaign.sensor, devices)
-    policy = make_policy(config.campaign, insecure=target.authority is None)
+    policy = make_policy(config.campaign, insecure=target.authority is None, **stream_policy(config))
     provision(config, names, out, target, policy)
     p, q = policy["cap"]
     if as_json:
         print(json.dumps({"devices": names, "folder": str(out), "cap": [p, q], "tls": target.authority is not None}))
         return
     print(f"{devices} devices in {out / 'devices'}: {names[0]} to {names[-1]}")
+    if "stream" in policy:
+        rho, seconds = policy["stream"]["rho"], policy["stream"]["period_seconds"]
+        print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
     print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
