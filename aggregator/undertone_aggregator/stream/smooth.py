@@ -7,14 +7,12 @@ of standard deviation ``season`` per phase of the cycle. The posterior mean K (K
 those of the Rauch-Tung-Striebel smoother for the same model; with correlated N no state has to be invented.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from undertone_shared.errors import Invalid
 
@@ -24,11 +22,14 @@ Matrix = NDArray[np.float64]
 LONGEST = 2048
 # The level's prior standard deviation, in multiples of the data's scale: it starts anywhere.
 _DIFFUSE = 1e3
+# Tried standard deviations, as shares of the data's scale.
+_MOVEMENTS = np.geomspace(3e-3, 1.0, 10)
+_SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Means and standard errors [k] given the fitted ``movement`` and ``season``; ``covariance`` [k, k]."""
+    """Means and standard errors [k], ``covariance`` [k, k]; ``movement`` and ``season`` are posterior averages."""
 
     mean: Vector
     standard_error: Vector
@@ -63,7 +64,10 @@ def smooth(
     movement: float | None = None,
     season: float | None = None,
 ) -> Smoothed:
-    """The posterior of x at ``slots`` (ascending), what is not given of movement and season by maximum likelihood.
+    """The posterior of x at ``slots`` (ascending), averaged over what is not given of movement and season.
+
+    These are tried on a grid of logarithms, each with the weight of its likelihood: correlated noise looks much like
+    a moving mean, so a single best value would be trusted too much.
 
     ``noise`` [k, k]: covariance of ``values`` about x. Raises Invalid for more than 2048 slots, or none.
     """
@@ -72,48 +76,30 @@ def smooth(
     if noise.shape != (len(slots), len(slots)) or len(values) != len(slots):
         raise Invalid(f"values and noise are of {len(values)} and {noise.shape}, expected {len(slots)} slots")
     centre = float(np.mean(values))
-    error = float(np.sqrt(np.mean(np.diag(noise))))
-    scale = max(float(np.std(values)), error, 1e-12)
+    scale = max(float(np.std(values)), float(np.sqrt(np.mean(np.diag(noise)))), 1e-12)
     centred = values - centre
 
-    def known(parameters: tuple[float, float]) -> Matrix:
-        return prior(slots, parameters[0], parameters[1], cycle, scale)
+    choices = [
+        (m, s)
+        for m in (_MOVEMENTS * scale if movement is None else [movement])
+        for s in ([0.0] if cycle is None else _SEASONS * scale if season is None else [season])
+    ]
+    fits = [_fit(prior(slots, m, s, cycle, scale), centred, noise) for m, s in choices]
+    logs = np.array([fit[0] for fit in fits])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = np.asarray(sum(w * fit[1] for w, fit in zip(weights, fits, strict=True)))
+    covariance = np.zeros_like(noise)
+    for w, (_, one, after) in zip(weights, fits, strict=True):
+        covariance += w * (after + np.outer(one - mean, one - mean))
+    averages = weights @ np.array(choices)
+    error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return Smoothed(centre + mean, error, covariance, float(averages[0]), float(averages[1]))
 
-    fitted = _fit(known, centred, noise, scale, (movement, season if cycle is not None else 0.0))
-    covariance = known(fitted)
-    solved = cho_solve(cho_factor(covariance + noise), np.column_stack([centred, covariance]))
-    after = covariance - covariance @ solved[:, 1:]
-    return Smoothed(
-        centre + covariance @ solved[:, 0],
-        np.sqrt(np.maximum(np.diag(after), 0.0)),
-        np.asarray(after),
-        *fitted,
-    )
 
-
-def _fit(
-    known: Callable[[tuple[float, float]], Matrix],
-    values: Vector,
-    noise: Matrix,
-    scale: float,
-    given: tuple[float | None, float | None],
-) -> tuple[float, float]:
-    """(movement, season), those that are None by maximum likelihood between 10^-4 and 10 times the scale."""
-    free = [i for i in (0, 1) if given[i] is None]
-    if not free:
-        return given[0] or 0.0, given[1] or 0.0
-
-    def complete(logs: Vector) -> tuple[float, float]:
-        chosen = list(given)
-        for i, value in zip(free, logs, strict=True):
-            chosen[i] = exp(min(max(float(value), log(1e-4 * scale)), log(10 * scale)))
-        return chosen[0] or 0.0, chosen[1] or 0.0
-
-    def cost(logs: Vector) -> float:
-        factor = cho_factor(known(complete(logs)) + noise)
-        return float(values @ cho_solve(factor, values) / 2 + np.log(np.diag(factor[0])).sum())
-
-    starts = [np.full(len(free), log(scale * share)) for share in (0.01, 0.1, 0.5)]
-    best = min(starts, key=cost)
-    options = {"xatol": 0.02, "fatol": 1e-3, "maxfev": 60 * len(free)}
-    return complete(minimize(cost, best, method="Nelder-Mead", options=options).x)
+def _fit(known: Matrix, values: Vector, noise: Matrix) -> tuple[float, Vector, Matrix]:
+    """(log likelihood, posterior mean, posterior covariance) of x under one prior."""
+    factor = cho_factor(known + noise)
+    solved = cho_solve(factor, np.column_stack([values, known]))
+    likelihood = -float(values @ solved[:, 0]) / 2 - float(np.log(np.diag(factor[0])).sum())
+    return likelihood, known @ solved[:, 0], known - known @ solved[:, 1:]
