@@ -1,25 +1,25 @@
 """Reconstruction: per slot and group the mean of the devices that reported, with a standard error that holds.
 
 The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism: a fixed
-number, so only the mechanism's noise counts, not the spread of the readings. Its variance is the mechanism's exact one:
-Var(Y|x) = p0 + p1 x + p2 x² at reading x in [-1, 1], with the mean of x and x² over the devices estimated without bias
-from the same reports. (The empirical variance of the decoded reports would add the readings' own spread: too wide by a
-third at ε = 4 on household meters.) The wider interval is meant to cover the mean of the readings themselves: it adds
+number, so only the mechanism's noise counts, not the spread of the readings: see `undertone_aggregator.noise`. (The
+empirical variance of the decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) The
+wider interval is meant to cover the mean of the readings themselves: it adds
 the model of `undertone_aggregator.bias`.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.admission import EVERYBODY
 from undertone_aggregator.bias import TruncationBias
+from undertone_aggregator.design.population import Population
 from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.goodness import Goodness, manipulation
+from undertone_aggregator.noise import decoded, noise_of
 from undertone_aggregator.partial import Counts, Key, add_counts
 from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
 from undertone_shared import report
@@ -31,8 +31,6 @@ Vector = NDArray[np.float64]
 Z = 1.959963984540054
 MEASURED = "report"
 MODEL = "model"
-# Below this the reports say too little about x²; only stochastic rounding, alone, has 1 + p2 = 0.
-_LEAST_CURVATURE = 0.2
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,9 @@ class Estimate:
     95 % interval [low, high]. ``kind`` ``model``: a threshold epoch, the mean of a fitted distribution, without
     standard error or stated coverage. ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
     ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
-    interval that adds it; None where no threshold round came before.
+    interval that adds it; None where no threshold round came before. ``misfit``: log10 of the evidence that the
+    histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more is an alarm.
+    ``manipulation``: if 1 % of the reports are fake, the mean of the others is at most so far from ``estimate``.
     """
 
     slot: int
@@ -61,6 +61,8 @@ class Estimate:
     bias_se: float | None = None
     low_raw: float | None = None
     high_raw: float | None = None
+    misfit: float | None = None
+    manipulation: float | None = None
 
     @property
     def total(self) -> float:
@@ -69,43 +71,28 @@ class Estimate:
 
 
 class Decoder:
-    """Mean and variance from a histogram of one epoch's reports."""
+    """Mean and variance from a histogram of one epoch's reports; what a single report decodes to at least and at most.
 
-    def __init__(self, rule: ReportRule, offset: int) -> None:
-        mechanism = rule.mechanism
+    ``population``: the readings less the offset, as earlier slots have shown them.
+    """
+
+    def __init__(self, rule: ReportRule, offset: int, population: Population | None = None) -> None:
         width = rule.width
-        self.symbols = mechanism.symbols
+        self.symbols = rule.mechanism.symbols
         self._half = width / 2.0
         self._middle = offset + rule.low + self._half
-        # In units of [-1, 1], from exact rationals.
-        self._y = np.array([float(Fraction(*mechanism.decode(j, width)) / width * 2 - 1) for j in range(self.symbols)])
-        levels = [Fraction(*mechanism.value(k, width)) / width * 2 - 1 for k in range(mechanism.levels + 1)]
-        variances = [float(Fraction(*mechanism.variance(k, width)) / width / width * 4) for k in range(len(levels))]
-        # Exact for window mechanisms and the Hybrid, whose variance is a quadratic; a fit for tables.
-        degree = min(2, len(levels) - 1)
-        fitted = np.polynomial.polynomial.polyfit([float(x) for x in levels], variances, degree)
-        self._p0, self._p1, self._p2 = (*(float(p) for p in fitted), 0.0)[:3]
-        # Rounding between neighbouring levels, averaged over where a reading may lie between them.
-        self._rounding = float(np.mean([float(b - a) ** 2 for a, b in pairwise(levels)])) / 6.0
+        self._y = decoded(rule.mechanism, width)
+        # What the threshold phase knows is of readings above 0.
+        used = None if rule.low else population
+        self.noise = noise_of(rule.mechanism, width, used)
+        self.goodness = Goodness(rule.mechanism, width, used)
+        sent = self._y[self.goodness.possible]
+        self.lowest, self.highest = (float(self._middle + self._half * y) for y in (sent.min(), sent.max()))
 
     def mean(self, counts: Counts) -> tuple[float, float, int]:
         """(mean, its variance, number of reports), in the reading's unit. ``counts`` [symbols], at least one report."""
         n = int(counts.sum())
-        first = float(counts @ self._y) / n
-        second = float(counts @ np.square(self._y)) / n
-        variance = self.noise(first, second, n)
-        return self._middle + self._half * first, self._half**2 * variance / n, n
-
-    def noise(self, first: float, second: float, n: int) -> float:
-        """The mechanism's mean variance over n readings, from the mean and mean square of the decoded reports."""
-        x = min(max(first, -1.0), 1.0)
-        rounding = (1.0 + self._p2) * self._rounding
-        if 1.0 + self._p2 > _LEAST_CURVATURE:
-            square = (second - self._p0 - self._p1 * x - rounding) / (1.0 + self._p2)
-        else:
-            square = x * x - second / n
-        square = min(max(square, x * x, 0.0), 1.0)
-        return max(self._p0 + self._p1 * x + self._p2 * square + rounding, 0.0)
+        return self._middle + self._half * float(counts @ self._y) / n, self._half**2 * self.noise(counts) / n, n
 
 
 class Reconstruction:
@@ -126,13 +113,30 @@ class Reconstruction:
                 into = cells.setdefault((key.slot, group), {})
                 source = (key.kind, key.fingerprint)
                 into[source] = add_counts(into[source], counts) if source in into else counts
-        wanted = None if groups is None else set(groups)
-        found = [
-            self._estimate(slot, group, cells[slot, group])
-            for slot, group in sorted(cells)
-            if wanted is None or group in wanted
-        ]
+        if groups is not None:
+            wanted = set(groups)
+            cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
+        misfits = self._misfits(cells)
+        found = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
         return self._with_bias([one for one in found if one is not None])
+
+    def _misfits(
+        self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
+    ) -> dict[tuple[int, str], float]:
+        """The evidence against each slot and group; that of two epochs within the grace adds up."""
+        together: dict[bytes, list[tuple[tuple[int, str], Counts]]] = {}
+        for key, sources in cells.items():
+            for (kind, fingerprint), counts in sources.items():
+                if kind == report.REPORT and counts.sum():
+                    together.setdefault(fingerprint, []).append((key, counts))
+        found: dict[tuple[int, str], float] = {}
+        for fingerprint, ones in together.items():
+            epoch = self.timeline.of(fingerprint)
+            if epoch is not None:
+                values = self.decoder(epoch).goodness.misfits(np.stack([counts for _, counts in ones]))
+                for (key, _), value in zip(ones, values, strict=True):
+                    found[key] = found.get(key, 0.0) + float(value)
+        return found
 
     def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
         """The same estimates with the model of what truncation removed, its daily profile learnt from them all."""
@@ -158,7 +162,9 @@ class Reconstruction:
         profile = {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
         return TruncationBias(epoch.threshold, campaign.report.theta, profile)
 
-    def _estimate(self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts]) -> Estimate | None:
+    def _estimate(
+        self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], misfit: float | None
+    ) -> Estimate | None:
         measured: list[tuple[Epoch, Counts]] = []
         model: list[tuple[Epoch, Counts]] = []
         for (kind, fingerprint), counts in sources.items():
@@ -172,23 +178,28 @@ class Reconstruction:
         if not measured:
             epoch, counts = max(model, key=lambda one: int(one[1].sum()))
             return Estimate(slot, start, group, MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None)
-        parts = [self.decoder(epoch).mean(counts) for epoch, counts in measured]
+        decoders = [self.decoder(epoch) for epoch, _ in measured]
+        parts = [decoder.mean(counts) for decoder, (_, counts) in zip(decoders, measured, strict=True)]
         reports = sum(n for _, _, n in parts)
         mean = sum(n * m for m, _, n in parts) / reports
         error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
         newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
         theta = newest.campaign.report.theta if newest.campaign.report else None
+        lowest, highest = min(one.lowest for one in decoders), max(one.highest for one in decoders)
         return Estimate(
-            slot, start, group, MEASURED, reports, cohort, mean, error, mean - Z * error, mean + Z * error, theta
+            *(slot, start, group, MEASURED, reports, cohort, mean, error, mean - Z * error, mean + Z * error, theta),
+            misfit=misfit,
+            manipulation=manipulation(mean, lowest, highest),
         )
 
     def decoder(self, epoch: Epoch) -> Decoder:
         """The decoder of a report epoch, made once."""
         fingerprint = epoch.campaign.fingerprint
         if fingerprint not in self._decoders:
-            rule = epoch.report
+            rule, chosen = epoch.report, epoch.threshold
             assert rule is not None
-            self._decoders[fingerprint] = Decoder(rule, epoch.campaign.offset)
+            population = None if chosen is None else Population(chosen.density, chosen.edges)
+            self._decoders[fingerprint] = Decoder(rule, epoch.campaign.offset, population)
         return self._decoders[fingerprint]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:

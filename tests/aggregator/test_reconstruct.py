@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from support.server import FIRST, campaign
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.noise import QuadraticNoise
 from undertone_aggregator.partial import Key
 from undertone_aggregator.reconstruct import MEASURED, MODEL, Decoder, Reconstruction
 from undertone_shared import report
@@ -52,9 +53,9 @@ def test_mean_and_error_hold_for_a_fixed_fleet(make, epsilon: float) -> None:  #
 
 
 def test_the_variance_of_the_hybrid_does_not_depend_on_readings() -> None:
-    decoder = Decoder(ReportRule(0, 500, hybrid(1, 256)), 0)
-    assert decoder.noise(-0.9, 9.0, 100) == pytest.approx(decoder.noise(0.5, 4.0, 100), rel=2e-3)
-    assert decoder.noise(0.0, 4.3, 100) == pytest.approx(4.289, rel=2e-3)
+    noise = QuadraticNoise(hybrid(1, 256), 500)
+    assert noise.at(-0.9, 9.0, 100) == pytest.approx(noise.at(0.5, 4.0, 100), rel=2e-3)
+    assert noise.at(0.0, 4.3, 100) == pytest.approx(4.289, rel=2e-3)
 
 
 def test_an_estimate_names_everything() -> None:

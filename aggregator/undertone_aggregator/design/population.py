@@ -12,6 +12,8 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 
 Vector = NDArray[np.float64]
+_EVEN_CELLS = 64
+
 Mechanism = WindowMechanism | Hybrid | TableMechanism
 
 
@@ -22,27 +24,37 @@ class Population:
     density: Vector
     edges: Sequence[int]
 
+    @staticmethod
+    def even(theta: int) -> "Population":
+        """Readings anywhere in [0, theta] alike: where nothing is known."""
+        edges = np.unique(np.rint(np.linspace(0, theta + 1, _EVEN_CELLS + 1)).astype(np.int64))
+        return Population(np.diff(edges) / (theta + 1.0), tuple(edges.tolist()))
+
     def levels(self, positions: Vector, theta: int) -> Vector:
         """P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K + 1]."""
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)
 
-    def square(self, theta: int) -> float:
-        """E[min(x, theta)²], in the squared unit of the edges."""
+    def variances(self, mechanism: Mechanism, theta: int) -> Vector:
+        """The mean of Var(decoded report | min(x, theta)) over the readings x of each cell; [d], units of (theta/2)².
+
+        The rounding to levels is part of it: E[E[Y² | level]] - E[min(x, theta)²].
+        """
+        second = [
+            float(Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2)
+            for k in range(mechanism.levels + 1)
+        ]
+        law = level_law(level_positions(mechanism, theta), theta, self.edges)
+        return np.asarray(second @ law - self._squares(theta)) * (4.0 / (theta * theta))
+
+    def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
+        """``variances``, averaged over the readings."""
+        return float(self.density @ self.variances(mechanism, theta))
+
+    def _squares(self, theta: int) -> Vector:
+        """E[min(x, theta)²] in each cell."""
         edges = np.asarray(self.edges, dtype=np.float64)
         below = np.minimum(edges, theta + 1.0)
         # Σ of x² over the integers below e is (e - 1) e (2e - 1) / 6.
         sums = np.diff((below - 1.0) * below * (2.0 * below - 1.0) / 6.0)
         above = np.diff(edges) - np.diff(below)
-        return float(self.density @ ((sums + above * theta * theta) / np.diff(edges)))
-
-    def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
-        """The mean over the readings of Var(decoded report | min(x, theta)), in units of (theta/2)².
-
-        The rounding to levels is part of it: E[E[Y² | level]] - E[min(x, theta)²].
-        """
-        levels = range(mechanism.levels + 1)
-        second = [
-            float(Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2) for k in levels
-        ]
-        law = self.levels(level_positions(mechanism, theta), theta)
-        return (float(law @ second) - self.square(theta)) * 4.0 / (theta * theta)
+        return np.asarray((sums + above * theta * theta) / np.diff(edges))
