@@ -4,7 +4,8 @@ The threshold phase knows the distribution of readings over whole cycles, hence 
 spreads over the day is not in it. Two answers bracket the truth: it is the same in every slot, or readings of a slot
 are those of the whole cycle times a factor, the one that explains the slot's truncated mean in the report phase. The
 model takes their geometric mean, scaled to keep the average, and half their distance as a standard error. To it come
-the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one generous factor for the rest (on half-hourly household meters the excess of one half-hour varies by .55 of its mean from
+the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one
+generous factor for the rest (on half-hourly household meters the excess of one half-hour varies by .55 of its mean from
 day to day). All of it is post-processing of private reports.
 """
 
@@ -15,8 +16,8 @@ import numpy as np
 
 from undertone_aggregator.threshold import Threshold
 
-# Relative standard error of a slot's excess: on the tests' meters the largest half-hour loses twice what the model says,
-# on the worst days three times.
+# Relative standard error of a slot's excess: on the tests' meters one half-hour loses twice what the model says, on its
+# worst days three times.
 DAILY = 2.0
 _SCALES = np.geomspace(0.05, 20.0, 240)
 
