@@ -17,6 +17,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
+_WRITE_SECONDS = 5.0
+# Packet type 4, remaining length 2 (MQTT 3.1.1, 3.4.1).
+_PUBACK = b"\x40\x02"
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,30 @@ class Inbox:
                 break
         return len(self.messages) > before
 
-    def acknowledge(self, message: mqtt.MQTTMessage) -> None:
-        """Queue the PUBACK of one message."""
-        self._client.ack(message.mid, message.qos)
+    def acknowledge(self, messages: Sequence[mqtt.MQTTMessage]) -> None:
+        """Send the PUBACKs of these messages in one write; where that fails, the broker delivers them again.
+
+        Through paho each would be a system call of its own, which costs more than our work on the report.
+        """
+        self.flush()
+        data = b"".join(_PUBACK + message.mid.to_bytes(2, "big") for message in messages if message.qos == 1)
+        sock: Any = self._client.socket()
+        while data and sock is not None:
+            try:
+                data = data[sock.send(data) :]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                if not _writable(sock, _WRITE_SECONDS):
+                    # Half a packet may be out: this connection is over, and the next read says so.
+                    with contextlib.suppress(OSError):
+                        sock.shutdown(socket.SHUT_RDWR)
+                    return
+            except OSError:
+                return
 
     def flush(self) -> None:
         """Send what is queued."""
         while self._client.want_write() and (sock := self._client.socket()) is not None:
-            if not _writable(sock, 5.0):
+            if not _writable(sock, _WRITE_SECONDS):
                 return
             self._client.loop_write()
 
