@@ -53,7 +53,8 @@ class WindowChannel:
     """The kernel of a window mechanism, applied in O(cells) by prefix sums.
 
     A[j, k] = (a if stride·k <= j < stride·k + window else b) / total, so that
-    A f = (b Σf + (a - b)·window sum of f) / total: the mechanism's own integers, no rounded kernel.
+    A f = (b Σf + (a - b)·window sum of f) / total: the mechanism's own integers, no rounded kernel. An instance keeps
+    work space: one thread at a time.
     """
 
     def __init__(self, mechanism: Window) -> None:
@@ -62,39 +63,45 @@ class WindowChannel:
         self._inside = (mechanism.a - mechanism.b) / mechanism.total
         self._outside = mechanism.b / mechanism.total
         self._window = mechanism.window
-        self._stride = mechanism.stride
+        stride = mechanism.stride
+        self._plain = stride == 1
+        self._start = stride * np.arange(self.inputs)
+        # Prefix sums of f after a window of zeros, and their end repeated: for stride 1 a window sum is then the
+        # difference of two slices.
+        self._sums: Vector = np.zeros(mechanism.window + self.outputs)
+        self._filled = self._sums[mechanism.window : mechanism.window + self.inputs]
+        self._beyond = self._sums[mechanism.window + self.inputs :]
+        self._upper, self._lower = self._sums[mechanism.window :], self._sums[: self.outputs]
         cell = np.arange(self.outputs)
-        self._low = np.maximum(-((self._window - 1 - cell) // self._stride), 0)
-        self._high = np.minimum(cell // self._stride + 1, self.inputs)
-        self._start = self._stride * np.arange(self.inputs)
-        self._sums = np.zeros(self.inputs + 1)
-        self._cell_sums = np.zeros(self.outputs + 1)
+        self._last = mechanism.window + np.minimum(cell // stride, mechanism.levels)
+        self._before = mechanism.window - 1 + np.maximum(-((mechanism.window - 1 - cell) // stride), 0)
+        self._cell_sums: Vector = np.zeros(self.outputs + 1)
+        self._cells_filled = self._cell_sums[1:]
+        self._from = self._cell_sums[: self.inputs]
+        self._to = self._cell_sums[mechanism.window : mechanism.window + self.inputs]
 
     def apply(self, f: Vector) -> Vector:
         """A f, the law of the symbols when the levels follow `f`; shapes [levels + 1] → [cells]."""
-        sums = self._sums
-        np.cumsum(f, out=sums[1:])
-        if self._stride == 1:
-            out: Vector = np.empty(self.outputs)
-            out[: self.inputs] = sums[1:]
-            out[self.inputs :] = sums[-1]
-            out[self._window :] -= sums[1 : self.outputs - self._window + 1]
+        np.add.accumulate(f, out=self._filled)
+        total = self._filled[-1]
+        self._beyond.fill(total)
+        if self._plain:
+            out: Vector = np.subtract(self._upper, self._lower)
         else:
-            out = sums[self._high] - sums[self._low]
+            out = self._sums[self._last] - self._sums[self._before]
         out *= self._inside
-        out += self._outside * sums[-1]
+        out += self._outside * total
         return out
 
     def adjoint(self, g: Vector) -> Vector:
         """Aᵀ g; shapes [cells] → [levels + 1]."""
-        sums = self._cell_sums
-        np.cumsum(g, out=sums[1:])
-        if self._stride == 1:
-            out: Vector = sums[self._window :] - sums[: self.inputs]
+        np.add.accumulate(g, out=self._cells_filled)
+        if self._plain:
+            out: Vector = np.subtract(self._to, self._from)
         else:
-            out = sums[self._start + self._window] - sums[self._start]
+            out = self._cell_sums[self._start + self._window] - self._cell_sums[self._start]
         out *= self._inside
-        out += self._outside * sums[-1]
+        out += self._outside * self._cell_sums[-1]
         return out
 
     def matrix(self) -> Vector:

@@ -14,8 +14,9 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Channel, Vector
 from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
 
-# SQUAREM is fast at first and slow at the end, where the Newton method takes over.
-_LEAPS = 60
+# Over-relaxation is fast at first; the last digits are the Newton method's.
+_RELAXED_STEPS = 60
+_FIRST_POWER = 3.0
 
 Smoother = Callable[[Vector], Vector]
 
@@ -78,24 +79,24 @@ class _Problem:
         self.weight = weight
         self.steps = 0
 
-    def step(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
-        """One EM step and the certified gap of the point before it; `mixed` is A f where it is known."""
+    def gradient(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
+        """D = Aᵀ(h / A f) and, without a prior, the certified gap; `mixed` is A f where it is known."""
         self.steps += 1
         gradient = self.channel.adjoint(self.counts / (self.channel.apply(f) if mixed is None else mixed))
+        return gradient, float(np.maximum.reduce(gradient)) - self.n
+
+    def step(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
+        """One EM step and the certified gap of the point before it."""
+        gradient, gap = self.gradient(f, mixed)
         if not self.weight:
-            return f * (gradient / self.n), float(gradient.max()) - self.n
+            gradient *= f
+            gradient *= 1.0 / self.n
+            return gradient, gap
         raised = f * gradient + self.pseudo
         total = self.n + self.weight
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = gradient + np.where(self.pseudo > 0, self.pseudo / f, 0.0)
         return raised / total, float(slope.max()) - total
-
-    def objective(self, f: Vector) -> float:
-        value = log_likelihood(self.channel, self.counts, f)
-        if self.weight:
-            used = self.pseudo > 0
-            value += float(self.pseudo[used] @ np.log(f[used]))
-        return value
 
 
 def expectation_maximisation(
@@ -115,8 +116,8 @@ def expectation_maximisation(
     `stop="gap"` ends when the certified gap is at most n·tolerance. `stop="paper"` ends as ToPL's authors
     do, when ‖Δf‖₁ <= 1/n or |ΔL| < 1e-3. Both end after `max_iterations` steps. `prior` is the explicit
     regulariser; `smoother` is applied after every step (EMS) and excludes acceleration and the gap rule.
-    Acceleration is SQUAREM (Varadhan, Roland 2008, scheme S3) for the first steps, then, without a prior, a
-    constrained Newton method on the few cells that carry the optimum; where either fails, plain EM goes on.
+    Acceleration, without a prior: over-relaxed steps f ∘ (D / n)^ω, then a constrained Newton method on the few
+    cells that carry the optimum; both are judged by the certified gap, and plain EM goes on where they stop short.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """
@@ -137,15 +138,14 @@ def expectation_maximisation(
 
 
 def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelerate: bool) -> Fit:
-    leaps = _LEAPS if accelerate else 0
-    leaping = min(limit, leaps)
-    f, following, gap = _squarem_steps(problem, f, wanted, leaping) if leaps else (f, *problem.step(f))
-    if accelerate and gap > wanted and not problem.weight and problem.steps < limit:
-        refined = constrained_newton(problem.channel, problem.counts, f, wanted, limit - problem.steps)
-        problem.steps += refined.steps
-        if refined.log_likelihood >= log_likelihood(problem.channel, problem.counts, f):
-            f = refined.density
-            following, gap = problem.step(f)
+    if accelerate and not problem.weight:
+        f, gap = _over_relaxed(problem, f, wanted, min(limit, _RELAXED_STEPS))
+        if gap > wanted and problem.steps < limit:
+            refined = constrained_newton(problem.channel, problem.counts, f, wanted, limit - problem.steps)
+            problem.steps += refined.steps
+            if refined.log_likelihood >= log_likelihood(problem.channel, problem.counts, f):
+                f = refined.density
+    following, gap = problem.step(f)
     while gap > wanted and problem.steps < limit:
         f = following
         following, gap = problem.step(f)
@@ -160,38 +160,25 @@ def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelera
     )
 
 
-def _squarem_steps(problem: _Problem, f: Vector, wanted: float, limit: int) -> tuple[Vector, Vector, float]:
-    """(f, its EM successor, its gap) after about `limit` steps, or once the gap is small enough."""
-    first, gap = problem.step(f)
-    while gap > wanted and problem.steps < limit:
-        second, gap_first = problem.step(first)
-        if gap_first <= wanted:
-            return first, second, gap_first
-        leap = _squarem(f, first, second)
-        if leap is not None:
-            landed, gap_leap = problem.step(leap)
-            # A shrinking gap is progress without a logarithm; otherwise the objective decides.
-            if gap_leap < gap or problem.objective(leap) >= problem.objective(second):
-                f, first, gap = leap, landed, gap_leap
-                continue
-        f = second
-        first, gap = problem.step(f)
-    return f, first, gap
+def _over_relaxed(problem: _Problem, f: Vector, wanted: float, limit: int) -> tuple[Vector, float]:
+    """The point of least gap, and that gap, among up to `limit` steps f ← f ∘ (D / n)^ω.
 
-
-def _squarem(f: Vector, first: Vector, second: Vector) -> Vector | None:
-    """The extrapolated point f - 2αr + α²v with α = -‖r‖/‖v‖ < -1, or None when there is none."""
-    r = first - f
-    v = second - first - r
-    curvature = float(np.sqrt(v @ v))
-    length = float(np.sqrt(r @ r))
-    if curvature == 0.0 or length <= curvature:
-        return None
-    alpha = -length / curvature
-    leap: Vector = f - 2.0 * alpha * r + alpha * alpha * v
-    # A cell that would turn negative keeps a part of its plain value: from zero it would never come back.
-    np.maximum(leap, 1e-3 * second, out=leap)
-    return np.asarray(leap / leap.sum())
+    ω = 1 is plain EM; it grows while the gap shrinks and falls when it does not, so the gap is the only judge.
+    """
+    best, least, omega = f, float("inf"), _FIRST_POWER
+    while problem.steps < limit:
+        gradient, gap = problem.gradient(f)
+        if gap < least:
+            best, least, omega = f, gap, omega * 1.3
+        else:
+            omega = max(1.0, omega / 2.0)
+        if gap <= wanted:
+            break
+        gradient *= 1.0 / problem.n
+        np.power(gradient, omega, out=gradient)
+        gradient *= f
+        f = gradient / gradient.sum()
+    return best, least
 
 
 def _as_the_paper(problem: _Problem, f: Vector, limit: int, smoother: Smoother | None) -> Fit:
