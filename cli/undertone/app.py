@@ -4,7 +4,19 @@ import sys
 
 import typer
 
-from undertone.commands import aggregate, bench, certify, demo, plan, provision, query, release, simulate, verify
+from undertone.commands import (
+    aggregate,
+    bench,
+    certify,
+    demo,
+    experiment,
+    plan,
+    provision,
+    query,
+    release,
+    simulate,
+    verify,
+)
 from undertone_shared.errors import Invalid, Refused
 
 app = typer.Typer(
@@ -30,6 +42,7 @@ aggregate.register(app)
 bench.register(app)
 certify.register(app)
 demo.register(app)
+experiment.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)

@@ -1,0 +1,151 @@
+"""Figures 1, 6 and 7 of ToPS: what the threshold costs, percentiles, and the ways to choose it."""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+
+from undertone_aggregator.central.smoothers import best_smoothing
+from undertone_aggregator.central.threshold import Workload, candidates, capped_excess, counts_above, scores
+from undertone_simulator.experiments.outcome import Outcome, Panel
+from undertone_simulator.experiments.registry import Options
+from undertone_simulator.experiments.tops_methods import (
+    EPSILONS,
+    SHORT,
+    Answers,
+    Trial,
+    base_mse,
+    mean_errors,
+    noisy_max_threshold,
+    quantile_threshold,
+    source,
+    tops_answers,
+)
+from undertone_simulator.experiments.tops_streams import QUERIES, M, R, Stream, one_stream, range_sums, streams
+
+EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
+PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
+FIG1_EPSILON = Fraction(1, 20)
+PHASE_EPSILON = "0.05"
+
+
+def fig1(options: Options) -> Outcome:
+    """Over θ: the root of Eq. 4, the objectives in its units, and the error that the release really has."""
+    stream = one_stream(options, "DNS")
+    histogram, epsilon = stream.histogram(), FIG1_EPSILON
+    largest = int(stream.values.max())
+    thetas = np.unique(np.geomspace(1, largest, 24).astype(np.int64))
+    plain, smoothed = Workload(R, 16, 5, epsilon), Workload(R, 16, 5 - best_smoothing(16, 5, epsilon), epsilon)
+    truth = range_sums(stream.body)
+    noise = sqrt(2 * 15 * 5**3) / float(epsilon)
+    excess = _mean_excess(histogram, thetas)
+    eq4 = np.sqrt((noise * thetas) ** 2 + (R / 3 * excess) ** 2)
+    eq6 = noise * thetas + R / 3 * 60 / M * counts_above(histogram, thetas)
+    ours = thetas * np.sqrt(
+        smoothed.root_k**2 / float(epsilon) ** 2 + R * R / 6 * (capped_excess(histogram, thetas) / M) ** 2
+    )
+    repeats = options.repeats or SHORT
+    measured = [sqrt(mean_errors(_at(stream, int(t), str(epsilon), options.seed), truth, repeats).mse) for t in thetas]
+    rows = [[int(t), *map(float, line)] for t, *line in zip(thetas, eq4, eq6, ours, measured, strict=True)]
+    best = {
+        "Eq. 4": int(thetas[np.argmin(eq4)]),
+        "Eq. 6, c = 60": _argmax(histogram, plain, stream.bound, "count"),
+        "excess": _argmax(histogram, smoothed, stream.bound, "excess"),
+        "measured": int(thetas[np.argmin(measured)]),
+        "Base (θ = 0)": 0,
+    }
+    base_rmse = sqrt(base_mse(truth))
+    notes = [
+        EVENT,
+        f"ε = {float(epsilon):g}. Least at θ: " + ", ".join(f"{name} {theta}" for name, theta in best.items()) + ".",
+        f"Base: RMSE {base_rmse:.4g}. Not a release: these are the functions that the noisy maximum is over.",
+    ]
+    x = thetas.tolist()
+    curves = {
+        "Eq. 4": (x, eq4.tolist()),
+        "Eq. 6, c = 60": (x, eq6.tolist()),
+        "excess (default)": (x, ours.tolist()),
+        "measured": (x, measured),
+        "Base": (x, [base_rmse] * len(x)),
+    }
+    panel = Panel(f"{stream.name}, ε = {float(epsilon):g}", "θ", "RMSE", curves)
+    columns = ["θ", "root of Eq. 4", "Eq. 6, c = 60", "excess (default)", "measured RMSE"]
+    return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
+
+
+def fig6(options: Options) -> Outcome:
+    """True percentiles as θ, beside the noisy maximum: no percentile is good everywhere."""
+    rows: list[list[str | float]] = []
+    panels = []
+    for stream in streams(options):
+        truth = range_sums(stream.body)
+        curves: dict[str, list[float]] = {}
+        for epsilon in EPSILONS:
+            methods = {f"p{100 * p:g}": _at(stream, stream.percentile(p), epsilon, options.seed) for p in PERCENTILES}
+            methods["NM-E"] = _chosen(stream, "NM-E", epsilon, epsilon, options.seed, [])
+            mse = {name: mean_errors(trial, truth, options.repeats or SHORT).mse for name, trial in methods.items()}
+            for name, error in {**mse, "Base": base_mse(truth)}.items():
+                rows.append([stream.name, float(epsilon), name, error])
+                curves.setdefault(name, []).append(error)
+        x = [float(epsilon) for epsilon in EPSILONS]
+        panels.append(Panel(stream.name, "ε", "MSE", {name: (x, y) for name, y in curves.items()}))
+    notes = [EVENT, "Percentiles are the true ones, which no private method knows.", _protocol(options)]
+    return Outcome("ToPS, figure 6: percentiles as threshold (MSE)", ["stream", "ε", "θ", "MSE"], rows, notes, panels)
+
+
+def fig7(options: Options) -> Outcome:
+    """Ways to choose θ at ε, then the same smoothed hierarchy at ε = 0.05."""
+    rows: list[list[str | float]] = []
+    panels = []
+    for stream in streams(options):
+        truth = range_sums(stream.body)
+        curves: dict[str, list[float]] = {}
+        for epsilon in EPSILONS:
+            for name in ("NM-E", "NM-E, paper's c = 60", "S-PAK", "S-P"):
+                chosen: list[int] = []
+                trial = _chosen(stream, name, epsilon, PHASE_EPSILON, options.seed, chosen)
+                error = mean_errors(trial, truth, options.repeats or SHORT).mse
+                rows.append([stream.name, float(epsilon), name, float(np.median(chosen)), error])
+                curves.setdefault(name, []).append(error)
+            rows.append([stream.name, float(epsilon), "Base", 0.0, base_mse(truth)])
+            curves.setdefault("Base", []).append(base_mse(truth))
+        x = [float(epsilon) for epsilon in EPSILONS]
+        panels.append(Panel(stream.name, "ε of the threshold", "MSE", {name: (x, y) for name, y in curves.items()}))
+    columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
+    return Outcome("ToPS, figure 7: choosing θ (MSE)", columns, rows, [EVENT, _protocol(options)], panels)
+
+
+def _at(stream: Stream, theta: int, epsilon: str, seed: int) -> Trial:
+    """The smoothed hierarchy under a given θ."""
+    return lambda i: tops_answers(stream, theta, epsilon, source(seed, i, "publish"))
+
+
+def _chosen(stream: Stream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
+    """The smoothed hierarchy at ε ``publishing`` under a θ chosen at ``epsilon``, which is noted in ``chosen``."""
+
+    def trial(number: int) -> Answers:
+        bytes_ = source(seed, number, "theta")
+        if name.startswith("NM-E"):
+            theta = noisy_max_threshold(stream, epsilon, bytes_, "count" if "60" in name else "excess")
+        else:
+            theta = quantile_threshold(stream, epsilon, bytes_, name.lower())
+        chosen.append(theta)
+        return _at(stream, theta, publishing, seed)(number)
+
+    return trial
+
+
+def _mean_excess(histogram: np.ndarray, thetas: np.ndarray) -> np.ndarray:
+    """E[(v - θ)⁺]."""
+    above = histogram.sum() - np.cumsum(histogram)
+    tail = np.concatenate([np.cumsum(above[::-1])[::-1], [0]])
+    return np.asarray(tail[thetas] / histogram.sum())
+
+
+def _argmax(histogram: np.ndarray, workload: Workload, bound: int, objective: str) -> int:
+    thetas = candidates(bound, objective)
+    return int(thetas[np.argmax(scores(histogram, thetas, workload, objective))])
+
+
+def _protocol(options: Options) -> str:
+    return f"{len(QUERIES)} random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."
