@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.facts import mechanism_facts
+from undertone_aggregator.goodness import ALARM
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.partial import Partial
 from undertone_aggregator.publish import estimate_message, status_message
@@ -149,6 +150,8 @@ class Coordinator:
                 self.journal.say(
                     "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports
                 )
+                if estimate.misfit is not None and estimate.misfit >= ALARM:
+                    self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
         if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
             self.status(now)
 
@@ -179,6 +182,14 @@ class Coordinator:
 
     def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
         return self.store.partial(first, last, kind=kind)
+
+
+def suspicion(estimate: Estimate) -> str:
+    """One line for people about a slot whose histogram honest devices do not send."""
+    return (
+        f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
+        f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
+    )
 
 
 def describe(estimate: Estimate, unit: str) -> str:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.distribution import Quantile, quantiles
 from undertone_aggregator.epochs import Epoch, Timeline
+from undertone_aggregator.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.goodness import ALARM
 from undertone_aggregator.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.publish import plain
 from undertone_aggregator.ranges import RangeEstimate, drowned, over
@@ -85,6 +87,11 @@ class Results:
         rules = [epoch.campaign.stream or epoch.campaign.report for epoch in self.timeline.epochs]
         return next((rule.theta for rule in reversed(rules) if rule is not None), None)
 
+    @property
+    def mechanism(self) -> MechanismFacts | None:
+        """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
+        return mechanism_facts(self.newest, self.epsilon)
+
     def outcomes(self) -> dict[str, int]:
         """Deliveries by outcome; ``received`` is their sum."""
         return dict(self._store.outcomes())
@@ -142,6 +149,14 @@ class Results:
         )
         said = list(chosen.warnings) if chosen is not None else []
         noise = drowned([one for one in estimates if one.group == "all"], self.campaign.offset)
+        odd = [one for one in estimates if one.misfit is not None and one.misfit >= ALARM]
+        if odd:
+            worst = max(odd, key=lambda one: one.misfit or 0.0)
+            said.append(
+                f"{len(odd)} of {len(estimates)} estimates rest on reports that do not come from honest devices alone:"
+                f" in slot {worst.slot}, group {worst.group}, they would send the like with a chance of at most"
+                f" 10^-{worst.misfit:.0f}"
+            )
         return said + ([noise] if noise is not None else [])
 
     def arrays(self, first: int = 0, last: int = 0xFFFFFFFF, group: str = "all") -> dict[str, NDArray[Any]]:
@@ -178,7 +193,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "guarantee": results.guarantee,
         "theta": results.theta,
         "phase": results.newest.phase,
-        "epochs": [_epoch(epoch) for epoch in results.timeline.epochs],
+        "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
         "warnings": results.warnings(estimates),
         "slots": [asdict(one) for one in estimates],
@@ -210,7 +225,7 @@ def write_parquet(results: Results, rows: Sequence[Estimate | RangeEstimate | Qu
     pq.write_table(table, path)
 
 
-def _epoch(epoch: Epoch) -> Mapping[str, Any]:
+def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
     campaign, chosen = epoch.campaign, epoch.threshold
     facts: dict[str, Any] = {
         "epoch": campaign.epoch,
@@ -222,6 +237,9 @@ def _epoch(epoch: Epoch) -> Mapping[str, Any]:
     if chosen is not None:
         for name in ("low", "high", "bias", "bias_se", "method", "warnings"):
             facts[name] = getattr(chosen, name)
+    reporting = mechanism_facts(epoch, epsilon)
+    if reporting is not None:
+        facts["mechanism"] = asdict(reporting)
     return facts
 
 

@@ -101,6 +101,7 @@ def _show(
             "± s.e.",
             "95 %: min(x, θ)",
             "95 %: x (a model)",
+            "± if 1 % are fake",
         ]
     table = Table(*heads, title=campaign.name)
     table.columns[0].no_wrap = True
@@ -111,6 +112,8 @@ def _show(
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
     console.print(theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}")
     console.print(results.guarantee)
+    if results.mechanism is not None:
+        console.print(results.mechanism.sentence())
     outcomes = results.outcomes()
     received = outcomes.pop("received", 0)
     console.print(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
@@ -128,7 +131,8 @@ def _cells(one: "Estimate | RangeEstimate | Quantile") -> list[str]:
         return [utc(one.start), reports, f"{one.share:g}", str(one.value), f"{one.low} to {one.high}"]
     head = [utc(one.start), one.group]
     if isinstance(one, Estimate) and one.standard_error is None:
-        return [*head, str(one.cohort), f"{one.estimate:.1f}", "", "", "a threshold round"]
+        return [*head, str(one.cohort), f"{one.estimate:.1f}", "", "", "a threshold round", ""]
     raw = "" if one.low_raw is None else f"{one.low_raw:.1f} to {one.high_raw:.1f}"
     truncated = f"{one.low:.1f} to {one.high:.1f}"
-    return [*head, str(one.reports), f"{one.estimate:.1f}", f"{one.standard_error:.1f}", truncated, raw]
+    fakes = f"{one.manipulation:.1f}" if isinstance(one, Estimate) and one.manipulation is not None else ""
+    return [*head, str(one.reports), f"{one.estimate:.1f}", f"{one.standard_error:.1f}", truncated, raw, fakes]
