@@ -104,30 +104,18 @@ def modules():
 
 
 def message():
-    """A campaign message."""
-    from undertone_shared import campaign
-    from undertone_shared.mechanism import Hybrid, WindowMechanism
+    """A campaign message, written by hand: boards have nothing that issues campaigns."""
+    import json
+    import struct
 
-    rounding = WindowMechanism(2721, 1001, 1, 1, 1)
-    piecewise = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
-    built = campaign.build(
-        name="load",
-        sensor="energy",
-        unit="Wh",
-        measure="sum",
-        offset=0,
-        bound=4000,
-        slot_seconds=60,
-        cycle=48,
-        epoch=_Time.now,
-        last_slot=_Time.now // 60 + 20000,
-        default=0,
-        cohort=campaign.Cohort(
-            bytes(16), 1 << 22, WindowMechanism(2721, 1001, 65, 1, 255, tuple(range(0, 257 * 15, 15)))
-        ),
-        report=campaign.ReportRule(0, 3000, Hybrid(25784, rounding, piecewise)),
-    )
-    return campaign.pack(built, _Time.now)
+    body = (
+        '{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":4000,'
+        '"slot_seconds":60,"cycle":48,"epoch":%d,"last_slot":%d,"default":0,"cohort":{"seed":"%s","share":4194304,'
+        '"mechanism":{"kind":"square-wave","a":2721,"b":1001,"window":65,"edges":%s}},"report":{"low":0,"theta":3000,'
+        '"mechanism":{"kind":"hybrid","coin":25784,"rounding":[2721,1001],"piecewise":[2721,1001,621,4,256]}}}'
+        % (_Time.now, _Time.now // 60 + 20000, "00" * 16, json.dumps(list(range(0, 257 * 15, 15))).replace(" ", ""))
+    ).encode()
+    return struct.pack(">4sII", b"UTC1", _Time.now, len(body)) + body
 
 
 def device(packed):

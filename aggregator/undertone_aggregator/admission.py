@@ -11,7 +11,7 @@ from undertone_aggregator.store import Batch
 from undertone_aggregator.stream.chains import Chains
 from undertone_aggregator.stream.chains import record as chain_record
 from undertone_aggregator.stream.moments import largest_release, layout_of
-from undertone_shared import report
+from undertone_shared import intake, report
 from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
@@ -80,7 +80,7 @@ class Admission:
         self._audit = audit
         self._tolerance = tolerance_seconds
         self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
-        # The levels of `undertone_shared.topics.parse_report_topic`, matched in one go.
+        # The levels of `undertone_shared.intake.parse_report_topic`, matched in one go.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
         ).fullmatch
@@ -105,7 +105,7 @@ class Admission:
         if shard != home:
             return SHARD
         try:
-            one = report.unpack(payload)
+            one = intake.unpack(payload)
         except Invalid:
             return MALFORMED
         slot, kind = one.slot, one.kind
@@ -132,7 +132,7 @@ class Admission:
         self,
         campaign: Campaign,
         rule: StreamRule,
-        one: report.Report,
+        one: intake.Report,
         device: str,
         key: int,
         payload: bytes,
@@ -169,7 +169,7 @@ class Admission:
             batch.seen += record(key, slot, code)
         return outcome
 
-    def _key(self, one: report.Report, device: str, slot: int) -> Key:
+    def _key(self, one: intake.Report, device: str, slot: int) -> Key:
         group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
         return Key(self._campaign, one.fingerprint, one.kind, group, slot)
 

@@ -10,8 +10,8 @@ from typing import Any
 from undertone_aggregator.design import parse_epsilon
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
 from undertone_shared.campaign import MEASURES, SEED_BYTES
+from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import SMALL
 from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
 
 LARGEST_FILE = 1 << 20

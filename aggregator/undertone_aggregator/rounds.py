@@ -26,8 +26,9 @@ from undertone_aggregator.threshold import (
     next_range,
 )
 from undertone_shared import report
-from undertone_shared.campaign import Campaign, Cohort, ReportRule, build
+from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
+from undertone_shared.issue import build
 from undertone_shared.table import TableMechanism
 
 # The partial of first <= slot <= last, of one kind of report.

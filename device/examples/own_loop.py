@@ -13,7 +13,7 @@ _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
 from undertone_device.reporter import Reporter  # noqa: E402
-from undertone_shared import campaign as campaigns  # noqa: E402
+from undertone_shared import issue  # noqa: E402
 from undertone_shared.campaign import Cohort, ReportRule  # noqa: E402
 from undertone_shared.entropy import Entropy  # noqa: E402
 from undertone_shared.errors import Invalid, Refused  # noqa: E402
@@ -62,7 +62,7 @@ def retained_campaign(now: int) -> bytes:
     """What the firmware's MQTT connection hears on undertone/v1/load/config."""
     cohort = WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))
     pieces = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
-    campaign = campaigns.build(
+    campaign = issue.build(
         name="load",
         sensor="energy",
         unit="Wh",
@@ -77,7 +77,7 @@ def retained_campaign(now: int) -> bytes:
         cohort=Cohort(bytes(16), 0, cohort),
         report=ReportRule(0, 300, Hybrid(25784, WindowMechanism(2721, 1001, 1, 1, 1), pieces)),
     )
-    return campaigns.pack(campaign, now)
+    return issue.pack(campaign, now)
 
 
 def main() -> None:

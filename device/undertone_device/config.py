@@ -16,9 +16,8 @@ folder. What the device may release is not here but in the policy.
 import json
 
 from undertone_device.packets import DEFAULT_KEEPALIVE
+from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
-from undertone_shared.notation import check_object
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ import struct
 
 from undertone_device.slot_value import TICKS_MASK
 from undertone_shared.campaign import HEADER_BYTES, LARGEST_BODY
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import hashlib
 import json
 import struct
 
+from undertone_shared.checks import SMALL, check_integer, check_object
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import SMALL, WindowMechanism, check_integer
-from undertone_shared.notation import check_object, describe_mechanism, parse_mechanism
-from undertone_shared.table import TableMechanism
+from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.notation import parse_mechanism
 from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
@@ -31,9 +31,9 @@ SEED_BYTES = 16
 GRACE_SLOTS = 2
 
 MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
-_U32 = 0xFFFFFFFF
+LARGEST_TIME = 0xFFFFFFFF
 _READING = SMALL - 1
-_FIELDS = (
+FIELDS = (
     "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort report"
 ).split()
 
@@ -65,11 +65,8 @@ class ReportRule:
         check_integer("report.theta", theta, low + 1, _READING)
         if mechanism.edges is not None:
             raise Invalid("report.mechanism is a square-wave, which has no unbiased decode")
-        if isinstance(mechanism, TableMechanism):
-            if not mechanism.covers(theta - low):
-                raise Invalid("the table's levels do not cover 0 to theta = %d" % (theta - low))
-        elif (theta - low) * mechanism.levels >= SMALL:
-            raise Invalid("report.theta times the number of levels is not below 2^30")
+        if not mechanism.covers(theta - low):
+            raise Invalid("report.mechanism does not cover 0 to theta - low = %d" % (theta - low))
         self.low = low
         self.theta = theta
         self.mechanism = mechanism
@@ -98,7 +95,7 @@ class Campaign:
             raise Invalid("the campaign is not JSON")
         # The field "stream" is there in stream campaigns only.
         streams = isinstance(value, dict) and "stream" in value
-        fields = check_object("the campaign", value, tuple(_FIELDS + ["stream"] if streams else _FIELDS))
+        fields = check_object("the campaign", value, tuple(FIELDS + ["stream"] if streams else FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body = body
         self.fingerprint = hashlib.sha256(body).digest()[:4]
@@ -114,11 +111,13 @@ class Campaign:
         self.bound = check_integer("bound", fields["bound"], 1, _READING)
         self.slot_seconds = check_integer("slot_seconds", fields["slot_seconds"], 1, 7 * 86400)
         self.cycle = check_integer("cycle", fields["cycle"], 1, 1 << 20)
-        self.epoch = check_integer("epoch", fields["epoch"], 0, _U32)
+        self.epoch = check_integer("epoch", fields["epoch"], 0, LARGEST_TIME)
         if self.epoch % self.slot_seconds:
             raise Invalid("epoch is %d, expected a multiple of slot_seconds = %d" % (self.epoch, self.slot_seconds))
         self.first_slot = self.epoch // self.slot_seconds
-        self.last_slot = check_integer("last_slot", fields["last_slot"], self.first_slot, _U32 // self.slot_seconds - 1)
+        self.last_slot = check_integer(
+            "last_slot", fields["last_slot"], self.first_slot, LARGEST_TIME // self.slot_seconds - 1
+        )
         self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
         self.report: ReportRule | None = None
         self.stream: StreamRule | None = None
@@ -146,10 +145,11 @@ class Campaign:
             if fields[name] is not None:
                 raise Invalid("%s is %r, expected null in a stream campaign" % (name, fields[name]))
         # A board without streams never loads their code.
-        from undertone_shared.stream import FIELDS, StreamRule
+        from undertone_shared.stream import FIELDS as STREAM_FIELDS
+        from undertone_shared.stream import StreamRule
 
         self.cohort = nobody()
-        self.stream = StreamRule(check_object("stream", fields["stream"], tuple(FIELDS)))
+        self.stream = StreamRule(check_object("stream", fields["stream"], tuple(STREAM_FIELDS)))
         if self.stream.theta > self.bound:
             raise Invalid("stream.theta is %d, expected at most the bound %d" % (self.stream.theta, self.bound))
 
@@ -167,60 +167,6 @@ def _hex(name: str, value: object) -> bytes:
         else:
             return bytes.fromhex(value)
     raise Invalid("%s is %r, expected lower-case hexadecimal" % (name, value))
-
-
-def build(
-    *,
-    name: str,
-    sensor: str,
-    unit: str,
-    measure: str,
-    offset: int,
-    bound: int,
-    slot_seconds: int,
-    cycle: int,
-    epoch: int,
-    last_slot: int,
-    default: int,
-    cohort: "Cohort | None",
-    report: "ReportRule | None",
-    stream: "StreamRule | None" = None,
-) -> Campaign:
-    """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid."""
-    values: tuple[Any, ...] = (
-        VERSION,
-        name,
-        sensor,
-        unit,
-        measure,
-        offset,
-        bound,
-        slot_seconds,
-        cycle,
-        epoch,
-        last_slot,
-        default,
-        cohort
-        and {
-            "seed": "".join("%02x" % byte for byte in cohort.seed),
-            "share": cohort.share,
-            "mechanism": describe_mechanism(cohort.mechanism),
-        },
-        report and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
-    )
-    names = _FIELDS
-    if stream is not None:
-        names = _FIELDS + ["stream"]
-        values += (stream.describe(),)
-    compact = (",", ":")
-    members = [json.dumps(names[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
-    return Campaign(("{" + ",".join(members) + "}").encode())
-
-
-def pack(campaign: Campaign, issued_at: int) -> bytes:
-    """The retained message. Raises Invalid for issued_at outside u32."""
-    check_integer("issued_at", issued_at, 0, _U32)
-    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body
 
 
 def header(message: bytes) -> tuple[int, bytes]:

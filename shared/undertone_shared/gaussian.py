@@ -5,7 +5,7 @@ is used, so that nothing on the wire shows how long it took. Not under the draw 
 the buffer is refilled between words.
 """
 
-from undertone_shared.mechanism import check_integer
+from undertone_shared.checks import check_integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

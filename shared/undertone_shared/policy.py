@@ -6,9 +6,8 @@ Privacy rests on this alone: neither the server, nor the broker, nor the clock i
 import json
 
 from undertone_shared.campaign import MEASURES, Campaign
+from undertone_shared.checks import check_cap, check_integer, check_object
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.mechanism import check_cap, check_integer
-from undertone_shared.notation import check_object
 from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False

@@ -15,8 +15,8 @@ byte field meaning (big-endian)
 
 import struct
 
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
 
 VERSION = 1
 COHORT = 0
@@ -25,17 +25,6 @@ STREAM = 2
 LENGTH = 16
 LARGEST_DIMENSION = 8
 _U32 = 0xFFFFFFFF
-
-
-class Report:
-    """A decoded report; ``values`` holds the symbol (kinds 0, 1) or the d coordinates of X_i (kind 2)."""
-
-    def __init__(self, kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chain: int):
-        self.kind = kind
-        self.fingerprint = fingerprint
-        self.slot = slot
-        self.values = values
-        self.chain = chain
 
 
 def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chain: int = 0) -> bytes:
@@ -57,27 +46,3 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chai
     for value in values[1:]:
         packed += struct.pack(">i", value)
     return packed
-
-
-def unpack(payload: bytes) -> Report:
-    """The report in ``payload``. Raises Invalid for a wrong length, version, kind or chain index."""
-    size = len(payload)
-    if size < LENGTH or size % 4 or size > LENGTH + 4 * (LARGEST_DIMENSION - 1):
-        raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
-    if payload[0] != VERSION:
-        raise Invalid("the report's version is %d, expected %d" % (payload[0], VERSION))
-    kind = payload[1]
-    if kind == STREAM:
-        _, _, fingerprint, slot, value, chain = struct.unpack(">BB4sIiH", payload[:LENGTH])
-        if chain < 1:
-            raise Invalid("the chain index is 0, expected at least 1")
-        further = [struct.unpack(">i", payload[i : i + 4])[0] for i in range(LENGTH, size, 4)]
-        return Report(kind, fingerprint, slot, tuple([value] + further), chain)
-    if kind > STREAM:
-        raise Invalid("the report's kind is %d, expected %d to %d" % (kind, COHORT, STREAM))
-    if size != LENGTH:
-        raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
-    _, _, fingerprint, slot, value, chain = struct.unpack(">BB4sIIH", payload)
-    if chain:
-        raise Invalid("the chain index is %d, expected 0" % chain)
-    return Report(kind, fingerprint, slot, (value,), chain)

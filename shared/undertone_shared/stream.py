@@ -12,9 +12,9 @@ where y_i alone touches the reading: X_{i-1} is public already. A chain starts w
 X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof.md.
 """
 
+from undertone_shared.checks import SMALL, check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian, root
-from undertone_shared.mechanism import SMALL, check_integer
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.truncation import truncate
 

@@ -1,8 +1,7 @@
 """What a device's owner allows of streams; imported only where a policy says anything about them."""
 
+from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.mechanism import SMALL, check_integer
-from undertone_shared.notation import check_object, integers
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.stream import KINDS, LARGEST_RHO, RHO_UNIT, StreamRule
 

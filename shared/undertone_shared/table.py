@@ -6,16 +6,22 @@ sum_j W[k][j] y_j = 2^bits mu_k is exactly unbiased however W was rounded. Whoev
 trusted: the certificate is checked on arrival, from the table itself.
 """
 
+import binascii
+
+from undertone_shared.checks import check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_cap, check_integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from undertone_shared.entropy import Entropy
 
 # One weight is 3 bytes, big-endian.
 WIDTH = 3
 LARGEST_LEVEL = 1 << 20
+MOST_LEVELS = 257
+LARGEST_ROWS = 6600
 
 
 class TableMechanism:
@@ -39,7 +45,7 @@ class TableMechanism:
         check_integer("bits", bits, 8, 8 * WIDTH)
         check_integer("shift", shift, 0, 20)
         levels = len(values) - 1
-        check_integer("the table's number of levels less one", levels, 1, 256)
+        check_integer("the table's number of levels less one", levels, 1, MOST_LEVELS - 1)
         if not packed or len(packed) % (WIDTH * (levels + 1)):
             raise Invalid("the table has %d bytes, expected a multiple of %d" % (len(packed), WIDTH * (levels + 1)))
         for k in range(levels + 1):
@@ -173,3 +179,19 @@ class TableMechanism:
             (second << self.bits) - first * first,
             (denominator * denominator) << (2 * self.bits),
         )
+
+
+def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
+    """The table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below ``name``."""
+    rows = fields["rows"]
+    if not isinstance(rows, str) or not 4 <= len(rows) <= LARGEST_ROWS or len(rows) % 4:
+        raise Invalid("%s.rows is not base64 text of at most %d characters" % (name, LARGEST_ROWS))
+    encoded = rows.encode()
+    try:
+        packed = binascii.a2b_base64(encoded)
+    except Exception:  # ValueError, but a plain Exception where binascii is written in Python
+        packed = b""
+    if binascii.b2a_base64(packed).strip() != encoded:
+        raise Invalid("%s.rows is not plain base64" % name)
+    values = integers(name + ".values", fields["values"], 2, MOST_LEVELS)
+    return TableMechanism(fields["bits"], packed, values, fields["shift"])

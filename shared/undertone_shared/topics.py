@@ -46,24 +46,3 @@ def report_topic(prefix: str, campaign: str, device: str) -> str:
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
     """Where the aggregator keeps a retained series for users."""
     return "%s/%s/aggregate/%s" % (prefix, campaign, series)
-
-
-def parse_report_topic(prefix: str, topic: str) -> tuple[str, int, str]:
-    """(campaign, shard, device) of a report topic; the shard is as written, not checked against the device.
-
-    Raises Invalid unless the levels are exactly those of ``report_topic``.
-    """
-    if not topic.startswith(prefix + "/"):
-        raise Invalid("topic %r, expected it to start with %s/" % (topic, prefix))
-    levels = topic[len(prefix) + 1 :].split("/")
-    if len(levels) != 4 or levels[3] != "report":
-        raise Invalid("topic %r, expected %s/<campaign>/<shard>/<device>/report" % (topic, prefix))
-    check_name("campaign", levels[0])
-    check_name("device", levels[2])
-    number = levels[1]
-    for digit in number:
-        if digit not in "0123456789":
-            raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
-    if not 1 <= len(number) <= 2 or str(int(number)) != number or int(number) >= SHARDS:
-        raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
-    return levels[0], int(number), levels[2]

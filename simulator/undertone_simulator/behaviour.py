@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
 from undertone_simulator.seeded import Memory, Seeded
 
 Flags = NDArray[np.bool_]

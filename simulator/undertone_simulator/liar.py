@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from undertone_device.reporter import Reporter
-from undertone_shared.report import COHORT, STREAM, pack, unpack
+from undertone_shared.intake import unpack
+from undertone_shared.report import COHORT, STREAM, pack
 
 if TYPE_CHECKING:
     from undertone_device.slot_value import Sample

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_shared.checks import check_integer
 from undertone_shared.entropy import BUFFER_BYTES, EntropyError
-from undertone_shared.mechanism import check_integer
 
 Words = NDArray[np.uint32]
 Index = NDArray[np.intp]

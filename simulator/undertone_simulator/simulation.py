@@ -21,7 +21,7 @@ from undertone_aggregator.reconstruct import Estimate, Reconstruction
 from undertone_aggregator.rounds import Rounds
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.mechanism import check_integer
+from undertone_shared.checks import check_integer
 from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.faults import Fault
 from undertone_simulator.ledger import Play

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_shared.checks import SMALL
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import SMALL, Hybrid, WindowMechanism
+from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.seeded import WORDS, Memory
 

@@ -15,7 +15,7 @@ from undertone_aggregator.admission import DUPLICATES
 from undertone_aggregator.seen import COUNTED
 from undertone_aggregator.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
-from undertone_shared.report import unpack
+from undertone_shared.intake import unpack
 from undertone_simulator.ledger import Key, Sent
 
 BROKER_KILLED = "broker_killed"

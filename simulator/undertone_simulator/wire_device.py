@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from undertone_device.packets import DEFAULT_KEEPALIVE
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.report import unpack
+from undertone_shared.intake import unpack
 from undertone_shared.topics import config_topic, report_topic
 from undertone_simulator.clock import Clock
 from undertone_simulator.connection import Connection

@@ -16,7 +16,8 @@ from undertone_shared import report
 from undertone_shared.campaign import GRACE_SLOTS
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
-from undertone_shared.topics import parse_report_topic, report_topic, shard
+from undertone_shared.intake import parse_report_topic
+from undertone_shared.topics import report_topic, shard
 
 OLD, NEW = (epoch.campaign for epoch in two_epochs())
 MEMBER = next(f"m{i}" for i in range(100) if in_cohort(NEW.cohort.seed, NEW.cohort.share, FIRST + 150, f"m{i}"))

@@ -10,9 +10,10 @@ from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate
 from undertone_shared import campaign as campaigns
+from undertone_shared import issue
 from undertone_shared.errors import Invalid
+from undertone_shared.issue import describe_mechanism
 from undertone_shared.mechanism import WindowMechanism
-from undertone_shared.notation import describe_mechanism
 
 KEYS = {
     "mechanism",
@@ -97,7 +98,7 @@ def test_a_biased_decode_is_refused_with_the_level(tmp_path):
 
 def built(mechanism):
     cohort = campaigns.Cohort(bytes(16), 1 << 20, design.square_wave("1", range(0, 1300, 10)))
-    return campaigns.build(
+    return issue.build(
         name="c", sensor="meter", unit="Wh", measure="sum", offset=0, bound=1200, slot_seconds=1800, cycle=48,
         epoch=1800, last_slot=9, default=0, cohort=cohort, report=campaigns.ReportRule(0, 613, mechanism),
     )  # fmt: skip
@@ -107,7 +108,7 @@ def built(mechanism):
 def test_a_campaign_file(tmp_path, message):
     campaign = built(design.hybrid("1"))
     path = tmp_path / "campaign"
-    path.write_bytes(campaigns.pack(campaign, 5) if message else campaign.body)
+    path.write_bytes(issue.pack(campaign, 5) if message else campaign.body)
     found = json.loads(certify("--campaign", path, "--epsilon", 1, "--json").stdout)
     assert [f["mechanism"] for f in found] == ["cohort", "report"]
     assert found[1]["certificate"] == "2721/1001"

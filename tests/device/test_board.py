@@ -11,8 +11,7 @@ from rig import DAY, make_campaign
 
 from support import micropython as mp
 from support.private_broker import TLS, PrivateBroker
-from undertone_shared import campaign as campaigns
-from undertone_shared import report as reports
+from undertone_shared import intake, issue
 
 BOARD = Path(__file__).with_name("board")
 
@@ -58,7 +57,7 @@ class Site:
         self._client.loop_start()
         self._client.subscribe("undertone/v1/+/+/+/report", 1)
         self._client.publish(
-            "undertone/v1/load/config", campaigns.pack(campaign, now), qos=1, retain=True
+            "undertone/v1/load/config", issue.pack(campaign, now), qos=1, retain=True
         ).wait_for_publish(10)
 
     def run(self, mode):
@@ -68,7 +67,7 @@ class Site:
         return result.stdout.splitlines()
 
     def slots(self):
-        return [reports.unpack(payload).slot for payload in self.payloads]
+        return [intake.unpack(payload).slot for payload in self.payloads]
 
     def close(self):
         self._client.disconnect()

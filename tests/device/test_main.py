@@ -22,8 +22,7 @@ from undertone_device.assembly import read_policy
 from undertone_device.config import parse_config, read_config
 from undertone_device.sources import make_read, open_lines
 from undertone_device.status import parse_status
-from undertone_shared import campaign as campaigns
-from undertone_shared import report as reports
+from undertone_shared import intake, issue
 from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
 
@@ -62,11 +61,11 @@ class Server:
         campaign = make_campaign(
             **{"slot_seconds": 1, "epoch": self.epoch, "last_slot": self.epoch + DAY, "cycle": 1, **changes}
         )
-        message = campaigns.pack(campaign, int(time.time()))
+        message = issue.pack(campaign, int(time.time()))
         self._client.publish(f"{self.prefix}/load/config", message, qos=1, retain=True).wait_for_publish(10)
 
     def slots(self):
-        return [reports.unpack(payload).slot for _, payload in self.messages]
+        return [intake.unpack(payload).slot for _, payload in self.messages]
 
     def wait(self, count, process=None):
         end = time.monotonic() + 30
@@ -183,7 +182,7 @@ def test_a_killed_device_goes_on_without_drawing_a_slot_twice(device, server, st
     server.wait(4, process)
     end(process)
     distinct = set(server.messages)
-    slots = sorted(reports.unpack(payload).slot for _, payload in distinct)
+    slots = sorted(intake.unpack(payload).slot for _, payload in distinct)
     assert len(slots) == len(set(slots)), "one slot, one draw"
 
 

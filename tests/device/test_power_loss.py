@@ -12,8 +12,7 @@ from rig import DAY, SLOT, START, Ticks, hybrid, make_campaign, make_policy
 
 from undertone_device import storage
 from undertone_device.reporter import Reporter
-from undertone_shared import campaign as campaigns
-from undertone_shared import report as reports
+from undertone_shared import intake, issue
 from undertone_shared.campaign import ReportRule
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Refused
@@ -148,7 +147,7 @@ class Life:
         self.released = {}
 
     def release(self, report):
-        slot = reports.unpack(report).slot
+        slot = intake.unpack(report).slot
         assert self.released.setdefault(slot, report) == report, f"slot {slot} was drawn twice"
 
     def live(self, disk, now):
@@ -162,7 +161,7 @@ class Life:
                 for campaign in (make_campaign(), following):
                     if reporter.next_campaign is None and now < campaign.end:
                         with suppress(Refused):  # too early, or known to be over
-                            reporter.accept(campaigns.pack(campaign, now), now)
+                            reporter.accept(issue.pack(campaign, now), now)
                 reporter._ticks.now += SLOT * 1000
                 report = reporter.run_once(READING, now)
                 if report is not None:

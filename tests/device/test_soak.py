@@ -15,8 +15,7 @@ from rig import make_campaign
 
 from support import micropython as mp
 from support.private_broker import PrivateBroker
-from undertone_shared import campaign as campaigns
-from undertone_shared import report as reports
+from undertone_shared import intake, issue
 from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 
@@ -61,11 +60,11 @@ class Server:
         self._publish(now)
 
     def _publish(self, issued_at: int) -> None:
-        self._client.publish(CONFIG, campaigns.pack(self.campaign, issued_at), qos=1, retain=True)
+        self._client.publish(CONFIG, issue.pack(self.campaign, issued_at), qos=1, retain=True)
 
     def _on_message(self, client: object, data: object, message: paho.MQTTMessage) -> None:
         self.payloads.append(message.payload)
-        slot = reports.unpack(message.payload).slot
+        slot = intake.unpack(message.payload).slot
         if slot % self._every == 0:
             self._publish(slot * self.campaign.slot_seconds)
 
@@ -118,7 +117,7 @@ def soak(micropython, mosquitto_binary, tmp_path, free_port, compiled):
 def check(slots, lines, payloads):
     assert lines[-1][:6] == ["end", str(len(payloads)), str(len(payloads)), "0", "0", "None"], lines[-1]
     assert len(payloads) >= slots
-    numbers = [reports.unpack(payload).slot for payload in payloads]
+    numbers = [intake.unpack(payload).slot for payload in payloads]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
     free = [int(line[1]) for line in lines if line[0] == "free"]
     assert len(free) >= 5

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from undertone_shared import campaign as campaigns
+from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.errors import Invalid
+from undertone_shared.intake import parse_report_topic
 from undertone_shared.policy import parse_policy
-from undertone_shared.topics import parse_report_topic
 
 VARIANTS = 100
 many = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,7 +73,7 @@ def replaced(original, path, value):
 def test_reports(payload, seed):
     good = reports.pack(reports.STREAM, b"abcd", 7, (1, 2), 3)
     for variant in (payload, b"\x01" + payload, *mutations(good, seed)):
-        report = answer(reports.unpack, variant)
+        report = answer(intake.unpack, variant)
         if report is not None:
             assert reports.pack(report.kind, report.fingerprint, report.slot, report.values, report.chain) == variant
 
@@ -115,7 +116,7 @@ def test_broken_json(parse, original, seed):
 @many
 @given(st.binary(max_size=300), st.integers())
 def test_messages(data, seed):
-    good = campaigns.pack(campaigns.Campaign(FROZEN), 5)
+    good = issue.pack(campaigns.Campaign(FROZEN), 5)
     for variant in (data, b"UTC1" + data, *mutations(good[:60], seed)):
         answer(campaigns.header, variant)
         answer(campaigns.Campaign, variant[12:])

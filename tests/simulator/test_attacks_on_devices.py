@@ -8,11 +8,12 @@ import pytest
 
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule, build, pack
+from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
+from undertone_shared.intake import unpack
+from undertone_shared.issue import build, pack
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.report import unpack
 from undertone_shared.table import TableMechanism
 from undertone_shared.topics import config_topic
 from undertone_simulator.clock import Clock

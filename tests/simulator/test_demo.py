@@ -11,7 +11,8 @@ from rich.console import Console
 from undertone.__main__ import main
 from undertone.commands.demo import _table, meaning, sentences
 from undertone_shared.errors import Invalid
-from undertone_shared.report import COHORT, REPORT, unpack
+from undertone_shared.intake import unpack
+from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.demo import Options, run
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.demo.run import ledgers, write_json

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_shared.report import COHORT, REPORT, unpack
+from undertone_shared.intake import unpack
+from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.clock import Clock
 from undertone_simulator.faults import Fault, schedule
 from undertone_simulator.fleet import MemoryStorage

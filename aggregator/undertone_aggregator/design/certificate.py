@@ -10,9 +10,11 @@ from math import log
 from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level, Mechanism
 from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
+from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import WindowMechanism, check_integer
-from undertone_shared.notation import check_object, describe_mechanism, parse_mechanism
+from undertone_shared.issue import describe_mechanism
+from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
 MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "square-wave")

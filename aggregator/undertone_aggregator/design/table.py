@@ -17,10 +17,9 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from undertone_aggregator.design.budget import best_fraction, parse_epsilon
 from undertone_aggregator.design.continuous import hybrid_variance
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
-from undertone_shared.notation import LARGEST_ROWS
-from undertone_shared.table import LARGEST_LEVEL, WIDTH, TableMechanism
+from undertone_shared.table import LARGEST_LEVEL, LARGEST_ROWS, WIDTH, TableMechanism
 
 Vector = NDArray[np.float64]
 

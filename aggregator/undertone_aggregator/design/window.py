@@ -17,8 +17,9 @@ from undertone_aggregator.design.continuous import (
     piecewise_variance,
     square_wave_half_width,
 )
+from undertone_shared.checks import SMALL, check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import SMALL, Hybrid, WindowMechanism, check_integer
+from undertone_shared.mechanism import Hybrid, WindowMechanism
 
 Epsilon = Fraction | float | str
 

@@ -3,7 +3,7 @@
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.epochs import Epoch, Timeline
-from undertone_shared.campaign import build
+from undertone_shared.issue import build
 from undertone_shared.stream import GAUSSIAN, StreamRule
 
 _U32 = 0xFFFFFFFF

@@ -22,9 +22,10 @@ from undertone_aggregator.seen import Seen, device_key
 from undertone_aggregator.store import Store
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
-from undertone_shared.campaign import SEED_BYTES, Campaign, Cohort, build
+from undertone_shared.campaign import SEED_BYTES, Campaign, Cohort
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
+from undertone_shared.issue import build
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.bench.row import Row, duration, rate
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import undertone_shared
 from undertone_aggregator.design import hybrid
 from undertone_shared.entropy import Entropy
+from undertone_shared.issue import describe_mechanism
 from undertone_shared.mechanism import Hybrid
-from undertone_shared.notation import describe_mechanism
 from undertone_simulator.bench.row import Row, best_seconds, duration, rate
 from undertone_simulator.demo.stage import find_micropython
 from undertone_simulator.seeded import Seeded

@@ -9,7 +9,7 @@ from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import parse_epsilon
 from undertone_shared.campaign import SEED_BYTES
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import check_integer
+from undertone_shared.checks import check_integer
 from undertone_simulator import populations
 from undertone_simulator.loaders import load
 from undertone_simulator.provision import Target, device_names, make_policy, provision

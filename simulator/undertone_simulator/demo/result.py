@@ -16,7 +16,8 @@ from undertone_aggregator.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
-from undertone_shared.report import REPORT, unpack
+from undertone_shared.intake import unpack
+from undertone_shared.report import REPORT
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile

@@ -16,7 +16,8 @@ from undertone_aggregator.partial import Key, Partial
 from undertone_aggregator.reconstruct import Decoder, Reconstruction
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, choose_threshold, first_edges, next_range
 from undertone_shared import report
-from undertone_shared.campaign import Campaign, Cohort, ReportRule, build
+from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.issue import build
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram, symbols
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_shared.mechanism import check_integer
+from undertone_shared.checks import check_integer
 from undertone_simulator.readings import Readings
 
 Floats = NDArray[np.float64]

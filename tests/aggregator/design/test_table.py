@@ -12,7 +12,9 @@ from undertone_aggregator.design import audit, best_fraction
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_aggregator.design.table import NoTable, optimal_table
 from undertone_shared.errors import Invalid
-from undertone_shared.notation import LARGEST_ROWS, describe_mechanism, parse_mechanism
+from undertone_shared.issue import describe_mechanism
+from undertone_shared.notation import parse_mechanism
+from undertone_shared.table import LARGEST_ROWS
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram
 

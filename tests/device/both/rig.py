@@ -4,7 +4,7 @@ import hashlib
 import os
 
 from undertone_device.reporter import BUILT, DAY, Reporter
-from undertone_shared import campaign as campaigns
+from undertone_shared import issue
 from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -85,7 +85,7 @@ def make_campaign(**changes):
     }
     for name in changes:
         fields[name] = changes[name]
-    return campaigns.build(**fields)
+    return issue.build(**fields)
 
 
 def make_policy(**changes):
@@ -119,7 +119,7 @@ class Device:
         )
 
     def accept(self, campaign, issued_at=None):
-        return self.reporter.accept(campaigns.pack(campaign, self.now if issued_at is None else issued_at), self.now)
+        return self.reporter.accept(issue.pack(campaign, self.now if issued_at is None else issued_at), self.now)
 
     def pass_time(self, seconds, clock=None):
         self.ticks.now += seconds * 1000

@@ -5,8 +5,7 @@ from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
 from undertone_device.client import Client
 from undertone_device.stream_transport import StreamTransport
-from undertone_shared import campaign as campaigns
-from undertone_shared import report as reports
+from undertone_shared import intake, issue
 from undertone_shared.entropy import Entropy
 
 CONFIG = "undertone/v1/load/config"
@@ -19,7 +18,7 @@ class Rig:
         self.broker = broker or FakeBroker()
         self.device = device or Device(now=START - SLOT)
         campaign = campaign or make_campaign()
-        self.broker.retained[CONFIG] = campaigns.pack(campaign, self.device.now)
+        self.broker.retained[CONFIG] = issue.pack(campaign, self.device.now)
         self.events = []
         self.samples = []
         self.idled = 0
@@ -94,7 +93,7 @@ def test_each_slot_is_sampled_once_and_reported_once():
     for _ in range(5):
         rig.slot()
     # The slot of the boot was entered in its middle as far as the device can know.
-    slots = [reports.unpack(payload).slot for payload in rig.broker.payloads()]
+    slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
     assert slots == [START // SLOT + i for i in range(4)]
     assert rig.broker.published[0][2].startswith("undertone/v1/load/")
     assert rig.broker.published[0][2].endswith("/meter-1/report")
@@ -134,7 +133,7 @@ def test_reports_wait_while_the_broker_is_away_and_leave_oldest_first():
     rig.broker.unreachable = False
     rig.settle()
     rig.steps(12)
-    slots = [reports.unpack(payload).slot for payload in rig.broker.payloads()]
+    slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
     assert slots == [START // SLOT + i for i in range(5)]
     assert len(rig.device.reporter.outbox) == 0
     assert rig.broker.subscribed == [CONFIG, CONFIG]
@@ -228,9 +227,9 @@ def test_a_refused_campaign_is_counted_and_the_last_good_one_kept():
     rig = online()
     good = rig.device.reporter.campaign.fingerprint
     greedy = make_campaign(epoch=START + 2 * DAY, default=7)
-    for payload in (b"", b"UTC1", bytes(12300), b"{" * 12300, campaigns.pack(greedy, 7)):
+    for payload in (b"", b"UTC1", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
         rig.broker.send(CONFIG, payload)
-    rig.broker.send("undertone/v1/other/config", campaigns.pack(greedy, rig.device.now))
+    rig.broker.send("undertone/v1/other/config", issue.pack(greedy, rig.device.now))
     rig.broker.send(CONFIG, bytes(70000))
     rig.steps(200)
     assert rig.device.reporter.campaign.fingerprint == good
@@ -304,7 +303,7 @@ def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_ackno
             # The report before it may go again: its acknowledgement came after the last write to flash.
             assert rig.broker.payloads()[-1] == report
             assert len(rig.broker.published) <= 2
-            slots.append(reports.unpack(report).slot)
+            slots.append(intake.unpack(report).slot)
         assert len(device.reporter.outbox) == 0
         assert rig.broker.stream.closed
         device.pass_time(SLOT)

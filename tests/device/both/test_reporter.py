@@ -2,7 +2,7 @@
 
 from rig import DAY, SLOT, START, Device, hybrid, make_campaign, square_wave
 
-from undertone_shared import campaign as campaigns
+from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
@@ -35,7 +35,7 @@ def test_a_slot_gives_one_report_and_only_after_its_end():
     device.reporter.observe(7, device.now)
     assert device.reporter.close_slot(device.now) is None
     device.pass_time(SLOT - 10)
-    report = reports.unpack(device.reporter.close_slot(device.now))
+    report = intake.unpack(device.reporter.close_slot(device.now))
     assert report.slot == START // SLOT
     assert report.kind == reports.REPORT
     assert report.fingerprint == make_campaign().fingerprint
@@ -47,7 +47,7 @@ def test_reports_of_a_day_have_consecutive_slots():
     device = running()
     slots = []
     for _ in range(48):
-        slots.append(reports.unpack(device.slot()).slot)
+        slots.append(intake.unpack(device.slot()).slot)
         device.accept(make_campaign())  # the hourly republication
     assert slots == list(range(START // SLOT, START // SLOT + 48))
 
@@ -63,17 +63,17 @@ def test_everybody_is_in_the_cohort_of_a_threshold_epoch():
     device.accept(make_campaign(cohort=Cohort(bytes(16), WHOLE, square_wave()), report=None))
     device.reporter.close_slot(device.now)
     device.slot()
-    assert reports.unpack(device.slot()).kind == reports.COHORT
+    assert intake.unpack(device.slot()).kind == reports.COHORT
 
 
 def test_a_late_sample_counts_for_the_next_slot():
     device = running()
     device.pass_time(SLOT + 5)
     device.reporter.observe(9, device.now)
-    first = reports.unpack(device.reporter.close_slot(device.now))
+    first = intake.unpack(device.reporter.close_slot(device.now))
     assert first.slot == START // SLOT
     device.pass_time(SLOT)
-    assert reports.unpack(device.reporter.close_slot(device.now)).slot == START // SLOT + 1
+    assert intake.unpack(device.reporter.close_slot(device.now)).slot == START // SLOT + 1
 
 
 def test_a_slot_entered_after_a_jump_of_the_clock_is_not_reported():
@@ -238,7 +238,7 @@ def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
     device.reporter.close_slot(device.now)
     device.pass_time(1)
     report = device.reporter.close_slot(device.now)
-    assert reports.unpack(report).slot >= START + 60
+    assert intake.unpack(report).slot >= START + 60
 
 
 # Outbox
@@ -306,9 +306,9 @@ def test_the_next_epoch_begins_at_its_own_slot():
     assert device.accept(following) is True
     assert refusal(device, make_campaign(epoch=START + 3 * DAY)) == "epoch_pending"
     for _ in range(48):
-        assert reports.unpack(device.slot()).fingerprint == make_campaign().fingerprint
+        assert intake.unpack(device.slot()).fingerprint == make_campaign().fingerprint
         device.accept(following)  # the hourly republication
-    report = reports.unpack(device.slot())
+    report = intake.unpack(device.slot())
     assert report.fingerprint == following.fingerprint
     assert report.slot == (START + DAY) // SLOT
 
@@ -351,7 +351,7 @@ def test_no_clock_before_the_firmware_is_believed():
 
 def test_messages_that_are_no_campaign_are_invalid_and_counted():
     device = running()
-    good = campaigns.pack(make_campaign(epoch=START + DAY), device.now)
+    good = issue.pack(make_campaign(epoch=START + DAY), device.now)
     for message in (b"", good[:11], good[:-1], good + b" ", b"XXXX" + good[4:], good[:12] + b"[" + good[13:]):
         try:
             device.reporter.accept(message, device.now)
@@ -369,4 +369,4 @@ def test_a_slots_reading_is_truncated_before_it_is_drawn():
     device.reporter.close_slot(device.now)
     device.slot()
     for reading, symbol in ((5000, 1), (300, 1), (100, 0), (0, 0), (-5, 0)):
-        assert reports.unpack(device.slot(reading)).values == (symbol,)
+        assert intake.unpack(device.slot(reading)).values == (symbol,)

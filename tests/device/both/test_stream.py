@@ -2,7 +2,7 @@
 
 from rig import DAY, SLOT, START, Device, make_campaign
 
-from undertone_shared import campaign as campaigns
+from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.stream import StreamRule
@@ -59,7 +59,7 @@ def refusal(device, campaign):
 
 
 def chain(report):
-    return reports.unpack(report).chain
+    return intake.unpack(report).chain
 
 
 def reboot(device, slots=1):
@@ -75,7 +75,7 @@ def test_a_stream_reports_every_slot_with_its_chain_index():
     for stream in (rule(), rule(kind="one-bit", noise=[8200, 1100000])):
         device = running(stream)
         for i in range(1, 20):
-            report = reports.unpack(device.slot())
+            report = intake.unpack(device.slot())
             assert (report.kind, report.chain, len(report.values)) == (reports.STREAM, i, 1)
             assert report.slot == START // SLOT + i - 1
 
@@ -157,7 +157,7 @@ def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
     device = running(rule(dimension=3))
     report = device.slot((500, 600, 300))
     assert len(report) == 24
-    assert len(reports.unpack(report).values) == 3
+    assert len(intake.unpack(report).values) == 3
     assert device.reporter._stream._chains[0].point == (0, 100, -200)
     for sample in (500, (1, 2), (1, 2, 3.5)):
         try:
@@ -212,7 +212,7 @@ def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
     assert chain(last) == 47
     assert device.slot() is None  # the last slot of the old stream ends with it
     assert device.reporter.paused == "ended"
-    report = reports.unpack(device.slot())
+    report = intake.unpack(device.slot())
     assert (report.chain, report.fingerprint) == (1, following.fingerprint)
 
 
@@ -286,7 +286,7 @@ def test_corrupt_state_is_a_lost_ledger_or_no_campaign():
     device.storage.files[names[0]] = body[:-3]
     device.boot()
     assert device.reporter.campaign is None
-    message = campaigns.pack(stream_campaign(rule()), device.now)
+    message = issue.pack(stream_campaign(rule()), device.now)
     for damaged in (message.replace(b'"slew":50', b'"slew":500'), message.replace(b'"lag":1', b'"lag":-1')):
         try:
             device.reporter.accept(damaged, device.now)

@@ -3,8 +3,9 @@
 from proofs import check_small
 from small_mechanisms import SMALL
 
+from undertone_shared.checks import check_cap
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import Hybrid, WindowMechanism, check_cap
+from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 
 

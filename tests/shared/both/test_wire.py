@@ -1,7 +1,7 @@
 """Report, topics and cohort rule: the bytes that device and aggregator agree on, frozen."""
 
+from undertone_shared import intake, topics
 from undertone_shared import report as reports
-from undertone_shared import topics
 from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.truncation import truncate
@@ -28,7 +28,7 @@ def test_reports_have_the_frozen_bytes():
     for fields, expected in FROZEN:
         payload = reports.pack(*fields)
         assert payload == bytes.fromhex(expected)
-        report = reports.unpack(payload)
+        report = intake.unpack(payload)
         assert (report.kind, report.fingerprint, report.slot, report.values, report.chain) == fields
 
 
@@ -57,20 +57,20 @@ def test_fields_out_of_range_are_never_packed():
 
 def test_reports_of_a_wrong_length_version_or_kind_are_refused():
     good = reports.pack(reports.REPORT, FINGERPRINT, 5, (1,))
-    assert "15 bytes" in invalid(reports.unpack, good[:15])
-    assert "0 bytes" in invalid(reports.unpack, b"")
-    assert "20 bytes" in invalid(reports.unpack, good + b"1234")
-    assert "version is 2" in invalid(reports.unpack, b"\x02" + good[1:])
-    assert "kind is 9" in invalid(reports.unpack, b"\x01\x09" + good[2:])
-    assert "chain index is 1" in invalid(reports.unpack, good[:15] + b"\x01")
-    assert "chain index is 0" in invalid(reports.unpack, b"\x01\x02" + good[2:])
+    assert "15 bytes" in invalid(intake.unpack, good[:15])
+    assert "0 bytes" in invalid(intake.unpack, b"")
+    assert "20 bytes" in invalid(intake.unpack, good + b"1234")
+    assert "version is 2" in invalid(intake.unpack, b"\x02" + good[1:])
+    assert "kind is 9" in invalid(intake.unpack, b"\x01\x09" + good[2:])
+    assert "chain index is 1" in invalid(intake.unpack, good[:15] + b"\x01")
+    assert "chain index is 0" in invalid(intake.unpack, b"\x01\x02" + good[2:])
 
 
 def test_topics():
     assert topics.config_topic("undertone/v1", "load") == "undertone/v1/load/config"
     assert topics.report_topic("undertone/v1", "load", "meter-1") == "undertone/v1/load/56/meter-1/report"
     assert topics.aggregate_topic("undertone/v1", "load", "mean") == "undertone/v1/load/aggregate/mean"
-    assert topics.parse_report_topic("undertone/v1", "undertone/v1/load/56/meter-1/report") == ("load", 56, "meter-1")
+    assert intake.parse_report_topic("undertone/v1", "undertone/v1/load/56/meter-1/report") == ("load", 56, "meter-1")
 
 
 def test_only_exact_topics_and_names_are_parsed():
@@ -88,7 +88,7 @@ def test_only_exact_topics_and_names_are_parsed():
         "undertone/v1/load/1/#/report",
         "undertone/v1/load/1/" + "m" * 33 + "/report",
     ):
-        invalid(topics.parse_report_topic, "undertone/v1", topic)
+        invalid(intake.parse_report_topic, "undertone/v1", topic)
 
 
 def test_shards_cover_sixty_four():

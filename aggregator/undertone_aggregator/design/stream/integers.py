@@ -11,8 +11,8 @@ from typing import Any
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
 from undertone_aggregator.design.stream.filters import best_share
 from undertone_aggregator.design.stream.schedule import check_length, check_slew
+from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import SMALL
 from undertone_shared.stream import (
     GAUSSIAN,
     KINDS,

@@ -1,0 +1,51 @@
+"""Checks of single values; each names the field, the value and what was expected."""
+
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Every intermediate of a draw stays a small int on a 32-bit MicroPython.
+SMALL = 1 << 30
+
+
+def check_integer(name: str, value: int, low: int, high: int) -> int:
+    """Return ``value`` if it is an int in [low, high]. Raises Invalid naming the field otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or value > high:
+        raise Invalid("%s is %r, expected an integer from %d to %d" % (name, value, low, high))
+    return value
+
+
+def check_cap(cap: tuple[int, int]) -> None:
+    """Raises Invalid unless ``cap`` is a pair of integers p >= q >= 1, standing for the rational p/q."""
+    if not isinstance(cap, (tuple, list)) or len(cap) != 2:
+        raise Invalid("cap is %r, expected a pair of integers [p, q]" % (cap,))
+    check_integer("cap's denominator", cap[1], 1, 1 << 62)
+    check_integer("cap's numerator", cap[0], cap[1], 1 << 62)
+
+
+def check_object(name: str, value: object, fields: tuple[str, ...]) -> "dict[str, Any]":
+    """Return ``value`` if it is an object with exactly these fields. Raises Invalid naming the field otherwise."""
+    if not isinstance(value, dict):
+        raise Invalid("%s is %r, expected an object" % (name, value))
+    for field in fields:
+        if field not in value:
+            raise Invalid("%s has no field %r" % (name, field))
+    for field in value:
+        if field not in fields:
+            raise Invalid("%s has an unknown field %r" % (name, field))
+    return value
+
+
+def integers(name: str, value: object, least: int, most: int) -> tuple[int, ...]:
+    """``value`` as a tuple if it is a list of ``least`` to ``most`` integers of 30 bits. Raises Invalid."""
+    if not isinstance(value, list) or not least <= len(value) <= most:
+        raise Invalid("%s is not a list of %d to %d integers" % (name, least, most))
+    for i in range(len(value)):
+        try:
+            check_integer(name, value[i], 1 - SMALL, SMALL - 1)
+        except Invalid:
+            # The element's name only for its error: on a board, 257 of them are 12 KB of garbage.
+            check_integer("%s[%d]" % (name, i), value[i], 1 - SMALL, SMALL - 1)
+    return tuple(value)
