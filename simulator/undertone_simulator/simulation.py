@@ -6,9 +6,12 @@ entropy is addressed by (seed, device, slot), so the chunks' size cannot matter.
 server would: at the start of the slot that is due.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +20,14 @@ from undertone_aggregator.admission import EVERYBODY
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.epochs import REPORT, THRESHOLD, Epoch, Timeline
 from undertone_aggregator.partial import Counts, Key, Partial, add_counts
-from undertone_aggregator.reconstruct import Estimate, Reconstruction
+from undertone_aggregator.reconstruct import MEASURED, Estimate, Reconstruction
 from undertone_aggregator.rounds import Rounds
+from undertone_aggregator.seen import COUNTED
 from undertone_shared import report
-from undertone_shared.campaign import Campaign
+from undertone_shared.campaign import SEED_BYTES, Campaign
 from undertone_shared.checks import check_integer
+from undertone_shared.cohort import WHOLE
+from undertone_shared.errors import Invalid
 from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.faults import Fault
 from undertone_simulator.ledger import Play
@@ -58,14 +64,59 @@ class Simulated:
     partial: Partial
     truths: dict[int, Truth] = field(default_factory=dict)
 
+    def save(self, path: Path) -> None:
+        """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
+        # The server's edges are loaded for those who ask.
+        from undertone_aggregator.server import open_campaign
+        from undertone_aggregator.store import Batch, Store
+
+        if path.exists():
+            raise Invalid(f"{path} exists already: a simulation is never added to a store")
+        with Store(path) as store:
+            open_campaign(store, self.plan)
+            with store.transaction():
+                for epoch in self.timeline.epochs:
+                    store.add_epoch(epoch)
+            store.commit("simulation", Batch(self.partial, Counter({COUNTED: self.partial.reports})))
+
     def estimates(self) -> list[Estimate]:
         """The server's estimates of all slots that have reports, for everybody together."""
         return Reconstruction(self.timeline).estimates(self.partial, [EVERYBODY])
+
+    def compared(self) -> list["Compared"]:
+        """The measured slots beside their truths."""
+        return [
+            Compared(one, *self.truth(one.slot))
+            for one in self.estimates()
+            if one.kind == MEASURED and one.standard_error is not None
+        ]
 
     def truth(self, slot: int) -> tuple[float, float]:
         """(mean of the truncated, mean of the raw readings) of the devices that ``slot`` counts."""
         one = self.truths[slot]
         return self.plan.offset + one.truncated / one.reports, self.plan.offset + one.raw / one.reports
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One slot's estimate beside the means that only a simulation knows."""
+
+    estimate: Estimate
+    truth_truncated: float
+    truth_raw: float
+
+    @property
+    def error(self) -> float:
+        """Estimate - truth_truncated: what its standard error is about."""
+        return self.estimate.estimate - self.truth_truncated
+
+    def covers(self) -> tuple[bool, bool]:
+        """Whether the interval holds the truncated truth, and the wider one the raw truth."""
+        one = self.estimate
+        return (
+            one.low is not None and one.high is not None and one.low <= self.truth_truncated <= one.high,
+            one.low_raw is not None and one.high_raw is not None and one.low_raw <= self.truth_raw <= one.high_raw,
+        )
 
 
 class Simulation:
@@ -104,14 +155,15 @@ class Simulation:
         self._plays: list[Play] = []
         self._counts: dict[Key, Counts] = {}
         self._epochs: list[Epoch] = []
-        self._result = Simulated(plan, Timeline(()), Partial())
-        self._cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(16)
-        self._rounds = Rounds(plan, self._cohort_seed, self._read)
+        cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
+        self._result = Simulated(replace(plan, cohort_seed=cohort_seed), Timeline(()), Partial())
+        self._rounds = Rounds(plan, cohort_seed, self._read)
 
     def run(self) -> Simulated:
         """The whole campaign: threshold rounds, then the plan's report slots."""
         plan, rounds, seconds = self._plan, self._rounds, self._plan.slot_seconds
-        now = plan.start if plan.start is not None else -(-START // seconds) * seconds
+        begins = plan.start if plan.start is not None else -(-START // seconds) * seconds
+        now = begins - plan.lead_slots * seconds
         timeline = self._issue(rounds.first(now))
         slot = timeline.epochs[0].campaign.first_slot
         due = rounds.due(timeline, now)
@@ -181,18 +233,24 @@ class Simulation:
 
     def _report(self, campaign: Campaign, slots: Sequence[int], first: int, stop: int) -> None:
         devices = np.arange(first, stop)
-        names = [name.encode() for name in device_names(campaign.sensor, self.devices, first, stop)]
         readings, present = self._source.part(first, stop, [self._column(slot) for slot in slots])
+        if present is not None and not present.all():
+            readings = np.where(present, readings, campaign.default)
+        if campaign.offset:
+            readings = readings - campaign.offset
         lying = self._behaviour.lying(devices)
+        cohort = campaign.cohort
+        # Hashing is most of the work: only where it decides something.
+        drawn = 0 < cohort.share < WHOLE
+        names = _names(campaign.sensor, self.devices, first, stop) if drawn else ()
         start = self._epochs[0].campaign.first_slot
         for row, slot in enumerate(slots):
-            values = readings[row] if present is None else np.where(present[row], readings[row], campaign.default)
             there = self._behaviour.reporting(devices, slot, start)
             liars = lying | self._struck(devices, slot, there)
-            cohort = in_cohort(campaign.cohort.seed, campaign.cohort.share, slot, names)
-            for kind, members in ((report.COHORT, there & cohort), (report.REPORT, there & ~cohort)):
-                if members.any():
-                    self._count(campaign, slot, kind, devices[members], values[members], liars[members])
+            in_it = in_cohort(cohort.seed, cohort.share, slot, names) if drawn else bool(cohort.share)
+            for kind, members in ((report.COHORT, there & in_it), (report.REPORT, there & ~np.asarray(in_it))):
+                chosen: slice | NDArray[np.intp] = slice(None) if members.all() else np.flatnonzero(members)
+                self._count(campaign, slot, kind, devices[chosen], readings[row, chosen], liars[chosen])
 
     def _struck(self, devices: NDArray[np.int64], slot: int, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which devices a fault makes lie in this slot; those that it silences are taken out of ``there``."""
@@ -213,7 +271,7 @@ class Simulation:
         slot: int,
         kind: int,
         devices: NDArray[np.int64],
-        values: NDArray[np.int64],
+        readings: NDArray[np.int64],
         liars: NDArray[np.bool_],
     ) -> None:
         rule = campaign.report
@@ -222,17 +280,25 @@ class Simulation:
             mechanism, low, high = campaign.cohort.mechanism, 0, campaign.bound
         else:
             mechanism, low, high = rule.mechanism, rule.low, rule.theta
-        raw = values - campaign.offset
-        truncated = np.clip(raw, low, high) - low
+        if not len(devices):
+            return
+        truncated = np.clip(readings, low, high)
+        if low:
+            truncated -= low
         if kind == report.REPORT:
             truth = self._result.truths.setdefault(slot, Truth())
             truth.reports += len(devices)
             truth.truncated += int(truncated.sum()) + low * len(devices)
-            truth.raw += int(raw.sum())
-        lies = int(liars.sum())
+            truth.raw += int(readings.sum())
+        lies = int(np.count_nonzero(liars))
         if lies:
             devices, truncated = devices[~liars], truncated[~liars]
         counts = histogram(mechanism, truncated, high - low, self._seeded.words(slot, devices))
         counts[-1] += lies
         key = Key(campaign.name, campaign.fingerprint, kind, EVERYBODY, slot)
         self._counts[key] = add_counts(self._counts[key], counts) if key in self._counts else counts
+
+
+@lru_cache(maxsize=1)
+def _names(sensor: str, count: int, first: int, stop: int) -> tuple[bytes, ...]:
+    return tuple(name.encode() for name in device_names(sensor, count, first, stop))

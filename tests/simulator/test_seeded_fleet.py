@@ -58,7 +58,7 @@ def test_the_wire_and_the_arrays_give_identical_campaigns(make_world):
     with Store(world.store_path, read_only=True) as store:
         wire, epochs, meta = store.partial(), store.epochs(), store.meta()
     plan = world.config.campaign
-    start = (epochs[0].campaign.first_slot - plan.lead_slots) * plan.slot_seconds
+    start = epochs[0].campaign.epoch
     plan = replace(plan, start=start, cohort_seed=bytes.fromhex(meta["cohort_seed"]))
     simulated = Simulation(
         plan,

@@ -11,6 +11,7 @@ from undertone_aggregator.config import parse_config
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
+from undertone_shared.table import TableMechanism
 from undertone_simulator import membership
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.populations import population
@@ -32,6 +33,7 @@ rounds = [6, 6]
 report_slots = 12
 epoch_slots = 6
 cohort_share = 0.1
+mechanism = "hybrid"
 """,
     Path("."),
 ).campaign
@@ -134,6 +136,13 @@ def test_nobody_there_ends_at_the_campaigns_end():
     found = simulate(behaviour=Behaviour(drop_out=1.0), devices=3)
     assert len(found.partial) == 0
     assert found.estimates() == []
+
+
+def test_tables_report_as_well():
+    found = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
+    assert isinstance(found.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
+    # As above: 12 independent normal errors.
+    assert all(abs(one.error) < 6 * one.estimate.standard_error for one in found.compared())
 
 
 def test_theta_is_looked_at_again(plain):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.commands.plan_fleet import fleet
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ _LARGEST_TEXT = 32
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(no_args_is_help=True, help="What a campaign would give, before anybody deploys it.")
+    group = typer.Typer(no_args_is_help=False)
+    group.callback(invoke_without_command=True)(fleet)
     group.command("stream")(stream)
     app.add_typer(group, name="plan")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import parse_epsilon
 from undertone_shared.campaign import SEED_BYTES
-from undertone_shared.errors import Invalid
 from undertone_shared.checks import check_integer
 from undertone_simulator import populations
+from undertone_simulator.bounds import public_bound
 from undertone_simulator.loaders import load
 from undertone_simulator.provision import Target, device_names, make_policy, provision
 from undertone_simulator.readings import Readings
@@ -95,7 +95,7 @@ def prepare(options: Options, folder: Path, port: int) -> Plan:
     Raises Invalid, or OSError.
     """
     readings = read_population(options)
-    bound, note = _bound(options, readings)
+    bound, note = public_bound(readings, options.bound)
     folder.mkdir(parents=True, exist_ok=True)
     config_file = folder / "aggregator.toml"
     text = _campaign(options, readings, bound, port)
@@ -107,23 +107,6 @@ def prepare(options: Options, folder: Path, port: int) -> Plan:
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")
     return Plan(options, folder, readings, config, config_file, names, note)
-
-
-def _bound(options: Options, readings: Readings) -> tuple[int, str]:
-    """The public bound B, and a sentence about where it comes from if it is not public knowledge."""
-    if options.bound is not None:
-        return check_integer("bound", options.bound, 2, (1 << 22) - 1), ""
-    values = readings.values[readings.present]
-    if values.min() < 0:
-        raise Invalid(f"the readings go down to {values.min()}; the demo measures from 0")
-    largest = int(values.max())
-    if readings.unit == "Wh" and largest <= populations.BOUND:
-        return populations.BOUND, ""
-    bound = max(2, 1 << largest.bit_length())
-    if bound >= 1 << 22:
-        raise Invalid(f"the largest reading is {largest}, expected less than 2^22: choose a coarser unit")
-    note = f"bound B = {bound} was taken from the data; a real campaign states one that is public, as --bound does here"
-    return bound, note
 
 
 def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:

@@ -1,0 +1,310 @@
+"""What a fleet would see: predicted errors for a population that is known, before anybody deploys anything.
+
+With V the mechanism's mean variance among the readings in units of (θ/2)², a slot's mean over n reports has the
+standard error θ/2 · √(V/n) and the bias E[(x - θ)⁺]; θ is the one of least n V θ²/4 + n² bias² (Eq. 8 in fleet mode).
+The mean over m slots has the standard error of one over √m, as every report is drawn afresh, and the same bias.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design import parse_epsilon, square_wave
+from undertone_aggregator.design.joint import choose_jointly
+from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.threshold import (
+    Query,
+    Threshold,
+    best_threshold,
+    candidates,
+    constant_variance,
+    first_edges,
+    mean_excess,
+)
+from undertone_aggregator.threshold.objective import Variance
+from undertone_device.packets import encode_publish
+from undertone_shared.campaign import HEADER_BYTES, SEED_BYTES, Cohort, ReportRule
+from undertone_shared.checks import check_integer
+from undertone_shared.cohort import WHOLE
+from undertone_shared.issue import build
+from undertone_shared.report import LENGTH
+from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_simulator.readings import Source
+
+LARGEST_FLEET = 10**9
+SAMPLE_DEVICES = 4096
+SAMPLE_DAYS = 7
+# Of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
+RECORD_BYTES = 22
+HEADERS_BYTES = 40
+_PUBACK = 4
+_CELLS = 800
+_REPUBLICATIONS = 24
+_LARGEST_EPSILON = 8
+
+
+@dataclass(frozen=True)
+class Known:
+    """A population's readings: their distribution, and the mean of each slot of the day."""
+
+    unit: str
+    bound: int
+    per_day: int
+    density: NDArray[np.float64]
+    edges: tuple[int, ...]
+    profile: NDArray[np.float64]
+    mean: float
+
+    @staticmethod
+    def of(source: Source, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS) -> "Known":
+        """From the first days of the first devices; readings are clipped to [0, bound]."""
+        counts = np.zeros(bound + 1, dtype=np.int64)
+        sums, numbers = np.zeros(source.per_day), np.zeros(source.per_day)
+        for day in range(days):
+            values, present = source.part(0, devices, range(day * source.per_day, (day + 1) * source.per_day))
+            there = np.ones(values.shape, dtype=np.bool_) if present is None else present
+            clipped = np.clip(values, 0, bound)
+            counts += np.bincount(clipped[there], minlength=bound + 1)
+            sums += (clipped * there).sum(axis=1)
+            numbers += there.sum(axis=1)
+        edges = _edges(bound)
+        total = np.add.reduceat(counts, edges[:-1]) / counts.sum()
+        profile = sums / np.maximum(numbers, 1)
+        mean = float(counts @ np.arange(bound + 1)) / float(counts.sum())
+        return Known(source.unit, bound, source.per_day, total, edges, profile, mean)
+
+    def best(self, reports: int, variance: Variance) -> Threshold:
+        """θ of least mean squared error for ``reports`` reports a slot; nothing about it is uncertain."""
+        thetas = candidates(self.bound)
+        theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
+        bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
+        return Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The mean over ``slots`` slots: its standard error, and with the bias the root mean square error."""
+
+    name: str
+    slots: int
+    standard_error: float
+    error: float
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """What is predicted for a fleet; lengths in ``unit``. ``gain``: by how much less variance the mechanism has than
+
+    the Hybrid. ``devices_needed``, ``epsilon_needed``: for ``wanted``, the error of a slot's mean; None if unasked or
+    out of reach.
+    """
+
+    devices: int
+    reports: int
+    epsilon: float
+    unit: str
+    per_day: int
+    mean: float
+    theta: int
+    bias: float
+    mechanism: str
+    gain: float
+    spans: tuple[Span, ...]
+    traffic: "Traffic"
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    wanted: float | None = None
+    devices_needed: int | None = None
+    epsilon_needed: float | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one device and day: reports, their MQTT bytes with acknowledgements, the same with TLS and TCP/IP, packets
+
+    both ways, and the bytes of the campaign's hourly copies while it stays connected.
+    """
+
+    reports: int
+    mqtt_bytes: int
+    bytes: int
+    packets: int
+    campaign_bytes: int
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Errors for one population, ε and kind of mechanism."""
+
+    known: Known
+    epsilon: Fraction
+    kind: str = "auto"
+    levels: int = 256
+    _designs: dict[int, tuple[Threshold, Mechanism, str | None]] = field(default_factory=dict)
+
+    def design(self, reports: int) -> tuple[Threshold, Mechanism, str | None]:
+        """θ and mechanism for so many reports a slot, and why it is the Hybrid where that was not asked for."""
+        if reports not in self._designs:
+            found = choose_jointly(self.kind, self.epsilon, self.levels, lambda v: self.known.best(reports, v))
+            self._designs[reports] = found.threshold, found.mechanism, found.reason
+        return self._designs[reports]
+
+    def variance(self, reports: int) -> float:
+        """V of the designed mechanism among the readings, in units of (θ/2)²."""
+        threshold, mechanism, _ = self.design(reports)
+        return Population(self.known.density, self.known.edges).mean_variance(mechanism, threshold.theta)
+
+    def span(self, name: str, slots: int, reports: int) -> Span:
+        """The error of the mean over ``slots`` slots of ``reports`` reports each."""
+        threshold, _, _ = self.design(reports)
+        error = threshold.theta / 2 * math.sqrt(self.variance(reports) / reports / slots)
+        return Span(name, slots, error, math.hypot(error, threshold.bias))
+
+
+def plan_fleet(
+    known: Known,
+    devices: int,
+    epsilon: Fraction | float | str,
+    *,
+    kind: str = "auto",
+    cohort_share: float = 0.05,
+    wanted: float | None = None,
+    slots: int | None = None,
+    campaign: str = "campaign",
+    device: str = "load-00001",
+) -> FleetPlan:
+    """Predicted errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
+    check_integer("devices", devices, 1, LARGEST_FLEET)
+    exact = parse_epsilon(epsilon)
+    predictor = Predictor(known, exact, kind)
+    reports = max(round(devices * (1.0 - cohort_share)), 1)
+    threshold, mechanism, reason = predictor.design(reports)
+    population = Population(known.density, known.edges)
+    hybrid_variance = Predictor(known, exact, "hybrid").variance(reports)
+    per_hour = known.per_day // 24
+    spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", known.per_day)]
+    total = 365 * known.per_day if slots is None else slots
+    found = tuple(predictor.span(name, m, reports) for name, m in spans)
+    return FleetPlan(
+        devices,
+        reports,
+        float(exact),
+        known.unit,
+        known.per_day,
+        known.mean,
+        threshold.theta,
+        threshold.bias,
+        _name(mechanism),
+        1.0 - population.mean_variance(mechanism, threshold.theta) / hybrid_variance,
+        found,
+        traffic(known, threshold.theta, mechanism, exact, campaign, device),
+        statements(exact, known.per_day, total),
+        visible(known, devices, float(exact), found, threshold.bias) + (() if reason is None else (reason,)),
+        wanted,
+        None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
+        None if wanted is None else epsilon_needed(known, reports, wanted),
+    )
+
+
+def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_share: float) -> int | None:
+    """The fewest devices whose slots have an error of at most ``wanted``; None above `LARGEST_FLEET`.
+
+    The mechanism's variance changes slowly with θ: it is taken at the planned fleet's.
+    """
+    known, variance = predictor.known, predictor.variance(reports)
+
+    def enough(devices: int) -> bool:
+        n = max(round(devices * (1.0 - cohort_share)), 1)
+        return math.sqrt(known.best(n, lambda _: variance).expected_mse) / n <= wanted
+
+    if not enough(LARGEST_FLEET):
+        return None
+    low, high = 1, LARGEST_FLEET
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low
+
+
+def epsilon_needed(known: Known, reports: int, wanted: float) -> float | None:
+    """The least ε, to a hundredth, at which a slot's error is at most ``wanted`` with the Hybrid; None above 8."""
+    for hundredths in range(5, 100 * _LARGEST_EPSILON + 1):
+        best = known.best(reports, constant_variance(hundredths / 100))
+        if math.sqrt(best.expected_mse) / reports <= wanted:
+            return hundredths / 100
+    return None
+
+
+def visible(known: Known, devices: int, epsilon: float, spans: Sequence[Span], bias: float) -> tuple[str, ...]:
+    """Plain sentences about what could not be seen, if anything: noise against what truncation leaves of the signal."""
+    slot, day = spans[0].standard_error, spans[-1].standard_error
+    left = known.mean - bias
+    curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0
+    fleet = f"with {devices} devices at ε = {epsilon:g}"
+    level = f"a truncated mean of {left:.3g} {known.unit}"
+    if day > left / 2:
+        return (f"{fleet} nothing would be visible: even over a day the noise is ± {day:.3g} on {level}",)
+    if slot > left / 2:
+        return (
+            f"{fleet} nothing would be visible in a single slot: its noise is ± {slot:.3g} on {level};"
+            f" over a day it is ± {day:.3g}",
+        )
+    if slot > curve:
+        return (
+            f"{fleet} the level would be visible, but not the daily curve: a slot's noise is ± {slot:.3g},"
+            f" the curve's standard deviation {curve:.3g} {known.unit}",
+        )
+    return ()
+
+
+def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
+    """What is spent per reading, per day and in the whole campaign."""
+    one, day, whole = (f"{float(epsilon * n):g}" for n in (1, per_day, slots))
+    return (
+        f"each reading: ε = {one} (event level), whoever sees everything that the device sends",
+        f"each day: {per_day} readings add up to ε = {day}",
+        f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
+    )
+
+
+def traffic(known: Known, theta: int, mechanism: Mechanism, epsilon: Fraction, campaign: str, device: str) -> Traffic:
+    """What a device sends and receives in a day."""
+    packet = len(encode_publish(1, report_topic(DEFAULT_PREFIX, campaign, device), bytes(LENGTH)))
+    seconds = 86400 // known.per_day
+    body = build(
+        name=campaign,
+        sensor="load",
+        unit=known.unit[:16],
+        measure="sum",
+        offset=0,
+        bound=known.bound,
+        slot_seconds=seconds,
+        cycle=known.per_day,
+        epoch=0,
+        last_slot=known.per_day,
+        default=0,
+        cohort=Cohort(bytes(SEED_BYTES), WHOLE // 20, square_wave(epsilon, first_edges(known.bound, 128))),
+        report=ReportRule(0, theta, mechanism),
+    ).body
+    both_ways = packet + _PUBACK
+    return Traffic(
+        known.per_day,
+        known.per_day * both_ways,
+        known.per_day * (both_ways + 2 * (RECORD_BYTES + HEADERS_BYTES)),
+        2 * known.per_day,
+        _REPUBLICATIONS * (HEADER_BYTES + len(body)),
+    )
+
+
+def _name(mechanism: Mechanism) -> str:
+    return {"WindowMechanism": "piecewise", "Hybrid": "hybrid", "TableMechanism": "table"}[type(mechanism).__name__]
+
+
+def _edges(bound: int) -> tuple[int, ...]:
+    """Increasing integers from 0 to bound + 1, all of the small ones and some of the others."""
+    inner = np.rint(np.geomspace(1, bound + 1, _CELLS)).astype(np.int64)
+    return (0, *(int(edge) for edge in np.unique(inner)))

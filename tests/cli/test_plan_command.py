@@ -1,0 +1,44 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone_shared.errors import Invalid
+
+
+def plan(*words):
+    return CliRunner().invoke(app, ["plan", "--mechanism", "hybrid", *map(str, words)])
+
+
+def test_numbers_as_json():
+    found = plan("--devices", 622, "--error", "5%", "--json")
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert [span["name"] for span in facts["spans"]] == ["a slot", "an hour", "a day"]
+    assert facts["devices_needed"] > 622
+    assert facts["wanted"] == pytest.approx(facts["mean"] * 0.05)
+
+
+def test_the_page_says_what_it_would_cost():
+    found = plan("--devices", 3)
+    assert found.exit_code == 0, found.output
+    words = " ".join(found.stdout.split())
+    assert "with 3 devices at ε = 1 nothing would be visible" in words
+    assert "each day: 48 readings add up to ε = 48" in words
+    assert "48 reports of 16 bytes" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--error", "few"], "error is 'few'"),
+        (["--cohort-share", "1"], "cohort_share is 1.0"),
+        (["--days", "0"], "days is 0"),
+        (["--epsilon", "99"], "epsilon"),
+    ],
+)
+def test_bad_input(words, sentence):
+    found = plan(*words)
+    assert isinstance(found.exception, Invalid)
+    assert sentence in str(found.exception)

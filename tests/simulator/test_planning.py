@@ -1,0 +1,131 @@
+"""Predictions for a fleet: against simulation, and what is said when nothing would be visible."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.reconstruct import Decoder
+from undertone_shared.campaign import ReportRule
+from undertone_shared.errors import Invalid
+from undertone_simulator.planning import Known, Predictor, plan_fleet
+from undertone_simulator.populations import population
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import histogram
+
+
+def known(name="households", devices=1024, days=1):
+    source = population(name, 1)
+    return Known.of(source, source.bound, devices, days)
+
+
+@pytest.fixture(scope="module")
+def households():
+    return known()
+
+
+def test_the_distribution_is_the_populations(households):
+    values, _ = population("households", 1).part(0, 1024, range(48))
+    assert households.mean == pytest.approx(values.mean())
+    assert households.density.sum() == pytest.approx(1)
+    below = np.searchsorted(households.edges, 500)
+    assert households.density[:below].sum() == pytest.approx(np.mean(values < households.edges[below]))
+    assert households.profile == pytest.approx(values.mean(axis=1))
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("households", "1"), ("phones", "4"), ("heavy-tail", "0.5")])
+def test_the_predicted_error_is_the_mechanisms_own(name, epsilon):
+    of = known(name)
+    predictor = Predictor(of, epsilon, "hybrid")
+    threshold, mechanism, _ = predictor.design(1000)
+    theta = threshold.theta
+    values, _ = population(name, 1).part(0, 1024, range(of.per_day))
+    drawn = np.random.default_rng(1).choice(values.ravel(), 300)
+    variances = [_variance(mechanism, int(min(x, theta)), theta) for x in drawn]
+    # The variance hardly depends on the reading; a cell's readings count as even.
+    assert predictor.span("a slot", 1, 1000).standard_error ** 2 == pytest.approx(np.mean(variances) / 1000, rel=0.03)
+
+
+def _variance(mechanism, x, theta):
+    """Var of the decoded report of x, its rounding to a level included, from the mechanism's exact rationals."""
+    level, rest = divmod(x * mechanism.levels, theta)
+    moments = [
+        Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2
+        for k in (level, min(level + 1, mechanism.levels))
+    ]
+    up = Fraction(rest, theta)
+    return float((1 - up) * moments[0] + up * moments[1] - x * x)
+
+
+def test_the_predicted_error_is_the_simulated_one():
+    of, n, repeats = known("phones"), 1000, 500
+    predictor = Predictor(of, "4", "hybrid")
+    threshold, mechanism, _ = predictor.design(n)
+    decoder = Decoder(ReportRule(0, threshold.theta, mechanism), 0)
+    values, _ = population("phones", 1).part(0, 1024, range(of.per_day))
+    readings = np.minimum(np.random.default_rng(1).choice(values.ravel(), n), threshold.theta)
+    seeded, devices = Seeded(3), np.arange(n)
+    errors = [
+        decoder.mean(histogram(mechanism, readings, threshold.theta, seeded.words(slot, devices)))[0] - readings.mean()
+        for slot in range(repeats)
+    ]
+    # The standard deviation of 500 normal values is off by 3.2 % (1 sd): 5 of them.
+    assert np.std(errors) == pytest.approx(predictor.span("a slot", 1, n).standard_error, rel=0.16)
+
+
+def test_hours_and_days_average_the_noise_and_keep_the_bias(households):
+    plan = plan_fleet(households, 1000, "1", kind="hybrid")
+    slot, hour, day = plan.spans
+    assert (slot.slots, hour.slots, day.slots) == (1, 2, 48)
+    assert day.standard_error == pytest.approx(slot.standard_error / math.sqrt(48))
+    assert day.error == pytest.approx(math.hypot(day.standard_error, plan.bias))
+    assert plan.mechanism == "hybrid"
+    assert plan.gain == 0
+
+
+def test_what_is_needed_reaches_the_error(households):
+    plan = plan_fleet(households, 1000, "1", kind="hybrid", wanted=12.0)
+    assert plan.devices_needed > 1000
+    enough = plan_fleet(households, plan.devices_needed, "1", kind="hybrid")
+    assert enough.spans[0].error == pytest.approx(12.0, rel=0.03)
+    dearer = plan_fleet(households, 1000, str(plan.epsilon_needed), kind="hybrid")
+    assert dearer.spans[0].error == pytest.approx(12.0, rel=0.03)
+
+
+def test_out_of_reach_is_said(households):
+    plan = plan_fleet(households, 10, "1", kind="hybrid", wanted=1e-9)
+    assert plan.devices_needed is None
+    assert plan.epsilon_needed is None
+
+
+def test_traffic_counts_the_packets(households):
+    traffic = plan_fleet(households, 10, "1", kind="hybrid", campaign="demo", device="load-001").traffic
+    # Header 2, topic 2 + 33, identifier 2, report 16; PUBACK 4.
+    topic = len("undertone/v1/demo/12/load-001/report")
+    assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 16 + 4)
+    assert traffic.packets == 96
+
+
+@pytest.mark.parametrize(
+    ("devices", "mean", "sentence"),
+    [
+        (5, 110.0, "even over a day the noise"),
+        (5, 220.0, "nothing would be visible in a single slot"),
+        (400, 220.0, ""),
+    ],
+)
+def test_what_could_not_be_seen(households, devices, mean, sentence):
+    found = plan_fleet(replace(households, mean=mean), devices, "1", kind="hybrid").warnings
+    assert (sentence in found[0]) if sentence else not found
+
+
+def test_a_flat_curve_hides_in_the_noise(households):
+    flat = replace(households, profile=np.full(48, 220.0))
+    assert "not the daily curve" in plan_fleet(flat, 100, "1", kind="hybrid").warnings[0]
+
+
+def test_bad_numbers():
+    with pytest.raises(Invalid, match="devices is 0"):
+        plan_fleet(known(), 0, "1")
