@@ -24,6 +24,7 @@ LONGEST = 2048
 _DIFFUSE = 1e3
 # Tried standard deviations, as shares of the data's scale.
 _MOVEMENTS = np.geomspace(3e-3, 1.0, 10)
+_NEGLIGIBLE = 1e-3
 _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
 
 
@@ -84,22 +85,29 @@ def smooth(
         for m in (_MOVEMENTS * scale if movement is None else [movement])
         for s in ([0.0] if cycle is None else _SEASONS * scale if season is None else [season])
     ]
-    fits = [_fit(prior(slots, m, s, cycle, scale), centred, noise) for m, s in choices]
-    logs = np.array([fit[0] for fit in fits])
+    logs = np.array([_likelihood(prior(slots, m, s, cycle, scale), centred, noise) for m, s in choices])
     weights = np.exp(logs - logs.max())
+    weights[weights < _NEGLIGIBLE * weights.sum()] = 0.0
     weights /= weights.sum()
-    mean = np.asarray(sum(w * fit[1] for w, fit in zip(weights, fits, strict=True)))
-    covariance = np.zeros_like(noise)
-    for w, (_, one, after) in zip(weights, fits, strict=True):
-        covariance += w * (after + np.outer(one - mean, one - mean))
+    fits = [
+        (w, *_posterior(prior(slots, m, s, cycle, scale), centred, noise))
+        for w, (m, s) in zip(weights, choices, strict=True)
+        if w > 0
+    ]
+    mean = np.asarray(sum(w * one for w, one, _ in fits))
+    covariance = np.asarray(sum(w * (after + np.outer(one - mean, one - mean)) for w, one, after in fits))
     averages = weights @ np.array(choices)
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return Smoothed(centre + mean, error, covariance, float(averages[0]), float(averages[1]))
 
 
-def _fit(known: Matrix, values: Vector, noise: Matrix) -> tuple[float, Vector, Matrix]:
-    """(log likelihood, posterior mean, posterior covariance) of x under one prior."""
+def _likelihood(known: Matrix, values: Vector, noise: Matrix) -> float:
+    """The log likelihood of z under one prior."""
     factor = cho_factor(known + noise)
-    solved = cho_solve(factor, np.column_stack([values, known]))
-    likelihood = -float(values @ solved[:, 0]) / 2 - float(np.log(np.diag(factor[0])).sum())
-    return likelihood, known @ solved[:, 0], known - known @ solved[:, 1:]
+    return -float(values @ cho_solve(factor, values)) / 2 - float(np.log(np.diag(factor[0])).sum())
+
+
+def _posterior(known: Matrix, values: Vector, noise: Matrix) -> tuple[Vector, Matrix]:
+    """Mean and covariance of x given z under one prior."""
+    solved = cho_solve(cho_factor(known + noise), np.column_stack([values, known]))
+    return known @ solved[:, 0], known - known @ solved[:, 1:]

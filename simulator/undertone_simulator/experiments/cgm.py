@@ -2,9 +2,10 @@
 
     python -m undertone_simulator.experiments.cgm DATA OUT [NAME ...]
 
-DATA holds the data files (real populations are skipped without them), OUT gets `cgm-NAME.md`, `cgm-NAME.png` and
-`cgm-NAME-slew.png`. Clipping bias is exact, from the data; noise is exact where raw, and drawn where it is smoothed.
-A fleet of another size than the data's is a scaling: the same bias, the noise of so many devices.
+DATA holds the data files (real populations are skipped without them), OUT gets `cgm-NAME.md` and three figures,
+`cgm-NAME-epsilon.png`, `cgm-NAME.png` and `cgm-NAME-slew.png`. Clipping bias is exact, from the data; noise is exact
+where raw, and drawn where it is smoothed. A fleet of another size than the data's is a scaling: the same bias, the
+noise of so many devices.
 """
 
 import sys
@@ -26,6 +27,8 @@ Array = NDArray[np.float64]
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
+# Those of the tables.
+SHOWN = (0.5, 1.0, 2.0)
 SCALED = (100_000, 1_000_000)
 DRAWN = ("direct", "paper", "closed-form", "one-bit")
 _SEED = 77
@@ -95,14 +98,12 @@ def table(streams: Streams) -> list[str]:
         f" raw / smoothed. n = {streams.devices}: the data's own fleet; the others are scaled (same clipping bias,"
         " noise of so many devices).",
         "",
-        "| method | clipping bias | "
-        + " | ".join(f"ε = {e:g}, n = {n:,}" for e in (0.5, 1.0, 2.0) for n in fleets)
-        + " |",
-        "|---|---|" + "---|" * (3 * len(fleets)),
+        "| method | clipping bias | " + " | ".join(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets) + " |",
+        "|---|---|" + "---|" * (len(SHOWN) * len(fleets)),
     ]
     cells: dict[str, list[str]] = {}
     biases: dict[str, str] = {}
-    for epsilon in (0.5, 1.0, 2.0):
+    for epsilon in SHOWN:
         for method in methods_for(streams, slew, epsilon):
             found = outcome(streams, method)
             if method.transform is None:
@@ -118,8 +119,8 @@ def table(streams: Streams) -> list[str]:
 def _cell(streams: Streams, found: Outcome, devices: int) -> str:
     method = found.method
     if method.transform is not None:
-        error = sqrt(float(np.mean(found.bias**2)))
-        return f"{streams.range * error:.3g} (bias alone)" if error < 1 else "useless: bias above the range"
+        error = float(np.max(np.abs(found.bias)))
+        return f"{streams.range * error:.3g} (largest bias)" if error < 1 else "useless: bias above the range"
     smoothed = smoothed_error(streams, method, devices, np.random.default_rng(_SEED))
     return f"{streams.range * found.raw(devices):.3g} / {streams.range * smoothed:.3g}"
 
@@ -181,6 +182,30 @@ def draw_slews(streams: Streams, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def draw_epsilons(streams: Streams, path: Path) -> None:
+    """Root mean square error of the raw mean against ε, every method, one panel per fleet size."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    epsilons = (0.25, 0.5, 1.0, 2.0, 4.0)
+    found = {e: [outcome(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in epsilons}
+    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    for i, devices in enumerate((streams.devices, *SCALED)):
+        axes = figure.add_subplot(1, 3, i + 1)
+        for number, one in enumerate(found[1.0]):
+            errors = [streams.range * found[e][number].raw(devices) for e in epsilons]
+            axes.loglog(epsilons, errors, marker=".", linewidth=1, label=one.method.name)
+        scaled = "the data's own fleet" if i == 0 else "scaled"
+        axes.set_title(f"n = {devices:,} ({scaled})", fontsize=9)
+        axes.set_xlabel("ε")
+        if i == 0:
+            axes.set_ylabel(f"RMSE of the mean, {streams.unit}")
+            axes.legend(fontsize=6, ncols=2)
+    figure.suptitle(f"{streams.label}; C = {streams.slews[1]}", fontsize=9)
+    figure.savefig(path, dpi=110)
+
+
 def run(data: Path, out: Path, names: Sequence[str]) -> list[Path]:
     """Write the results of the named populations; those whose data file is absent are left out and said to be."""
     written = []
@@ -192,10 +217,12 @@ def run(data: Path, out: Path, names: Sequence[str]) -> list[Path]:
             print(f"{name}: left out, {missing.filename} is not here", file=sys.stderr)
             continue
         text = [f"### {streams.label}", "", *budget(streams), *table(streams), ""]
-        text += [f"![{name}](cgm-{name}.png)", "", f"![{name}, by C](cgm-{name}-slew.png)", ""]
+        for kind in ("-epsilon", "", "-slew"):
+            text += [f"![{name}{kind}](cgm-{name}{kind}.png)", ""]
         (out / f"cgm-{name}.md").write_text("\n".join(text))
         draw(streams, out / f"cgm-{name}.png")
         draw_slews(streams, out / f"cgm-{name}-slew.png")
+        draw_epsilons(streams, out / f"cgm-{name}-epsilon.png")
         written.append(out / f"cgm-{name}.md")
         print(out / f"cgm-{name}.md")
     return written

@@ -7,6 +7,7 @@ checked by a board; the others are for the planner, and for devices whose policy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -57,6 +58,7 @@ def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
     return Stationary((r,), squared, squared / (1 - r * r))
 
 
+@lru_cache(maxsize=64)
 def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     """The stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
 

@@ -8,6 +8,7 @@ correlated noise, the multiplicative bound by logarithm.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import exp, log1p, sqrt
 
 import numpy as np
@@ -71,8 +72,7 @@ def all_methods(
     whole = np.arange(slots)
     sampled = np.arange(0, slots, SAMPLING)
     step, far = float(slew), min(slew * SAMPLING, Fraction(499, 1000))
-    papers = paper(slew, slots, 64)
-    plain = covariance(papers)
+    plain, tight = _paper(slew, slots)
     unit = np.eye(slots)
     correlated = _stationary(float(shipped(slew, slots, chains).taps[0]), slots)
     ships = float(shipped(slew, slots, chains).variance)
@@ -81,7 +81,7 @@ def all_methods(
         Method("direct", unit * slots / squared, whole, None, True, "Algorithm 1: independent noise"),
         Method("differences", _differences(step, slots) * slots / squared, whole, step, False, "Algorithm 2"),
         Method("paper", plain * slots / squared, whole, step, False, "Algorithm 3, calibrated by √l"),
-        Method("exact", plain * float(exact(papers, slew)) / squared, whole, step, False, "Algorithm 3, exact S²"),
+        Method("exact", plain * tight / squared, whole, step, False, "Algorithm 3, exact S²"),
         Method("closed-form", correlated * ships / squared, whole, step, True, "constant r, closed form: what ships"),
         _filter("share", slew, slots, 1, squared, "constant r, exact S²"),
         _filter("filter", slew, slots, FILTER_TAPS, squared, f"{FILTER_TAPS} taps, exact S²"),
@@ -142,6 +142,13 @@ def of_schedule(name: str, schedule: Schedule, slew: Fraction, squared: float, n
     """Any schedule, also a lower-triangular one, scaled to its exact sensitivity."""
     noise = covariance(schedule) * float(exact(schedule, slew)) / squared
     return Method(name, noise, np.arange(len(schedule)), float(slew), False, note)
+
+
+@lru_cache(maxsize=16)
+def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
+    """Covariance of Algorithm 3 at σ_1 = 1, and its exact S²."""
+    schedule = paper(slew, slots, 64)
+    return covariance(schedule), float(exact(schedule, slew))
 
 
 def _filter(name: str, slew: Fraction, slots: int, taps: int, squared: float, note: str) -> Method:
