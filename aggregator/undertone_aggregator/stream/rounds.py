@@ -44,6 +44,9 @@ class StreamRounds:
         """The campaign's epoch, which starts as planned, or as soon as the lead allows."""
         plan = self.plan
         first = max(now // plan.slot_seconds + plan.lead_slots, (plan.start or 0) // plan.slot_seconds)
+        if self.rule.renewal:
+            # Windows that begin where periods of the policy do are charged once.
+            first = -(-first // self.rule.renewal) * self.rule.renewal
         campaign = build(
             name=plan.name,
             sensor=plan.sensor,
