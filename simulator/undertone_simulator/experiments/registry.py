@@ -10,6 +10,8 @@ from undertone_simulator.experiments.outcome import Outcome
 EXPERIMENTS = {
     "counting-blog": ("counting_blog", "blog"),
     "counting-sanitizer": ("counting_sanitizer", "blocks"),
+    "tables-edrp": ("tables", "edrp"),
+    "tables-ratios": ("tables", "ratios"),
     "tops-table1": ("tops_streams", "table1"),
     "tops-fig1": ("tops_threshold", "fig1"),
     "tops-fig2": ("tops_figures", "fig2"),
