@@ -43,6 +43,7 @@ CYCLE = 48
 ROUNDS = 3
 DAYS = 7
 LEVELS = 256
+BASE = "Base (always 0)"
 METHODS = ("ToPL (SW-W + HM)", "ToPL, one slot's objective", "HM at our θ", "auto")
 GUARANTEE = "ε is of one reading (event level): 48 readings a day cost a household 48 ε."
 
@@ -68,7 +69,7 @@ def edrp(options: Options) -> Outcome:
     rows: list[tuple[str | int | float, ...]] = []
     errors: dict[str, list[float]] = {method: [] for method in METHODS}
     for epsilon in EPSILONS:
-        found: dict[str, list[float]] = {method: [] for method in METHODS}
+        found: dict[str, list[float]] = {method: [] for method in (*METHODS, BASE)}
         predicted, noise = [], []
         thetas: dict[str, list[int]] = {method: [] for method in METHODS}
         reporting: Counter[str] = Counter()
@@ -79,19 +80,20 @@ def edrp(options: Options) -> Outcome:
             for one in contenders(slots[first : first + ROUNDS * CYCLE], frequencies, epsilon, seed):
                 means, variances, truths, truncated = slot_means(week, one, seed)
                 found[one.method].append(float(np.mean(np.square(means - truths))))
+                found[BASE].append(float(np.mean(np.square(truths))))
                 thetas[one.method].append(one.theta)
                 if one.method == "auto":
                     predicted.append(float(np.mean(variances)))
                     noise.append(float(np.mean(np.square(means - truncated))))
                     reporting["table" if isinstance(one.mechanism, TableMechanism) else "hybrid"] += 1
-        mean = {method: float(np.mean(found[method])) for method in METHODS}
+        mean = {method: float(np.mean(values)) for method, values in found.items()}
         for method in METHODS:
             errors[method].append(mean[method])
         gained = [a / h for a, h in zip(found["auto"], found["HM at our θ"], strict=True)]
         rows.append(
             (
                 epsilon,
-                *(round(mean[method], 1) for method in METHODS),
+                *(mean[method] for method in (*METHODS, BASE)),
                 mean["auto"] / mean["ToPL (SW-W + HM)"],
                 mean["auto"] / mean["HM at our θ"],
                 float(np.std(gained) / np.sqrt(repeats)),
@@ -103,7 +105,7 @@ def edrp(options: Options) -> Outcome:
     x = [float(epsilon) for epsilon in EPSILONS]
     return Outcome(
         f"EDRP: mean square error (Wh²) of the mean of 622 meters in one half-hour, {repeats} seeds × {DAYS} days",
-        ("ε", *METHODS, "auto / ToPL", "auto / HM", "± s.e.", "s.e. predicted / measured", "median θ", "auto is"),
+        ("ε", *METHODS, BASE, "auto / ToPL", "auto / HM", "± s.e.", "s.e. predicted / measured", "median θ", "auto is"),
         rows,
         (
             "Predicted over measured is of auto's standard errors, for the mean of the truncated readings.",
