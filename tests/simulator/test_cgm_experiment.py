@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.design.stream.methods import select
+from undertone_shared.errors import Invalid
 from undertone_simulator.experiments import cgm
 from undertone_simulator.experiments.cgm_populations import Streams, edrp, kaggle_like, london, taxi_like
+from undertone_simulator.experiments.registry import Options, run
 
 
 def small():
@@ -16,7 +18,7 @@ def small():
 
 def test_errors_fall_with_the_fleet_to_the_clipping_bias():
     streams = small()
-    found = {m.name: cgm.outcome(streams, m) for m in cgm.methods_for(streams, "0.05", 1.0)}
+    found = {m.name: cgm.error_of(streams, m) for m in cgm.methods_for(streams, "0.05", 1.0)}
     assert found["direct"].raw(10) == pytest.approx(found["direct"].raw(1000) * 10)
     clipped = found["closed-form"]
     assert clipped.raw(10**15) == pytest.approx(np.sqrt(np.mean(clipped.bias**2)), rel=1e-3)
@@ -25,17 +27,21 @@ def test_errors_fall_with_the_fleet_to_the_clipping_bias():
     assert found["sampled"].noise.shape == (24,)
 
 
-def test_tables_and_figures_are_written(tmp_path, monkeypatch):
+def test_the_table_the_notes_and_the_panels(monkeypatch):
     monkeypatch.setattr(cgm, "SHOWN", (1.0,))
-    monkeypatch.setattr(cgm, "EPSILONS", (1.0,))
-    monkeypatch.setitem(cgm.SYNTHETIC, "taxi-like", small)
-    written = cgm.run(tmp_path, tmp_path, ["taxi-like", "edrp"])
-    assert written == [tmp_path / "cgm-taxi-like.md"]
-    text = written[0].read_text()
+    monkeypatch.setattr(cgm, "EPSILONS", (1.0, 2.0))
+    found = cgm.compare(small(), 1)
+    text = found.markdown()
     for words in ("closed-form", "scaled", "user level", "| one-bit |", "useless"):
         assert words in text
-    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".png"}
-    assert len(list(tmp_path.glob("*.png"))) == 3
+    assert [len(panel.curves) for panel in found.panels] == [10, 10, 10, 5, 5, 6, 6]
+    assert found.document()["rows"][0]["clipping bias"] == "0"
+
+
+def test_real_experiments_ask_for_their_data(tmp_path):
+    for options in (Options(), Options(tmp_path)):
+        with pytest.raises(Invalid, match="needs"):
+            run("cgm-edrp", options)
 
 
 def test_stand_ins_say_that_they_are_and_stay_in_their_range():
@@ -44,7 +50,7 @@ def test_stand_ins_say_that_they_are_and_stay_in_their_range():
         assert streams.windows[0].min() >= 0
         assert streams.windows[0].max() <= 1
     assert kaggle_like().per_report
-    assert "no guarantee for the stream" in cgm.budget(kaggle_like())[0]
+    assert "no guarantee for the stream" in cgm.budget(kaggle_like())
 
 
 @pytest.mark.data
@@ -55,7 +61,7 @@ def test_the_real_populations(undertone_data):
     assert daily.slots == 484
     assert daily.devices > 50
     methods = cgm.methods_for(households, "0.05", 1.0)
-    direct, ships = (cgm.outcome(households, select(methods, name)) for name in ("direct", "closed-form"))
+    direct, ships = (cgm.error_of(households, select(methods, name)) for name in ("direct", "closed-form"))
     # The data's fleet is too small to see a day at ε = 1; a hundred thousand are enough.
     assert ships.raw(622) * 2000 > 400
     assert ships.raw(100_000) < direct.raw(100_000) / 2

@@ -1,15 +1,11 @@
-"""Error of the population mean against ε for every stream method: tables and figures of docs/cgm.md.
+"""Error of the population mean against ε for every stream method, on real data and labelled stand-ins.
 
-    python -m undertone_simulator.experiments.cgm DATA OUT [NAME ...]
-
-DATA holds the data files (real populations are skipped without them), OUT gets `cgm-NAME.md` and three figures,
-`cgm-NAME-epsilon.png`, `cgm-NAME.png` and `cgm-NAME-slew.png`. Clipping bias is exact, from the data; noise is exact
-where raw, and drawn where it is smoothed. A fleet of another size than the data's is a scaling: the same bias, the
-noise of so many devices.
+Clipping bias is exact, from the data; noise is exact where raw, and drawn where it is smoothed. A fleet of another
+size than the data's is a scaling: the same bias, the noise of so many devices. Panels against ε, then by report in the
+manner of Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C in the manner of Figures 3 and 4.
 """
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
@@ -21,7 +17,14 @@ from numpy.typing import NDArray
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu
 from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
 from undertone_aggregator.stream.smooth import smooth
-from undertone_simulator.experiments.cgm_populations import REAL, SYNTHETIC, Streams
+from undertone_shared.errors import Invalid
+from undertone_simulator.experiments.cgm_populations import Streams
+from undertone_simulator.experiments.cgm_populations import edrp as households
+from undertone_simulator.experiments.cgm_populations import kaggle_like as pages
+from undertone_simulator.experiments.cgm_populations import london as daily
+from undertone_simulator.experiments.cgm_populations import taxi_like as taxis
+from undertone_simulator.experiments.outcome import Curve, Outcome, Panel
+from undertone_simulator.experiments.registry import Options
 
 Array = NDArray[np.float64]
 
@@ -30,15 +33,43 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0)
 # Those of the tables.
 SHOWN = (0.5, 1.0, 2.0)
 SCALED = (100_000, 1_000_000)
-DRAWN = ("direct", "paper", "closed-form", "one-bit")
-_SEED = 77
+DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")
 # The smallest reading that the logarithm tells apart, as a share of the range.
 _LEAST = 0.01
 
 
+def edrp(options: Options) -> Outcome:
+    """Half-hours of a day of 622 Scottish households. Raises Invalid without the data."""
+    return compare(_real(households, options), options.seed)
+
+
+def london(options: Options) -> Outcome:
+    """Daily energy of London households. Raises Invalid without the data."""
+    return compare(_real(daily, options), options.seed)
+
+
+def kaggle(options: Options) -> Outcome:
+    """The stand-in for the Kaggle pages, with a budget per day as in the paper."""
+    return compare(pages(), options.seed)
+
+
+def taxi(options: Options) -> Outcome:
+    """The stand-in for the Beijing taxis."""
+    return compare(taxis(), options.seed)
+
+
+def _real(read: Callable[[Path], Streams], options: Options) -> Streams:
+    if options.data is None:
+        raise Invalid("this experiment needs the real data: give --data")
+    try:
+        return read(options.data)
+    except FileNotFoundError as missing:
+        raise Invalid(f"this experiment needs {missing.filename}") from None
+
+
 @dataclass(frozen=True)
-class Outcome:
-    """Mean squared error [slots] of the raw population mean: ``bias`` squared, and ``noise`` of one device."""
+class Error:
+    """Of one method: the ``bias`` [windows, slots] of the mean, and the ``noise`` variance [slots] of one device."""
 
     method: Method
     bias: Array
@@ -48,30 +79,32 @@ class Outcome:
         """Root mean square error of the raw means."""
         return sqrt(float(np.mean(self.bias**2 + self.noise / devices)))
 
+    def by_slot(self, devices: int) -> list[float]:
+        """Mean squared error of the raw mean [slots]."""
+        return [float(x) for x in np.mean(self.bias**2 + self.noise / devices, axis=0)]
 
-def outcome(streams: Streams, method: Method) -> Outcome:
+
+def error_of(streams: Streams, method: Method, seed: int = 1) -> Error:
     """Bias per window and slot, and noise; a slot that is not reported repeats the last one."""
     source = np.searchsorted(method.seen, np.arange(streams.slots), side="right") - 1
-    bias = [released_mean(method, window)[source] - window.mean(axis=0) for window in streams.windows]
-    return Outcome(method, np.stack(bias), np.diag(method.covariance)[source])
+    bias = [released_mean(method, window, seed)[source] - window.mean(axis=0) for window in streams.windows]
+    return Error(method, np.stack(bias), np.diag(method.covariance)[source])
 
 
-def released_mean(method: Method, window: Array) -> Array:
+def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
     """The expected population mean at the reported slots."""
     clipped = method.clipped(window)
     if method.transform is None:
         return np.asarray(clipped.mean(axis=0))
     # Every device's release is taken back by itself, so that its noise biases it.
-    rng = np.random.default_rng(_SEED)
-    factor = np.linalg.cholesky(method.covariance)
-    draws = [
-        method.transform[1](clipped + rng.standard_normal(clipped.shape) @ factor.T).mean(axis=0) for _ in range(3)
-    ]
-    return np.asarray(np.mean(draws, axis=0))
+    rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
+    noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
+    return np.asarray(np.mean([method.transform[1](one).mean(axis=0) for one in noisy], axis=0))
 
 
-def smoothed_error(streams: Streams, method: Method, devices: int, rng: np.random.Generator) -> float:
+def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) -> float:
     """Root mean square error of one smoothed run per window; slots that are not reported are interpolated."""
+    rng = np.random.default_rng(seed)
     noise = method.covariance / devices
     factor = np.linalg.cholesky(noise)
     squares = []
@@ -84,152 +117,92 @@ def smoothed_error(streams: Streams, method: Method, devices: int, rng: np.rando
 
 
 def methods_for(streams: Streams, slew: str, epsilon: float) -> list[Method]:
-    """Every method and the logarithmic variant of what ships."""
+    """Every method, and last the logarithmic variant of what ships."""
     found = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
     return [*found, logarithmic(select(found, "closed-form"), _LEAST)]
 
 
-def table(streams: Streams) -> list[str]:
-    """The Markdown table at the middle slew."""
-    slew = streams.slews[1]
+def compare(streams: Streams, seed: int) -> Outcome:
+    """Table at the middle slew, and the panels."""
     fleets = (streams.devices, *SCALED)
-    lines = [
-        f"Root mean square error of the population mean in {streams.unit}, C = {slew} of the range {streams.range:g};"
-        f" raw / smoothed. n = {streams.devices}: the data's own fleet; the others are scaled (same clipping bias,"
-        " noise of so many devices).",
-        "",
-        "| method | clipping bias | " + " | ".join(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets) + " |",
-        "|---|---|" + "---|" * (len(SHOWN) * len(fleets)),
-    ]
+    columns = ["method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
     cells: dict[str, list[str]] = {}
-    biases: dict[str, str] = {}
     for epsilon in SHOWN:
-        for method in methods_for(streams, slew, epsilon):
-            found = outcome(streams, method)
-            if method.transform is None:
-                error = sqrt(float(np.mean(found.bias**2)))
-                biases[method.name] = f"{streams.range * error:.3g}" if error > 1e-12 else "0"
-            for devices in fleets:
-                cells.setdefault(method.name, []).append(_cell(streams, found, devices))
-    return lines + [
-        f"| {name} | {biases.get(name, 'grows with noise')} | " + " | ".join(row) + " |" for name, row in cells.items()
+        for method in methods_for(streams, streams.slews[1], epsilon):
+            found = error_of(streams, method, seed)
+            row = cells.setdefault(method.name, [_bias(streams, found)])
+            row += [_cell(streams, found, devices, seed) for devices in fleets]
+    notes = [
+        f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window), at"
+        f" C = {streams.slews[1]} of the range {streams.range:g} {streams.unit}; n = {streams.devices}: the data's"
+        " own fleet, the other sizes are scaled: the same clipping bias, the noise of so many devices.",
+        budget(streams),
     ]
+    rows = [[name, *row] for name, row in cells.items()]
+    return Outcome(streams.label, columns, rows, notes, [*_against(streams), *_by_report(streams), *_by_slew(streams)])
 
 
-def _cell(streams: Streams, found: Outcome, devices: int) -> str:
-    method = found.method
-    if method.transform is not None:
+def _bias(streams: Streams, found: Error) -> str:
+    if found.method.transform is not None:
+        return "grows with noise"
+    error = sqrt(float(np.mean(found.bias**2)))
+    return f"{streams.range * error:.3g}" if error > 1e-12 else "0"
+
+
+def _cell(streams: Streams, found: Error, devices: int, seed: int) -> str:
+    if found.method.transform is not None:
         error = float(np.max(np.abs(found.bias)))
         return f"{streams.range * error:.3g} (largest bias)" if error < 1 else "useless: bias above the range"
-    smoothed = smoothed_error(streams, method, devices, np.random.default_rng(_SEED))
+    smoothed = smoothed_error(streams, found.method, devices, seed)
     return f"{streams.range * found.raw(devices):.3g} / {streams.range * smoothed:.3g}"
 
 
-def budget(streams: Streams) -> list[str]:
+def budget(streams: Streams) -> str:
     """What the budget is: of a stream, or per report and then of the stream as well."""
     if not streams.per_report:
-        return [f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."]
+        return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
     total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]
-    return [
+    return (
         f"(ε, δ = {DELTA:g}) is of each report by itself, as in the paper, which is no guarantee for the stream: "
         f"all {streams.slots} reports together are (ε', {DELTA:g}) with ε' = {', '.join(total)}."
-    ]
+    )
 
 
-def draw(streams: Streams, path: Path) -> None:
-    """In the manner of the paper's Figures 1 and 2: mean squared error of the mean by slot, one panel per ε."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    for i, epsilon in enumerate(EPSILONS):
-        axes = figure.add_subplot(1, len(EPSILONS), i + 1)
-        found = {m.name: m for m in methods_for(streams, streams.slews[1], epsilon)}
-        for name in (*DRAWN, "filter"):
-            one = outcome(streams, found[name])
-            axes.semilogy(streams.range**2 * np.mean(one.bias**2 + one.noise / streams.devices, axis=0), label=name)
-        axes.set_title(f"ε = {epsilon:g}", fontsize=9)
-        axes.set_xlabel("report")
-        if i == 0:
-            axes.set_ylabel(f"MSE of the mean, {streams.unit}²")
-            axes.legend(fontsize=7)
-    figure.suptitle(f"{streams.label}; C = {streams.slews[1]}, n = {streams.devices}", fontsize=9)
-    figure.savefig(path, dpi=110)
+def _against(streams: Streams) -> list[Panel]:
+    found = {e: [error_of(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in EPSILONS}
+    panels = []
+    for devices in (streams.devices, *SCALED):
+        curves = {
+            one.method.name: (EPSILONS, [streams.range * found[e][i].raw(devices) for e in EPSILONS])
+            for i, one in enumerate(found[EPSILONS[0]])
+        }
+        whose = "the data's own fleet" if devices == streams.devices else "scaled"
+        panels.append(Panel(f"n = {devices:,} ({whose})", "ε", f"RMSE of the raw mean, {streams.unit}", curves))
+    return panels
 
 
-def draw_slews(streams: Streams, path: Path) -> None:
-    """In the manner of Figures 3 and 4: the effect of C, for the paper's calibration and for what ships."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    for i, epsilon in enumerate(EPSILONS):
-        axes = figure.add_subplot(1, len(EPSILONS), i + 1)
-        for slew, colour in zip(streams.slews, ("tab:blue", "tab:orange", "tab:green"), strict=True):
-            found = {m.name: m for m in methods_for(streams, slew, epsilon)}
-            for name, style in (("paper", ":"), ("closed-form", "-")):
-                one = outcome(streams, found[name])
-                error = streams.range**2 * np.mean(one.bias**2 + one.noise / streams.devices, axis=0)
-                axes.semilogy(error, style, color=colour, label=f"{name}, C = {slew}")
-        axes.set_title(f"ε = {epsilon:g}", fontsize=9)
-        axes.set_xlabel("report")
-        if i == 0:
-            axes.set_ylabel(f"MSE of the mean, {streams.unit}²")
-            axes.legend(fontsize=6)
-    figure.suptitle(f"{streams.label}; n = {streams.devices}", fontsize=9)
-    figure.savefig(path, dpi=110)
+def _by_report(streams: Streams) -> list[Panel]:
+    panels = []
+    for epsilon in EPSILONS:
+        found = {m.name: error_of(streams, m) for m in methods_for(streams, streams.slews[1], epsilon)[:-1]}
+        curves = {name: _curve(streams, found[name]) for name in DRAWN}
+        title = f"ε = {epsilon:g}, C = {streams.slews[1]}, n = {streams.devices}"
+        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
+    return panels
 
 
-def draw_epsilons(streams: Streams, path: Path) -> None:
-    """Root mean square error of the raw mean against ε, every method, one panel per fleet size."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    epsilons = (0.25, 0.5, 1.0, 2.0, 4.0)
-    found = {e: [outcome(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in epsilons}
-    figure = Figure(figsize=(13, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    for i, devices in enumerate((streams.devices, *SCALED)):
-        axes = figure.add_subplot(1, 3, i + 1)
-        for number, one in enumerate(found[1.0]):
-            errors = [streams.range * found[e][number].raw(devices) for e in epsilons]
-            axes.loglog(epsilons, errors, marker=".", linewidth=1, label=one.method.name)
-        scaled = "the data's own fleet" if i == 0 else "scaled"
-        axes.set_title(f"n = {devices:,} ({scaled})", fontsize=9)
-        axes.set_xlabel("ε")
-        if i == 0:
-            axes.set_ylabel(f"RMSE of the mean, {streams.unit}")
-            axes.legend(fontsize=6, ncols=2)
-    figure.suptitle(f"{streams.label}; C = {streams.slews[1]}", fontsize=9)
-    figure.savefig(path, dpi=110)
+def _by_slew(streams: Streams) -> list[Panel]:
+    panels = []
+    for epsilon in EPSILONS:
+        curves: dict[str, Curve] = {}
+        for slew in streams.slews:
+            found = {m.name: error_of(streams, m) for m in methods_for(streams, slew, epsilon)[:-1]}
+            curves |= {f"{name}, C = {slew}": _curve(streams, found[name]) for name in ("paper", "closed-form")}
+        title = f"ε = {epsilon:g}, n = {streams.devices}: effect of C"
+        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
+    return panels
 
 
-def run(data: Path, out: Path, names: Sequence[str]) -> list[Path]:
-    """Write the results of the named populations; those whose data file is absent are left out and said to be."""
-    written = []
-    out.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        try:
-            streams = REAL[name](data) if name in REAL else SYNTHETIC[name]()
-        except FileNotFoundError as missing:
-            print(f"{name}: left out, {missing.filename} is not here", file=sys.stderr)
-            continue
-        text = [f"### {streams.label}", "", *budget(streams), *table(streams), ""]
-        for kind in ("-epsilon", "", "-slew"):
-            text += [f"![{name}{kind}](cgm-{name}{kind}.png)", ""]
-        (out / f"cgm-{name}.md").write_text("\n".join(text))
-        draw(streams, out / f"cgm-{name}.png")
-        draw_slews(streams, out / f"cgm-{name}-slew.png")
-        draw_epsilons(streams, out / f"cgm-{name}-epsilon.png")
-        written.append(out / f"cgm-{name}.md")
-        print(out / f"cgm-{name}.md")
-    return written
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 3 or not {*sys.argv[3:]} <= {*REAL, *SYNTHETIC}:
-        print(f"usage: cgm DATA OUT [{' | '.join([*REAL, *SYNTHETIC])} ...]", file=sys.stderr)
-        sys.exit(2)
-    run(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or [*REAL, *SYNTHETIC])
+def _curve(streams: Streams, found: Error) -> Curve:
+    errors = [streams.range**2 * x for x in found.by_slot(streams.devices)]
+    return [float(i) for i in range(1, len(errors) + 1)], errors

@@ -1,6 +1,5 @@
 """Streams to release, as shares of a public range: real ones from files, and synthetic stand-ins, labelled so."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +101,3 @@ def taxi_like() -> Streams:
         "share",
         ("0.01", "0.05", "0.1"),
     )
-
-
-REAL: dict[str, Callable[[Path], Streams]] = {"edrp": edrp, "london": london}
-SYNTHETIC: dict[str, Callable[[], Streams]] = {"kaggle-like": kaggle_like, "taxi-like": taxi_like}

@@ -8,6 +8,10 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.experiments.outcome import Outcome
 
 EXPERIMENTS = {
+    "cgm-edrp": ("cgm", "edrp"),
+    "cgm-london": ("cgm", "london"),
+    "cgm-kaggle": ("cgm", "kaggle"),
+    "cgm-taxi": ("cgm", "taxi"),
     "counting-blog": ("counting_blog", "blog"),
     "counting-sanitizer": ("counting_sanitizer", "blocks"),
     "tables-edrp": ("tables", "edrp"),
