@@ -81,11 +81,12 @@ def test_a_replayed_file_and_its_parts():
     values = np.arange(60).reshape(5, 12)
     present = values % 7 != 0
     readings = Readings(values, present, "Wh", "", 7200)
-    part, there = readings.part(2, 13, [0, 5, 11, 30])
-    for row, column in enumerate([0, 5, 11, 30]):
-        for i, device in enumerate(range(2, 13)):
-            expected = readings.at(device, column)
-            assert (int(part[row, i]) if there[row, i] else None) == expected
+    for columns in ([0, 5, 11, 30], [3, 4, 5]):
+        part, there = readings.part(2, 13, columns)
+        for row, column in enumerate(columns):
+            found = [int(x) if ok else None for x, ok in zip(part[row], there[row], strict=True)]
+            assert found == [readings.at(device, column) for device in range(2, 13)]
+    assert Readings(values, np.ones_like(present), "Wh").part(4, 6, [0])[1] is None
 
 
 def test_gaps_report_the_default():

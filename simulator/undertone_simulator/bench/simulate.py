@@ -52,7 +52,7 @@ class _Campaign:
         self._devices = devices
         table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1}
         self._plan = parse(
-            CampaignPlan, "campaign", {**table, "rounds": [2, 2], "report_slots": 36, "cohort_share": share}
+            CampaignPlan, "campaign", {**table, "rounds": [2, 2], "report_slots": 36, "cohort_share": share, "mechanism": "hybrid"}
         )
         found = self.simulate()
         self.reports = found.partial.reports
