@@ -23,6 +23,8 @@ from undertone_shared.errors import Invalid
 Key = tuple[str, bytes]
 THRESHOLD = "threshold"
 REPORT = "report"
+# A managed broker saves its queues every two seconds; what it acknowledged since dies with it.
+BROKER_WINDOW_SECONDS = 3.0
 
 
 class Play(NamedTuple):

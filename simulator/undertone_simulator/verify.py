@@ -16,11 +16,9 @@ from undertone_aggregator.seen import COUNTED
 from undertone_aggregator.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
-from undertone_simulator.ledger import Key, Sent
+from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, Key, Sent
 
 BROKER_KILLED = "broker_killed"
-# A managed broker saves its queues every two seconds; what it acknowledged since dies with it.
-BROKER_WINDOW_SECONDS = 3.0
 _EXAMPLES = 10
 
 

@@ -2,21 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone_aggregator.design import audit
-from undertone_aggregator.design.certificate import (
-    MECHANISMS,
-    REPORTS_PER_DAY,
-    Certificate,
-    certify_campaign,
-    certify_named,
-    certify_table,
-)
 from undertone_shared.errors import Invalid
 
+if TYPE_CHECKING:
+    from undertone_aggregator.design.certificate import Certificate
+
+NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, square-wave"
 _MOST_LEVELS = 9
 
 
@@ -27,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def certify(
     epsilon: Annotated[str, typer.Option(help="the cap on one reading's privacy loss, 0.05 to 8")],
-    mechanism: Annotated[str | None, typer.Option(help=f"one of {', '.join(MECHANISMS)}")] = None,
+    mechanism: Annotated[str | None, typer.Option(help=f"one of {NAMES}")] = None,
     table: Annotated[Path | None, typer.Option(help="a file with one mechanism as JSON, such as a table")] = None,
     campaign: Annotated[Path | None, typer.Option(help="a campaign's body, or the retained message")] = None,
     levels: Annotated[int, typer.Option(help="levels less one that a reading is rounded to")] = 256,
@@ -38,6 +33,9 @@ def certify(
 
     Name a mechanism, or give a table or a campaign file that is held to the cap e^EPSILON.
     """
+    from undertone_aggregator.design import audit
+    from undertone_aggregator.design.certificate import certify_campaign, certify_named, certify_table
+
     if sum(source is not None for source in (mechanism, table, campaign)) != 1:
         raise Invalid("expected exactly one of --mechanism, --table and --campaign")
     try:
@@ -60,8 +58,10 @@ def certify(
             typer.echo(line)
 
 
-def lines(certificate: Certificate) -> list[str]:
+def lines(certificate: "Certificate") -> list[str]:
     """The certificate in words and a small table."""
+    from undertone_aggregator.design.certificate import REPORTS_PER_DAY
+
     ratio = certificate.ratio
     achieved = certificate.epsilon_achieved
     integers = ", ".join(f"{name} {value}" for name, value in certificate.integers().items() if name != "kind")

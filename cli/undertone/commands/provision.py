@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone_aggregator.broker import HOST
-from undertone_aggregator.config import Config, read_config
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_simulator.provision import Target, device_names, make_policy, private_authority, provision, stream_policy
+
+if TYPE_CHECKING:
+    from undertone_aggregator.config import Config
+    from undertone_simulator.provision import Target
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
@@ -40,6 +41,9 @@ def run(
 
     Each policy allows the campaign's epsilon and nothing more.
     """
+    from undertone_aggregator.config import read_config
+    from undertone_simulator.provision import device_names, make_policy, provision, stream_policy
+
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
     names = device_names(config.campaign.sensor, devices)
@@ -62,8 +66,11 @@ def run(
 
 
 def _target(
-    config: Config, out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
-) -> Target:
+    config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
+) -> "Target":
+    from undertone_aggregator.broker import HOST
+    from undertone_simulator.provision import Target, private_authority
+
     broker = config.broker
     if sum((ca is not None, private_ca, insecure)) > 1:
         raise Invalid("--ca, --private-ca and --insecure exclude each other")

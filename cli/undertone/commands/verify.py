@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from undertone_aggregator.store import Store
-from undertone_simulator.ledger import read_ledgers
-from undertone_simulator.verify import BROKER_WINDOW_SECONDS, Accounts, reconcile
+from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, read_ledgers
+
+if TYPE_CHECKING:
+    from undertone_simulator.verify import Accounts
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +32,9 @@ def verify(
     Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
     named fault.
     """
+    from undertone_aggregator.store import Store
+    from undertone_simulator.verify import reconcile
+
     with Store(store, read_only=True) as opened:
         accounts = reconcile(read_ledgers(ledger), opened, broker_window=broker_window)
     if as_json:
@@ -45,7 +49,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def accounts_table(accounts: Accounts) -> Table:
+def accounts_table(accounts: "Accounts") -> Table:
     """Both identities, one column each."""
     table = Table("", "deliveries", "distinct reports", box=None, pad_edge=False)
     for column in table.columns[1:]:
@@ -66,7 +70,7 @@ def accounts_table(accounts: Accounts) -> Table:
     return table
 
 
-def verdict(accounts: Accounts) -> str:
+def verdict(accounts: "Accounts") -> str:
     """Whether it adds up, in one sentence."""
     if accounts.holds:
         return "Both identities hold: zero unexplained."
