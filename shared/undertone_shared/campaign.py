@@ -86,18 +86,15 @@ class Campaign:
     none is.
     """
 
-    def __init__(self, body: bytes):
+    def __init__(self, body: "bytes | memoryview"):
         if len(body) > LARGEST_BODY:
             raise Invalid("the campaign has %d bytes, expected at most %d" % (len(body), LARGEST_BODY))
-        try:
-            value = json.loads(body)
-        except (ValueError, RuntimeError):
-            raise Invalid("the campaign is not JSON")
+        value = _parse(body)
         # The field "stream" is there in stream campaigns only.
         streams = isinstance(value, dict) and "stream" in value
         fields = check_object("the campaign", value, tuple(FIELDS + ["stream"] if streams else FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
-        self.body = body
+        self.body: bytes | memoryview = body
         self.fingerprint = hashlib.sha256(body).digest()[:4]
         self.name = check_name("campaign", fields["campaign"])
         self.sensor = check_name("sensor", fields["sensor"])
@@ -124,12 +121,8 @@ class Campaign:
         if streams:
             self._parse_stream(fields)
             return
-        cohort = check_object("cohort", fields["cohort"], ("seed", "share", "mechanism"))
-        self.cohort = Cohort(
-            _hex("cohort.seed", cohort["seed"]),
-            cohort["share"],
-            parse_mechanism("cohort.mechanism", cohort["mechanism"]),
-        )
+        # Out of the parsed value: on a board, a table needs the room.
+        self.cohort = _cohort(fields.pop("cohort"))
         if fields["report"] is None:
             if self.cohort.share != WHOLE:
                 raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % self.cohort.share)
@@ -159,6 +152,12 @@ class Campaign:
         return (self.last_slot + 1) * self.slot_seconds
 
 
+def _cohort(value: object) -> Cohort:
+    fields = check_object("cohort", value, ("seed", "share", "mechanism"))
+    mechanism = parse_mechanism("cohort.mechanism", fields["mechanism"])
+    return Cohort(_hex("cohort.seed", fields["seed"]), fields["share"], mechanism)
+
+
 def _hex(name: str, value: object) -> bytes:
     if isinstance(value, str) and len(value) % 2 == 0:
         for character in value:
@@ -182,4 +181,19 @@ def header(message: bytes) -> tuple[int, bytes]:
         raise Invalid("the campaign message starts with %r, expected %r" % (magic, MAGIC))
     if length != size - HEADER_BYTES:
         raise Invalid("the campaign's length field is %d, expected %d" % (length, size - HEADER_BYTES))
-    return issued_at, hashlib.sha256(message[HEADER_BYTES:]).digest()[:4]
+    return issued_at, hashlib.sha256(body_of(message)).digest()[:4]
+
+
+def body_of(message: bytes) -> memoryview:
+    """The body of a message, not copied: on a board, it is most of what a campaign takes."""
+    return memoryview(message)[HEADER_BYTES:]
+
+
+def _parse(body: "bytes | memoryview") -> object:
+    try:
+        try:
+            return json.loads(body)  # type: ignore[arg-type]
+        except TypeError:  # CPython's takes no memoryview
+            return json.loads(bytes(body))
+    except (ValueError, RuntimeError):
+        raise Invalid("the campaign is not JSON")

@@ -22,6 +22,8 @@ WIDTH = 3
 LARGEST_LEVEL = 1 << 20
 MOST_LEVELS = 257
 LARGEST_ROWS = 6600
+# Characters of base64 decoded at a time, a multiple of 4.
+_PART = 64
 
 
 class TableMechanism:
@@ -37,7 +39,7 @@ class TableMechanism:
     def __init__(
         self,
         bits: int,
-        packed: bytes,
+        packed: "bytes | bytearray",
         values: tuple[int, ...],
         shift: int,
         decoded: "tuple[tuple[int, ...], int] | None" = None,
@@ -186,12 +188,20 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
     rows = fields["rows"]
     if not isinstance(rows, str) or not 4 <= len(rows) <= LARGEST_ROWS or len(rows) % 4:
         raise Invalid("%s.rows is not base64 text of at most %d characters" % (name, LARGEST_ROWS))
-    encoded = rows.encode()
-    try:
-        packed = binascii.a2b_base64(encoded)
-    except Exception:  # ValueError, but a plain Exception where binascii is written in Python
-        packed = b""
-    if binascii.b2a_base64(packed).strip() != encoded:
-        raise Invalid("%s.rows is not plain base64" % name)
+    # In parts: on a board, no further copy of the text as a whole.
+    packed = bytearray(len(rows) // 4 * 3)
+    size = 0
+    for i in range(0, len(rows), _PART):
+        part = rows[i : i + _PART].encode()
+        try:
+            data = binascii.a2b_base64(part)
+        except Exception:  # ValueError, but a plain Exception where binascii is written in Python
+            data = b""
+        if binascii.b2a_base64(data).strip() != part or size != i // 4 * 3:
+            raise Invalid("%s.rows is not plain base64" % name)
+        packed[size : size + len(data)] = data
+        size += len(data)
+    if size < len(packed):
+        packed = packed[:size]
     values = integers(name + ".values", fields["values"], 2, MOST_LEVELS)
     return TableMechanism(fields["bits"], packed, values, fields["shift"])
