@@ -88,9 +88,7 @@ class Gateway:
             notes: dict[str, Any] = {"packets": packets, "number": self._number}
             self._job.step(np.array(values, dtype=np.int64), notes)
             self._packets = set(packets)
-        for message in messages:
-            self._inbox.acknowledge(message)
-        self._inbox.flush()
+        self._inbox.acknowledge(messages)
         return len(values)
 
     def close(self) -> None:

@@ -63,21 +63,20 @@ class Publisher(Saved):
         else:
             self._exact += rest
         block_sums = self._hierarchy.publish(exact)
-        predictions = self._predictions(block_sums)
+        predictions = self._smoother.follow(block_sums)
         # What u promises for the first k values of its block is floor(ku/g); the last one settles the block's sum.
-        promised = predictions[:, None] * np.arange(g) // g
-        table = np.diff(promised, axis=1, append=np.append(block_sums, 0)[:, None])
+        promised = predictions[:, None] * np.arange(g)
+        if g & (g - 1) == 0:
+            promised >>= g.bit_length() - 1
+        else:
+            promised //= g
+        table = np.empty_like(promised)
+        np.subtract(promised[:, 1:], promised[:, :-1], out=table[:, :-1])
+        table[:-1, -1] = block_sums - promised[:-1, -1]
+        table[-1, -1] = 0
         released = table.reshape(-1)[self._place : end]
         self._place = end % g
         return np.asarray(released)
-
-    def _predictions(self, block_sums: Integers) -> Integers:
-        """The prediction that each of these blocks, and the one after them, began with."""
-        found = [round(self._smoother.prediction)]
-        for released in block_sums.tolist():
-            self._smoother.update(released)
-            found.append(round(self._smoother.prediction))
-        return np.array(found, dtype=np.int64)
 
     def _without_falls(self, released: Integers) -> Integers:
         """Each in [0, θ], with a running sum as near to the released one as that allows."""

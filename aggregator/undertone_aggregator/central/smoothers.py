@@ -5,11 +5,15 @@ until then each of its values is published as u/g, u the prediction; the last va
 sums stay exactly what was released. s minimises Eq. 7.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
 from undertone_aggregator.central.continual import Saved
+from undertone_aggregator.central.noise import Integers
 from undertone_shared.errors import Invalid
 
 # Released sums that the median remembers: one span of 2^20 values in blocks of 256.
@@ -18,8 +22,8 @@ MOVING_OVER = 5
 EXPONENTIAL_SHARE = 0.6
 
 
-class Smoother(Saved):
-    """Predicts ``initial`` until a sum is released; the recent smoother: u = the newest sum."""
+class Smoother(Saved, ABC):
+    """Predicts ``initial`` until a sum is released."""
 
     kept: ClassVar[tuple[str, ...]] = ("prediction",)
 
@@ -30,9 +34,32 @@ class Smoother(Saved):
         """The prediction before any sum."""
         self.prediction = initial
 
+    @abstractmethod
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+
+    def follow(self, released: Integers) -> Integers:
+        """The predictions, as integers, that these sums' blocks and the one after them begin with: [n] → [n + 1]."""
+        found = [self.prediction]
+        for x in released.tolist():
+            self.update(x)
+            found.append(self.prediction)
+        return np.rint(found).astype(np.int64)
+
+
+class Recent(Smoother):
+    """u = the newest sum."""
+
     def update(self, released: int) -> None:
         """A block sum was released."""
         self.prediction = float(released)
+
+    def follow(self, released: Integers) -> Integers:
+        """All at once."""
+        found = np.concatenate([[round(self.prediction)], released])
+        if len(released):
+            self.prediction = float(released[-1])
+        return found.astype(np.int64)
 
 
 class Mean(Smoother):
@@ -103,7 +130,7 @@ class Exponential(Smoother):
 
 
 SMOOTHERS: dict[str, type[Smoother]] = {
-    "recent": Smoother,
+    "recent": Recent,
     "mean": Mean,
     "median": Median,
     "moving-average": MovingAverage,

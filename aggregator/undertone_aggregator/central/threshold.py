@@ -53,7 +53,7 @@ class Workload:
 
 
 def candidates(bound: int, objective: str) -> Integers:
-    """The paper's 1..B (or 2^16 of them, equally spaced); for ``excess`` in steps of 1 or 3 %, whichever is more.
+    """The paper's 1..B (or 2^16 of them, equally spaced); for ``excess`` in steps of 1 or 10 %, whichever is more.
 
     The error is flat within a step, and a maximum over fewer noisy scores errs less.
     """
@@ -62,7 +62,7 @@ def candidates(bound: int, objective: str) -> Integers:
         return np.arange(bound, 0, -step, dtype=np.int64)[::-1].copy()
     found = [1]
     while found[-1] < bound:
-        found.append(min(found[-1] + max(found[-1] * 3 // 100, 1), bound))
+        found.append(min(found[-1] + max(found[-1] // 10, 1), bound))
     return np.array(found, dtype=np.int64)
 
 

@@ -25,14 +25,13 @@ from undertone_simulator.experiments.tops_streams import QUERIES, M, R, Stream, 
 
 EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
-FIG1_EPSILON = Fraction(1, 20)
 PHASE_EPSILON = "0.05"
 
 
 def fig1(options: Options) -> Outcome:
     """Over θ: the root of Eq. 4, the objectives in its units, and the error that the release really has."""
     stream = one_stream(options, "DNS")
-    histogram, epsilon = stream.histogram(), FIG1_EPSILON
+    histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
     thetas = np.unique(np.geomspace(1, largest, 24).astype(np.int64))
     plain, smoothed = Workload(R, 16, 5, epsilon), Workload(R, 16, 5 - best_smoothing(16, 5, epsilon), epsilon)
@@ -45,7 +44,7 @@ def fig1(options: Options) -> Outcome:
         smoothed.root_k**2 / float(epsilon) ** 2 + R * R / 6 * (capped_excess(histogram, thetas) / M) ** 2
     )
     repeats = options.repeats or SHORT
-    measured = [sqrt(mean_errors(_at(stream, int(t), str(epsilon), options.seed), truth, repeats).mse) for t in thetas]
+    measured = [sqrt(mean_errors(_at(stream, int(t), PHASE_EPSILON, options.seed), truth, repeats).mse) for t in thetas]
     rows = [[int(t), *map(float, line)] for t, *line in zip(thetas, eq4, eq6, ours, measured, strict=True)]
     best = {
         "Eq. 4": int(thetas[np.argmin(eq4)]),
