@@ -17,7 +17,7 @@ from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.partial import Counts, Key, add_counts
 from undertone_aggregator.ranges import RangeEstimate
 from undertone_aggregator.reconstruct import Estimate, Z
-from undertone_aggregator.stream.moments import LAGS, Layout, layout_of
+from undertone_aggregator.stream.moments import Layout, layout_of
 from undertone_aggregator.stream.smooth import LONGEST, smooth
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
@@ -176,6 +176,3 @@ def _newest(series: Series) -> Series:
         series.mean[-LONGEST:],
         series.covariance[-LONGEST:, -LONGEST:],
     )
-
-
-__all__ = ["LAGS", "SMOOTHED", "STREAM", "Series", "StreamReconstruction"]

@@ -4,7 +4,7 @@ Balle, Wang, ICML 2018, in the form of Bao et al., PVLDB 2021 (Lemma 2.4); Bun, 
 Steinke, NeurIPS 2020. Sensitivity over standard deviation is μ, ρ = μ²/2; both add up over releases as μ² and ρ do.
 """
 
-from math import exp, inf, log, log1p, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
@@ -80,8 +80,3 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ whose `zcdp_epsilon` at δ is at most ε. Raises Invalid."""
     epsilon, delta = check_budget(epsilon, delta)
     return float(brentq(lambda rho: zcdp_epsilon(rho, delta) - epsilon, 1e-12, epsilon + 1.0, xtol=1e-15))
-
-
-def pure_epsilon(tau: float) -> float:
-    """ε of one bit with P(+) in [1/2 - τ/2, 1/2 + τ/2]: ln((1 + τ)/(1 - τ))."""
-    return log1p(tau) - log1p(-tau) if tau < 1 else inf

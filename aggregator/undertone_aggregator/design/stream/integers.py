@@ -16,7 +16,6 @@ from undertone_shared.errors import Invalid
 from undertone_shared.stream import (
     GAUSSIAN,
     KINDS,
-    ONE_BIT,
     RHO_UNIT,
     ROUNDING_VARIANCE,
     StreamRule,
@@ -148,6 +147,3 @@ def release_variance(rule: StreamRule, index: int | None = None) -> float:
     steady = later / (a * a - r * r)
     ahead = 0.0 if index is None else (first - steady) * (r / a) ** (2 * (index - 1))
     return float(steady + ahead + 0.25 + 1 / 12 / (1 - (r / a) ** 2)) / rule.levels**2
-
-
-__all__ = ["GAUSSIAN", "ONE_BIT", "choose", "guarantee", "release_variance", "rho_for"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import exp, log1p, sqrt
+from math import exp, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,11 +175,6 @@ def _differences(slew: float, slots: int) -> Array:
 def log_bias(deviation: float) -> float:
     """The factor e^{σ²/2} by which a mean of exponentials of noise of this standard deviation is too large."""
     return exp(deviation * deviation / 2)
-
-
-def raw_error(method: Method, devices: int) -> float:
-    """Root mean square of the noise of a reported slot's population mean."""
-    return sqrt(float(np.mean(np.diag(method.covariance))) / devices)
 
 
 def select(methods: Sequence[Method], name: str) -> Method:

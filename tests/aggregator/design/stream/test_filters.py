@@ -83,6 +83,9 @@ def test_integers_keep_the_real_numbers_variance_and_one_bit_follows(slew, slots
     # At equal ρ within 1 %, at equal (ε, δ) about 17 % above.
     assert 1 < ch.release_variance(bit) / ch.release_variance(gaussian) < 1.01
     assert 1.16 < ch.release_variance(cheaper) / ch.release_variance(gaussian) < 1.19
+    r, share = F(gaussian.reuse, 1 << gaussian.shift), F(gaussian.slew, gaussian.levels)
+    unit = (gaussian.levels << gaussian.shift) ** 2
+    assert gaussian.rho()[0] == filters.closed_form(r, share, slots, chains) * unit
     for rule in (gaussian, cheaper):
         rho, epsilon = ch.guarantee(rule, 1e-5)
         assert rho * (1 << 20) <= rule.charge()

@@ -8,6 +8,7 @@ import pytest
 from undertone_aggregator.design.stream import methods as m
 from undertone_aggregator.design.stream.calibration import mu
 from undertone_aggregator.design.stream.schedule import triangular
+from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.errors import Invalid
 
 SLEW, SLOTS = F(1, 20), 48
@@ -72,7 +73,8 @@ def test_any_lower_triangular_schedule_is_a_method():
     rows = triangular([[0, 0, 0], [F(1, 2), 0, 0], [F(1, 4), F(1, 3), 0]], [F(1)] * 3)
     one = m.of_schedule("mine", rows, F(1, 10), 1.0, "by hand")
     assert one.covariance.shape == (3, 3)
-    assert m.raw_error(one, 100) == pytest.approx(np.sqrt(np.mean(np.diag(one.covariance)) / 100))
+    # Scaled to sensitivity 1: the first report has Var = S² σ_1².
+    assert one.covariance[0, 0] == pytest.approx(float(exact(rows, F(1, 10))))
 
 
 def test_unknown_names_and_lengths_are_refused():
