@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_edges():
         edges = first_edges(bound)
         assert edges[0] == 0
         assert edges[-1] == bound + 1
-        assert all(a < b for a, b in zip(edges[:-1], edges[1:], strict=True))
+        assert all(a < b for a, b in itertools.pairwise(edges))
         assert len(edges) <= 129
     assert zoomed_edges(2, 9, 500) == (0, 2, 3, 4, 5, 6, 7, 8, 9, 25, 67, 183, 501)
     assert zoomed_edges(7, 7, 500, cells=2) == (0, 7, 501)

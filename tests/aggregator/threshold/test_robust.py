@@ -1,0 +1,217 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design import hybrid, levels_for, square_wave
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    ReportCounts,
+    WindowChannel,
+    choose_threshold,
+    constant_variance,
+    first_edges,
+    mean_excess,
+    next_range,
+)
+from undertone_aggregator.threshold.counts import level_law
+from undertone_aggregator.threshold.fit import Likelihood, Observation
+from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
+
+BOUND = 5_000
+VARIANCE = constant_variance(1.0)
+QUERY = Query.paper(2**20)
+
+
+def weibull(generator, n):
+    return np.minimum(100 * generator.weibull(0.8, n), BOUND).astype(np.int64)
+
+
+def histogram(mechanism, readings, generator):
+    edges = np.asarray(mechanism.edges)
+    level = np.clip(np.searchsorted(edges, readings, side="right") - 1, 0, mechanism.levels)
+    law = WindowChannel(mechanism).apply(np.bincount(level, minlength=mechanism.levels + 1) / len(readings))
+    return CohortCounts(mechanism, generator.multinomial(len(readings), law / law.sum()))
+
+
+def rounds_of(draw, epsilon="1", sizes=(16_384, 16_384, 32_768), bound=BOUND, seed=1):
+    generator = np.random.default_rng(seed)
+    edges, rounds = first_edges(bound), []
+    for size in sizes:
+        if rounds:
+            edges = next_range(rounds, bound=bound)
+        rounds.append(histogram(square_wave(epsilon, edges), draw(generator, size), generator))
+    return rounds
+
+
+def choose(rounds, bound=BOUND, query=QUERY, **options):
+    return choose_threshold(rounds, bound=bound, variance=VARIANCE, query=query, **options)
+
+
+def regret(theta, draw, bound=BOUND):
+    readings = draw(np.random.default_rng(99), 400_000)
+    share = np.bincount(readings, minlength=bound + 1) / len(readings)
+    thetas = np.unique(np.append(np.geomspace(1, bound, 800).astype(np.int64), theta))
+    excess = mean_excess(share, range(bound + 2), thetas)
+    errors = QUERY.reports * VARIANCE(1) * thetas**2 / 4 + QUERY.squared * excess**2
+    return errors[thetas == theta][0] / errors.min()
+
+
+@pytest.fixture(scope="module")
+def weibull_rounds():
+    return rounds_of(weibull)
+
+
+def test_a_constant_slope_is_exactly_a_weibull_law():
+    model = TailModel.over(BOUND, 4.0)
+    x = np.array([1.0, 7.0, 50.0, 300.0, 4_000.0])
+    p = np.append(np.log((np.exp(4.0) / 60.0) ** 0.7), np.full(len(model.middles), np.log(0.7)))
+    np.testing.assert_allclose(survival(p, model.lengths(np.log(x))), np.exp(-((x / 60.0) ** 0.7)), rtol=1e-10)
+
+
+def test_the_score_is_the_derivative_of_the_likelihood():
+    generator = np.random.default_rng(4)
+    model = TailModel.over(200, 2.0)
+    points = (2, 5, 9, 30, 100)
+    one = Observation(points, generator.dirichlet(np.ones(8), size=6).T, generator.integers(1, 50, 8).astype(float))
+    likelihood = Likelihood(model, [one, one])
+    p = np.append(-1.0, generator.normal(-0.3, 0.3, len(model.middles)))
+    gradient, information = likelihood.score(p)
+    step = 1e-6 * np.eye(len(p))
+    numeric = [(likelihood.value(p + h) - likelihood.value(p - h)) / 2e-6 for h in step]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
+    assert np.linalg.eigvalsh(information).min() > -1e-8
+
+
+def test_cell_masses_are_a_distribution():
+    s = np.array([[0.9, 0.5, 0.5, 0.1], [1.0, 0.2, 0.1, 0.0]])
+    np.testing.assert_allclose(cell_masses(s), [[0.1, 0.4, 0, 0.4, 0.1], [0, 0.8, 0.1, 0.1, 0]], atol=1e-12)
+
+
+def test_the_prior_walks_stiffly_above_the_anchor_and_freely_below():
+    model = TailModel.over(BOUND, 4.0)
+    prior = model.prior(Component(0.8, 0.2, 0.0, 0.3, 1.0), 5.0)
+    between = -np.diag(prior.precision[1:, 1:], k=1)
+    middle = (model.middles[1:] + model.middles[:-1]) / 2
+    assert between[middle > 5.0].min() > 10 * between[middle < 5.0].max()
+
+
+def test_theta_is_near_the_best_and_its_uncertainty_holds_it(weibull_rounds):
+    chosen = choose(weibull_rounds)
+    assert regret(chosen.theta, weibull) < 2.0
+    assert chosen.low <= chosen.theta <= chosen.high
+    truth = np.maximum(weibull(np.random.default_rng(99), 400_000) - chosen.theta, 0).mean()
+    assert abs(chosen.bias - truth) < 5 * chosen.bias_se
+    assert chosen.warnings == []
+    assert abs(chosen.quantile(0.5) / 63 - 1) < 0.2
+    assert chosen.density.sum() == pytest.approx(1.0)
+    assert len(chosen.edges) == len(chosen.density) + 1
+
+
+def test_equal_histograms_give_equal_results(weibull_rounds):
+    first, second = choose(weibull_rounds), choose(weibull_rounds)
+    assert (first.theta, first.bias, first.bias_se) == (second.theta, second.bias, second.bias_se)
+    assert next_range(weibull_rounds, bound=BOUND) == next_range(weibull_rounds, bound=BOUND)
+
+
+def test_a_costlier_mechanism_or_a_larger_fleet_moves_theta_the_right_way(weibull_rounds):
+    small = choose(weibull_rounds, query=Query.fleet(100)).theta
+    large = choose(weibull_rounds, query=Query.fleet(100_000)).theta
+    costly = choose_threshold(weibull_rounds, bound=BOUND, variance=lambda t: 100.0, query=Query.fleet(100_000)).theta
+    assert small < large
+    assert costly < large
+
+
+def test_a_second_group_a_hundred_times_higher_is_found_and_said():
+    def draw(generator, n):
+        readings = 50 * generator.weibull(1.2, n)
+        return np.minimum(np.where(generator.random(n) < 0.1, 100 * readings, readings), 50_000).astype(np.int64)
+
+    chosen = choose(rounds_of(draw, epsilon="2", bound=50_000), bound=50_000)
+    assert regret(chosen.theta, draw, bound=50_000) < 10
+    assert any(said.startswith("a second group") for said in chosen.warnings)
+
+
+def test_few_reports_are_said_and_answered_cautiously():
+    rounds = rounds_of(weibull, epsilon="0.2", sizes=(512, 512, 3_072))
+    chosen = choose(rounds)
+    assert any(said.startswith("few reports") for said in chosen.warnings)
+    assert chosen.low < chosen.theta < chosen.high
+
+
+def test_a_histogram_that_no_distribution_gives_is_an_alarm(weibull_rounds):
+    poisoned = np.array(weibull_rounds[-1].counts)
+    poisoned[40] += 2_000
+    rounds = [*weibull_rounds[:-1], CohortCounts(weibull_rounds[-1].mechanism, poisoned)]
+    assert any(said.startswith("bad fit") for said in choose(rounds).warnings)
+
+
+def test_reports_of_the_stream_phase_sharpen_theta():
+    rounds = rounds_of(weibull, epsilon="0.2")
+    before = choose(rounds)
+    generator = np.random.default_rng(8)
+    mechanism = hybrid("1", levels_for(before.theta, 256))
+    empty = ReportCounts.of(mechanism, before.theta, np.zeros(mechanism.symbols, dtype=np.int64))
+    grid = tuple(range(BOUND + 2))
+    readings = weibull(generator, 65_536)
+    levels = level_law(empty.positions, empty.theta, grid)
+    law = empty.rows.T @ (levels @ (np.bincount(readings, minlength=BOUND + 1) / len(readings)))
+    counts = generator.multinomial(65_536, law / law.sum())
+    after = choose(rounds, reports=[ReportCounts.of(mechanism, before.theta, counts)])
+    assert np.log(after.high / after.low) < 0.7 * np.log(before.high / before.low)
+    assert regret(after.theta, weibull) < 1.5
+
+
+def test_rounds_with_the_same_mechanism_count_as_one(weibull_rounds):
+    last = weibull_rounds[-1]
+    counts = np.asarray(last.counts)
+    halves = [CohortCounts(last.mechanism, counts // 2), CohortCounts(last.mechanism, counts - counts // 2)]
+    assert choose([*weibull_rounds[:-1], *halves]).theta == choose(weibull_rounds).theta
+
+
+def test_ranges_zoom_and_stay_integer(weibull_rounds):
+    for number in (1, 2, 3):
+        edges = next_range(weibull_rounds[:number], bound=BOUND)
+        assert edges[0] == 0
+        assert edges[-1] == BOUND + 1
+        assert all(low < high for low, high in itertools.pairwise(edges))
+        assert len(edges) <= 129
+    assert 60 < edges[1] < 200
+
+
+@pytest.mark.parametrize("bound", [2, 3, 28, 4_000_000])
+@pytest.mark.parametrize("where", [0, -1, "flat", "one"])
+def test_strange_histograms_still_give_a_threshold(bound, where):
+    mechanism = square_wave("1", first_edges(bound))
+    counts = np.zeros(mechanism.cells, dtype=np.int64)
+    if where == "flat":
+        counts += 100
+    elif where == "one":
+        counts[len(counts) // 2] = 1
+    else:
+        counts[where] = 10_000
+    chosen = choose([CohortCounts(mechanism, counts)], bound=bound)
+    assert 1 <= chosen.theta <= bound
+    assert np.isfinite([chosen.bias, chosen.bias_se, chosen.expected_mse]).all()
+
+
+def test_no_reports_and_foreign_edges_are_refused():
+    mechanism = square_wave("1", first_edges(100))
+    silent = CohortCounts(mechanism, np.zeros(mechanism.cells, dtype=np.int64))
+    with pytest.raises(ValueError, match="at least one"):
+        choose([silent], bound=100)
+    with pytest.raises(ValueError, match="at least one"):
+        choose([], bound=100)
+    with pytest.raises(ValueError, match="inner edges"):
+        choose([CohortCounts(mechanism, np.ones(mechanism.cells, dtype=np.int64))], bound=50)
+    with pytest.raises(ValueError, match="unknown method"):
+        choose([silent], bound=100, method="best")
+
+
+@pytest.mark.parametrize("method", ["ems", "sw-w"])
+def test_the_papers_methods_run_by_name(weibull_rounds, method):
+    chosen = choose(weibull_rounds[:1], method=method)
+    assert chosen.method == method
+    assert chosen.low == chosen.theta == chosen.high
+    assert np.isnan(chosen.bias_se)
