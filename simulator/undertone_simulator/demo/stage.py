@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import undertone_device
 from undertone_aggregator.broker import ManagedBroker
+from undertone_simulator.demo.amqtt_broker import AmqttBroker
 from undertone_simulator.fleet_process import READY, Job
 
 _STOP_SECONDS = 15.0
@@ -44,14 +45,20 @@ class Log:
 
 
 class Stage:
-    """Starts and ends the processes; leaving it ends all that still run."""
+    """Starts and ends the processes; leaving it ends all that still run. ``amqtt``: in the place of mosquitto."""
 
-    def __init__(self, folder: Path, port: int):
+    def __init__(self, folder: Path, port: int, *, amqtt: bool = False):
         self.folder = folder
-        self.broker = ManagedBroker(folder / "broker", port, passwords=folder / "passwords", access=folder / "access")
+        passwords, access = folder / "passwords", folder / "access"
+        self.broker: ManagedBroker | AmqttBroker = (
+            AmqttBroker(folder, port, passwords)
+            if amqtt
+            else ManagedBroker(folder / "broker", port, passwords=passwords, access=access)
+        )
         self.aggregator: subprocess.Popen[bytes] | None = None
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None
+        self.micropythons: list[subprocess.Popen[bytes]] = []
         self.micropython_log = folder / "micropython.log"
         self._aggregator_log = Log(folder / "aggregator.log")
 
@@ -59,7 +66,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in (self.fleet, self.micropython, self.aggregator):
+        for child in (self.fleet, *self.micropythons, self.aggregator):
             end(child, signal.SIGKILL)
         self.broker.stop()
 
@@ -90,16 +97,17 @@ class Stage:
         """Whether all devices of the fleet are connected."""
         return READY in self.words("fleet.log")
 
-    def start_micropython(self, device: str, readings: list[int], slots: int) -> None:
-        """One device under MicroPython, from the files that it was provisioned with."""
+    def start_micropython(self, device: str, readings: list[int], slots: int, name: str = "micropython") -> None:
+        """One device under MicroPython, from the files that it was provisioned with; its log is called ``name``."""
         program, example = find_micropython(), example_device()
         if program is None or example is None:
             raise FileNotFoundError("there is no MicroPython to start")
-        file = self.folder / "micropython.readings"
+        file = self.folder / f"{name}.readings"
         file.write_text("\n".join(map(str, readings)) + "\n")
         config = self.folder / "devices" / device / "device.json"
         command = [program, str(example), str(config), str(slots), str(file)]
-        self.micropython = self._start(command, self.micropython_log)
+        self.micropython = self._start(command, self.folder / f"{name}.log")
+        self.micropythons.append(self.micropython)
 
     def words(self, name: str) -> str:
         """The end of a child's log."""
@@ -122,7 +130,7 @@ class Stage:
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
     """Standard error goes into the same log, but for MicroPython's, which is its ledger."""
-    return subprocess.DEVNULL if log.name == "micropython.log" else file
+    return subprocess.DEVNULL if log.name.startswith("micropython") else file
 
 
 def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGTERM) -> int | None:
