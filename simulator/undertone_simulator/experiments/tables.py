@@ -131,7 +131,7 @@ def ratios(options: Options) -> Outcome:
                 rounds = _sampled_rounds(population, epsilon, generator)
                 design = jointly(rounds, population.bound, epsilon, "optimal", FLEET)
                 theta, table = design.threshold.theta, design.mechanism
-                unit = hybrid_variance(float(epsilon), 1)
+                unit = max(hybrid_variance(float(epsilon), x) for x in (0, 1))
                 believed = Population(design.threshold.density, design.threshold.edges)
                 estimated.append(believed.mean_variance(table, theta) / unit)
                 actual.append(true.mean_variance(table, theta) / unit)

@@ -2,6 +2,7 @@
 
 import gc
 
+from designed_tables import designed
 from shipped import mechanisms
 from small_mechanisms import SMALL
 
@@ -15,20 +16,26 @@ def draw(mechanism, x, theta, entropy):
     return part.draw(part.level(x, theta, entropy), entropy)
 
 
-def test_a_draw_allocates_nothing():
+def check(name, mechanism, theta):
     import micropython
 
     entropy = Entropy()
+    draws = 0
+    for x in (0, theta // 2, theta) * 20:
+        entropy.refill()
+        gc.collect()
+        micropython.heap_lock()
+        try:
+            symbol = draw(mechanism, x, theta, entropy)
+        finally:
+            micropython.heap_unlock()
+        assert 0 <= symbol < mechanism.symbols, name
+        draws += 1
+    assert draws == 60
+
+
+def test_a_draw_allocates_nothing():
     for name, mechanism, theta in SMALL + mechanisms():
-        draws = 0
-        for x in (0, theta // 2, theta) * 20:
-            entropy.refill()
-            gc.collect()
-            micropython.heap_lock()
-            try:
-                symbol = draw(mechanism, x, theta, entropy)
-            finally:
-                micropython.heap_unlock()
-            assert 0 <= symbol < mechanism.symbols, name
-            draws += 1
-        assert draws == 60
+        check(name, mechanism, theta)
+    for epsilon, theta, table in designed():
+        check("table " + epsilon, table, theta)

@@ -1,0 +1,112 @@
+"""Designed tables on every interpreter: the generic proofs, and what a device refuses of one that was tampered with."""
+
+from designed_tables import designed
+from proofs import check_all
+
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid
+from undertone_shared.issue import describe_mechanism
+from undertone_shared.notation import parse_mechanism
+from undertone_shared.table import LARGEST_ROWS
+
+# best_fraction of each epsilon, as a policy would have it.
+CAPS = {"1": (2721, 1001), "2": (2564, 347), "4": (3931, 72)}
+
+
+def test_every_designed_table_passes_the_generic_proofs():
+    for epsilon, theta, table in designed():
+        assert table.permits(CAPS[epsilon])
+        assert table.covers(theta)
+        assert not table.covers(theta + 1)
+        check_all(table, theta, {0, 1, table.levels // 2, table.levels})
+
+
+def test_a_reading_is_rounded_without_bias_by_one_word():
+    class Word:
+        def __init__(self):
+            self.asked = []
+
+        def below(self, n):
+            self.asked.append(n)
+            return 0
+
+    for _, theta, table in designed():
+        for x in (0, 1, theta // 3, theta - 1, theta):
+            word = Word()
+            # Word 0 is below every positive chance: the upper level, unless the reading is the lower one.
+            level = table.level(x, theta, word)
+            assert len(word.asked) == 1
+            low = level - (table.values[level] > x << table.shift)
+            assert table.values[low] <= x << table.shift
+            assert (
+                word.asked[0] == table.values[min(low, table.levels - 1) + 1] - table.values[min(low, table.levels - 1)]
+            )
+
+
+def test_a_table_survives_the_wire():
+    for _, _, table in designed():
+        described = describe_mechanism(table)
+        assert len(described["rows"]) <= LARGEST_ROWS
+        again = parse_mechanism("mechanism", described)
+        assert bytes(again.packed) == bytes(table.packed)
+        assert again.values == table.values
+        assert again.certificate() == table.certificate()
+
+
+def changed(packed, index, by):
+    """The packed weights with one changed."""
+    packed = bytearray(packed)
+    i = 3 * index
+    weight = (packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]) + by
+    packed[i : i + 3] = bytes((weight >> 16, weight >> 8 & 255, weight & 255))
+    return packed
+
+
+def refused(table, packed=None, values=None):
+    """Why a table with these weights or levels is refused."""
+    made = type(table)
+    try:
+        made(table.bits, packed or table.packed, table.values if values is None else values, table.shift)
+    except Invalid as error:
+        return str(error)
+    raise AssertionError("accepted")
+
+
+def test_one_weight_or_one_level_is_enough_to_be_refused():
+    for _, _, table in designed():
+        for by in (1, -1):
+            assert "row 7 of the table sums to" in refused(table, changed(table.packed, 7 * table.symbols + 3, by))
+        values = table.values
+        for k in (1, 12, 24):
+            assert "expected more than" in refused(table, values=values[:k] + (values[k - 1],) + values[k + 1 :])
+        assert refused(table, values=(1,) + values[1:]) == "level value 0 is 1, expected at most 0"
+
+
+def test_a_weight_moved_within_a_row_breaks_the_certificate():
+    for epsilon, _, table in designed():
+        rows = [table.weights(k) for k in range(table.levels + 1)]
+        worst = table.certificate()
+        for column in range(table.symbols):
+            weights = [row[column] for row in rows]
+            if max(weights) * worst[1] == worst[0] * min(weights):
+                break
+        k = weights.index(max(weights))
+        moved = max(weights) // 50 + 1
+        others = [(weight, j) for j, weight in enumerate(rows[k]) if j != column]
+        packed = changed(table.packed, table.symbols * k + column, moved)
+        packed = changed(packed, table.symbols * k + max(others)[1], -moved)
+        worse = type(table)(table.bits, packed, table.values, table.shift)
+        assert not worse.permits(CAPS[epsilon])
+
+
+def test_a_draw_takes_two_words_and_gives_a_symbol():
+    entropy = Entropy()
+    for _, theta, table in designed():
+        seen = set()
+        for i in range(200):
+            entropy.refill()
+            part = table.choose(entropy)
+            seen.add(part.draw(part.level(i * theta // 199, theta, entropy), entropy))
+        assert min(seen) >= 0
+        assert max(seen) < table.symbols
+        assert len(seen) > 3
