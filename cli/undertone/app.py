@@ -10,6 +10,7 @@ from undertone.commands import (
     certify,
     demo,
     experiment,
+    fleet,
     plan,
     provision,
     query,
@@ -43,6 +44,7 @@ bench.register(app)
 certify.register(app)
 demo.register(app)
 experiment.register(app)
+fleet.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)

@@ -126,6 +126,7 @@ class Fleet:
             )
             for i, one in enumerate(members)
         ]
+        self._by_name = {device.name: device for device in self.devices}
         shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
         self._groups = [shuffled[group::GROUPS] for group in range(GROUPS)]
         for device in self.devices:
@@ -134,7 +135,7 @@ class Fleet:
                     self._learn(campaign)
 
     def __getitem__(self, name: str) -> WireDevice:
-        return next(device for device in self.devices if device.name == name)
+        return self._by_name[name]
 
     # What a device is made of
 
@@ -186,15 +187,21 @@ class Fleet:
     # Life
 
     async def run(
-        self, slots: int, stop: asyncio.Event | None = None, on_slot: Callable[[int], None] | None = None
+        self,
+        slots: int,
+        stop: asyncio.Event | None = None,
+        on_slot: Callable[[int], None] | None = None,
+        *,
+        ramp_up: float = 0.0,
     ) -> None:
         """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, leave.
 
         `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place for faults.
+        `ramp_up`: seconds over which the connections are spread.
         """
         stop = stop or asyncio.Event()
-        for device in self.devices:
-            device.start()
+        for number, device in enumerate(self.devices):
+            device.start(ramp_up * number / len(self.devices))
         checking = asyncio.get_running_loop().create_task(self._check())
         playing = asyncio.get_running_loop().create_task(self._play(slots, on_slot))
         stopping = asyncio.get_running_loop().create_task(stop.wait())
@@ -284,5 +291,9 @@ def allow_connections(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:
         if hard != resource.RLIM_INFINITY and hard < need:
-            raise Invalid(f"devices is {count}, but this machine allows a process only {hard} open files (ulimit -n)")
+            raise Invalid(
+                f"{count} connections need {need} open files, but this process may have {hard} at most: raise it with"
+                f" `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
+                f" /etc/security/limits.conf, or LimitNOFILE={need} in a systemd unit"
+            )
         resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

@@ -1,37 +1,44 @@
 """``python -m undertone_simulator.fleet_process JOB``: a fleet in a process of its own, as its job file says.
 
 It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
-devices' storages, where they are on disk. Exit codes: 0 done, 2 bad input.
+devices' storages, where they are on disk. It prints ``connected N`` while it connects, ``ready`` once all devices
+are, and ``peak MB`` of memory at its end. Exit codes: 0 done, 2 bad input.
 """
 
 import asyncio
 import json
 import signal
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
+from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
 from undertone_simulator.faults import Fault, schedule
 from undertone_simulator.fleet import Fleet, allow_connections, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers
-from undertone_simulator.playback import Playback
+from undertone_simulator.memory import peak_megabytes
+from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.wire_device import Wire
 
-# Printed once all devices are connected.
 READY = "ready"
+CONNECTED = "connected"
+PEAK = "peak"
+_SAY_SECONDS = 0.25
 
 
 @dataclass
 class Job:
     """What the process does. `folder`: as `provision` wrote it; `members`: how many of its devices run here, from
     number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
-    slots of a threshold round; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the
-    clock, None for the machine's; `faults`: (slot, name, device).
+    slots of a threshold round, 0 to play column by column; `state`: a folder for the devices' storages, None for
+    memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds
+    over which the connections are spread; `behaviour`: fields of `Behaviour`.
     """
 
     folder: str
@@ -46,6 +53,8 @@ class Job:
     start: float | None = None
     speed: float = 1.0
     faults: tuple[tuple[int, str, str], ...] = ()
+    ramp_up: float = 0.0
+    behaviour: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the job file. Raises OSError."""
@@ -79,20 +88,30 @@ async def run(job: Job) -> None:
     )
     state = None if job.state is None else Path(job.state)
     readings = Readings.saved(Path(job.readings))
-    fleet = Fleet(members, readings, Playback(job.per_day, job.stride), wire, state=state, earlier=read_ledgers([path]))
+    fleet = Fleet(
+        members,
+        readings,
+        Playback(job.per_day, job.stride) if job.stride else Continuous(),
+        wire,
+        state=state,
+        earlier=read_ledgers([path]),
+        behaviour=Behaviour(**job.behaviour),
+    )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     saying = asyncio.get_running_loop().create_task(_say_ready(fleet))
     try:
-        await fleet.run(job.slots, stop, schedule(fleet, [Fault(*fault) for fault in job.faults]))
+        faults = schedule(fleet, [Fault(*fault) for fault in job.faults])
+        await fleet.run(job.slots, stop, faults, ramp_up=job.ramp_up)
     finally:
         saying.cancel()
         ledger.close()
 
 
 async def _say_ready(fleet: Fleet) -> None:
-    while not all(device.connections for device in fleet.devices):
-        await asyncio.sleep(0.05)
+    while (connected := sum(device.connections > 0 for device in fleet.devices)) < len(fleet.devices):
+        print(CONNECTED, connected, flush=True)
+        await asyncio.sleep(_SAY_SECONDS)
     print(READY, flush=True)
 
 
@@ -103,6 +122,7 @@ def main(path: str) -> int:
     except (Invalid, OSError) as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
+    print(PEAK, round(peak_megabytes()), flush=True)
     return 0
 
 

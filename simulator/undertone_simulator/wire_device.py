@@ -92,11 +92,13 @@ class WireDevice:
 
     # The connection
 
-    def start(self) -> None:
-        """Connect, and again whenever the connection ends, with back-off and jitter."""
-        self._task = asyncio.get_running_loop().create_task(self._connect())
+    def start(self, after: float = 0.0) -> None:
+        """Connect `after` so many seconds, and again whenever the connection ends, with back-off and jitter."""
+        self._task = asyncio.get_running_loop().create_task(self._connect(after))
 
-    async def _connect(self) -> None:
+    async def _connect(self, after: float = 0.0) -> None:
+        if after:
+            await asyncio.sleep(after)
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:

@@ -2,8 +2,6 @@
 
 import json
 import math
-import resource
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -55,6 +53,7 @@ def simulate(
     from undertone_aggregator.config import read_config
     from undertone_simulator.behaviour import Behaviour
     from undertone_simulator.loaders import load
+    from undertone_simulator.memory import peak_megabytes
     from undertone_simulator.populations import population as synthetic
     from undertone_simulator.simulation import Simulation
 
@@ -90,7 +89,7 @@ def simulate(
         "reports": found.partial.reports,
         "seconds": seconds,
         "reports_per_second": found.partial.reports / seconds,
-        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (20 if _bytes() else 10)),
+        "peak_megabytes": peak_megabytes(),
     }
     if as_json:
         print(json.dumps({**document(found, slots_found), **facts, "notes": notes}, ensure_ascii=False))
@@ -100,11 +99,6 @@ def simulate(
         f"{facts['reports']} reports in {seconds:.1f} s ({facts['reports_per_second'] / 1e6:.2f} million/s),"
         f" at most {facts['peak_megabytes']:.0f} MB"
     )
-
-
-def _bytes() -> bool:
-    """Whether ru_maxrss counts bytes, as on macOS, instead of kilobytes."""
-    return sys.platform == "darwin"
 
 
 def _plan(

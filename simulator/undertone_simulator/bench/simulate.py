@@ -1,7 +1,5 @@
 """A simulated campaign end to end beside the mechanisms that draw its reports, fed with the same seeded words."""
 
-import resource
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.options import parse
 from undertone_simulator.bench.row import Row, best_seconds, rate
+from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.populations import population
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import Seeded
@@ -40,8 +39,7 @@ def rows(quick: bool = False) -> list[Row]:
         value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
         name = f"simulate, {what}"
         found.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (20 if sys.platform == "darwin" else 10))
-    return [*found, Row(f"simulate, {devices} devices, peak memory", peak, "MB")]
+    return [*found, Row(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
 
 
 class _Campaign:

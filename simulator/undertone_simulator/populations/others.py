@@ -53,7 +53,6 @@ class TimeInState(Synthetic):
     name = "time-in-state"
     about = "seconds per half-hour that something is on, mostly 0 or 1800"
     unit = "s"
-    measure = "duration"
     bound = 1800
     step_seconds = 1800
 

@@ -30,7 +30,6 @@ class Synthetic:
     name: ClassVar[str]
     about: ClassVar[str]
     unit: ClassVar[str]
-    measure: ClassVar[str] = "sum"
     bound: ClassVar[int]
     step_seconds: ClassVar[int]
     start: ClassVar[str] = "2024-04-01 00:00:00"

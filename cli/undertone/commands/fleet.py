@@ -1,0 +1,161 @@
+"""``undertone fleet``: thousands of MQTT clients from one process, each the shipped reporter core."""
+
+import json
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_simulator.load import Result
+
+_SHARE = "share of the clients that this happens to, once"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("fleet")(fleet)
+
+
+def fleet(
+    clients: Annotated[int, typer.Option(help="MQTT connections, up to 10,000")] = 1000,
+    interval: Annotated[
+        int | None, typer.Option(help="seconds between two reports of a client: the campaign's slot; 10 if absent")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="reports per second of all clients, instead of --interval")] = None,
+    slots: Annotated[int, typer.Option(help="report slots, after a threshold round of 2")] = 6,
+    ramp_up: Annotated[float, typer.Option(help="seconds over which the connections are spread")] = 0.0,
+    qos: Annotated[int, typer.Option(help="1; a report is never sent at another QoS")] = 1,
+    kill: Annotated[float, typer.Option(help=f"power cut, booted two slots later: {_SHARE}")] = 0.0,
+    duplicate: Annotated[float, typer.Option(help=f"a report published twice: {_SHARE}")] = 0.0,
+    delay: Annotated[float, typer.Option(help=f"reports two slots late, the newest first: {_SHARE}")] = 0.0,
+    lie: Annotated[float, typer.Option(help=f"from then on the largest symbol: {_SHARE}")] = 0.0,
+    drop_out: Annotated[float, typer.Option(help="share of reports that never leave their device")] = 0.0,
+    late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
+    epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), 0.05 to 8")] = "1",
+    population: Annotated[
+        str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
+    ] = "households",
+    seed: Annotated[int, typer.Option(help="of population and faults, never of a device's noise")] = 1,
+    micropython: Annotated[int, typer.Option(help="so many of the clients are processes under MicroPython")] = 0,
+    provisioned: Annotated[
+        Path | None, typer.Option("--fleet", help="a folder of undertone provision: its broker, TLS and campaign")
+    ] = None,
+    directory: Annotated[Path | None, typer.Option(help="keep ledger, store and logs in this new folder")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Load a broker and an aggregator, and account for every report; both are started here unless --fleet is given.
+
+    Exit code 1 if anything is unexplained.
+    """
+    from undertone_simulator.behaviour import Behaviour
+    from undertone_simulator.load import Failed, Options, run
+
+    if qos != 1:
+        raise Invalid(
+            f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
+            " for what the aggregator recognises as a duplicate anyway"
+        )
+    if provisioned is not None and (interval is not None or rate is not None):
+        raise Invalid("--interval and --rate are the campaign's, which --fleet brings along")
+    options = Options(
+        clients=clients,
+        slots=slots,
+        interval=_interval(clients, interval, rate),
+        epsilon=epsilon,
+        population=population,
+        seed=seed,
+        ramp_up=ramp_up,
+        faults={"kill": kill, "duplicate": duplicate, "delay": delay, "lie": lie},
+        behaviour=Behaviour(seed, drop_out, late),
+        micropython=micropython,
+        provisioned=provisioned,
+    )
+    if provisioned is not None and directory is None:
+        raise Invalid("--fleet needs --directory, where the ledger for undertone verify is kept")
+    if directory is not None and directory.exists() and any(directory.iterdir()):
+        raise Invalid(f"directory {directory} is not empty")
+    with ExitStack() as stack:
+        folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-fleet-")))
+        show = stack.enter_context(_Line())
+        try:
+            result = run(options, folder, show.show)
+        except Failed as failed:
+            print(f"failed: {failed}", file=sys.stderr)
+            raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps(result.as_json(), indent=2))
+    else:
+        _show(result, kept=directory is not None, theirs=provisioned is not None)
+    if result.accounts is not None and not result.accounts.holds:
+        raise typer.Exit(1)
+
+
+def _interval(clients: int, interval: int | None, rate: float | None) -> int:
+    if rate is None:
+        return 10 if interval is None else interval
+    if interval is not None:
+        raise Invalid("--interval and --rate exclude each other: interval = clients / rate")
+    if not 0 < rate <= 1e6:
+        raise Invalid(f"rate is {rate!r}, expected a number of reports per second")
+    return max(1, round(clients / rate))
+
+
+def _show(result: "Result", *, kept: bool, theirs: bool) -> None:
+    from rich.console import Console
+
+    from undertone.commands.verify import accounts_table, verdict
+
+    console = Console(highlight=False)
+    if result.accounts is not None:
+        console.print(accounts_table(result.accounts))
+        for sentence in result.accounts.examples:
+            console.print(f"  unexplained, {sentence}")
+        console.print(verdict(result.accounts))
+    console.print(
+        f"{result.clients} clients: {result.sent} reports sent, {result.acknowledged} acknowledged by the broker"
+        f" in {result.seconds:.0f} s"
+    )
+    if result.latency_median is not None:
+        console.print(
+            f"hand-over to acknowledgement: {result.latency_median:.0f} ms median, {result.latency_99:.0f} ms at 99 %"
+        )
+    if result.peak_megabytes is not None:
+        console.print(f"the fleet's process took {result.peak_megabytes} MB at most")
+    if kept:
+        ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
+        store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "store.sqlite"
+        console.print(f"accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
+
+
+class _Line:
+    """Progress on standard error: one line that changes on a terminal, a line every ten seconds elsewhere."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("starting")
+        self._said = 0.0
+
+    def __enter__(self) -> "_Line":
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def show(self, sentence: str) -> None:
+        """Where the test stands."""
+        if self._console.is_terminal:
+            self._status.update(sentence)
+        elif time.monotonic() >= self._said + 10:
+            self._said = time.monotonic()
+            self._console.print(sentence)

@@ -1,0 +1,297 @@
+"""A load test: a wire fleet against its own broker and aggregator on this machine, or against somebody's.
+
+Without a provisioned fleet a campaign is made up for the purpose: one threshold round of two slots, then the report
+slots; what it estimates is beside the point, every report must be accounted for.
+"""
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.broker import find_mosquitto, free_port
+from undertone_aggregator.config import Config, parse_config
+from undertone_aggregator.store import Store
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
+from undertone_simulator.faults import REST
+from undertone_simulator.fleet import allow_connections, read_members
+from undertone_simulator.fleet_process import CONNECTED, PEAK, Job
+from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
+from undertone_simulator.membership import device_names
+from undertone_simulator.populations import Synthetic, population
+from undertone_simulator.provision import Target, make_policy, provision
+from undertone_simulator.readings import Readings
+from undertone_simulator.verify import Accounts, reconcile
+
+CAMPAIGN = "load"
+SENSOR = "load"
+ROUND_SLOTS = 2
+LARGEST_FLEET = 10_000
+# What a load tester calls it -> what happens to a device.
+FAULTS = {"kill": "kill", "duplicate": "duplicate", "delay": "hold", "lie": "lie"}
+_POLL_SECONDS = 0.25
+_CONNECT_SECONDS = 60.0
+_SLACK_SECONDS = 60.0
+_DRAIN_SECONDS = 60.0
+
+
+class Failed(Exception):
+    """A process of the test ended before its time; the message has its last words."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
+
+    ``faults``: share of the clients that each of `FAULTS` happens to, once. ``micropython``: so many of the clients
+    are processes under MicroPython. ``provisioned``: folder of a fleet for a running aggregator; the interval is then
+    its campaign's. Raises Invalid.
+    """
+
+    clients: int = 1000
+    slots: int = 6
+    interval: int = 10
+    epsilon: str = "1"
+    population: str = "households"
+    seed: int = 1
+    ramp_up: float = 0.0
+    faults: Mapping[str, float] = field(default_factory=dict)
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    micropython: int = 0
+    provisioned: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("clients", self.clients, 1, LARGEST_FLEET)
+        check_integer("slots", self.slots, 1, 1 << 20)
+        check_integer("interval", self.interval, 1, 7 * 86400)
+        check_integer("micropython", self.micropython, 0, self.clients - 1)
+        if not 0 <= self.ramp_up <= 86400:
+            raise Invalid(f"ramp_up is {self.ramp_up!r}, expected 0 to 86400 seconds")
+        for name, share in self.faults.items():
+            if name not in FAULTS or not 0 <= share <= 1:
+                raise Invalid(f"{name} is {share!r}, expected a share from 0 to 1 of {', '.join(FAULTS)}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it; ``accounts`` None where the aggregator is somebody else's. Latencies are in ms, hand-over to
+
+    PUBACK; ``peak_megabytes`` is the fleet's process.
+    """
+
+    clients: int
+    seconds: float
+    sent: int
+    acknowledged: int
+    latency_median: float | None
+    latency_99: float | None
+    peak_megabytes: int | None
+    accounts: Accounts | None
+    ledgers: tuple[Path, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("accounts", "ledgers")}
+        found["ledgers"] = [str(path) for path in self.ledgers]
+        found["accounts"] = None if self.accounts is None else self.accounts.as_json()
+        return found
+
+
+Show = Callable[[str], None]
+
+
+def run(options: Options, folder: Path, show: Show) -> Result:
+    """The whole test, its files in ``folder``; ``show`` gets a line of progress. Raises Invalid, Failed, or OSError."""
+    # The children inherit the limit: broker and fleet both need a descriptor per client.
+    allow_connections(options.clients)
+    if options.micropython and find_micropython() is None:
+        raise Invalid(NO_MICROPYTHON)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = population(options.population, options.seed)
+    if options.provisioned is not None:
+        return _theirs(options, options.provisioned, folder, source, show)
+    find_mosquitto()
+    port = free_port()
+    config_file = folder / "aggregator.toml"
+    config_file.write_text(_campaign(options, source, port))
+    config = parse_config(config_file.read_text(), folder)
+    show(f"provisioning {options.clients} devices")
+    names = device_names(SENSOR, options.clients)
+    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=1000)
+    provision(config, names, folder, Target("127.0.0.1", port, None), policy)
+    with Stage(folder, port) as stage:
+        stage.broker.start()
+        began = time.monotonic()
+        readings = _start(options, folder, folder, names, source, stage)
+        _connect(options, stage, show)
+        _start_micropython(options, config, names, readings, stage)
+        stage.start_aggregator(config_file)
+        sent = _follow(options, folder, stage, show)
+        for child in stage.micropythons:
+            end(child, signal.SIGINT)
+        seconds = time.monotonic() - began
+        accounts = _drain(options, folder, show)
+        end(stage.aggregator)
+        return _result(options, folder, seconds, sent, accounts, stage)
+
+
+def _theirs(options: Options, fleet: Path, folder: Path, source: Synthetic, show: Show) -> Result:
+    """Against a broker and an aggregator that run somewhere."""
+    if options.micropython:
+        raise Invalid("micropython devices need a fleet of their own, without --fleet")
+    names = [member.name for member in read_members(fleet)]
+    if len(names) < options.clients:
+        raise Invalid(f"clients is {options.clients}, but {fleet} has {len(names)} devices")
+    with Stage(folder, 0) as stage:
+        began = time.monotonic()
+        _start(options, fleet, folder, names, source, stage)
+        _connect(options, stage, show)
+        sent = _follow(options, folder, stage, show)
+        return _result(options, folder, time.monotonic() - began, sent, None, stage)
+
+
+def _start(options: Options, fleet: Path, folder: Path, names: list[str], source: Synthetic, stage: Stage) -> Readings:
+    days = 1 + -(-(options.slots + ROUND_SLOTS + 16) // source.per_day)
+    readings = source.readings(options.clients, days)
+    readings.save(folder / "readings.npz")
+    stage.start_fleet(
+        Job(
+            str(fleet),
+            options.clients - options.micropython,
+            str(folder / "readings.npz"),
+            str(folder / "fleet.ledger"),
+            options.slots,
+            per_day=source.per_day,
+            stride=0,
+            faults=_faults(options, names[: options.clients - options.micropython]),
+            ramp_up=options.ramp_up,
+            behaviour=asdict(options.behaviour),
+        )
+    )
+    return readings
+
+
+def _faults(options: Options, names: list[str]) -> tuple[tuple[int, str, str], ...]:
+    """(report slot, fault, device), early enough for what was killed or held back to come again."""
+    chance = random.Random(options.seed)
+    latest = max(options.slots - REST - 2, 0)
+    return tuple(
+        (chance.randint(0, latest), FAULTS[name], device)
+        for name, share in options.faults.items()
+        for device in chance.sample(names, round(share * len(names)))
+    )
+
+
+def _start_micropython(options: Options, config: Config, names: list[str], readings: Readings, stage: Stage) -> None:
+    for row in range(options.clients - options.micropython, options.clients):
+        values = [readings.at(row, column) for column in range(readings.slots)]
+        measured = [config.campaign.default if x is None else x for x in values]
+        stage.start_micropython(names[row], measured, 1 << 20, f"micropython-{names[row]}")
+
+
+def _connect(options: Options, stage: Stage, show: Show) -> None:
+    deadline = time.monotonic() + options.ramp_up + _CONNECT_SECONDS
+    while not stage.fleet_ready():
+        _alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+        counts = [line for line in stage.words("fleet.log").splitlines() if line.startswith(CONNECTED)]
+        show(f"{counts[-1].split()[1] if counts else 0} of {options.clients} connected")
+        if time.monotonic() > deadline:
+            raise Failed(f"not all clients could connect: {stage.words('fleet.log')[-200:]}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _follow(options: Options, folder: Path, stage: Stage, show: Show) -> Sent:
+    """Until the fleet has ended; what its ledger says."""
+    tail = LedgerTail(folder / "fleet.ledger")
+    assert stage.fleet is not None
+    while stage.fleet.poll() is None:
+        sent = tail.poll()
+        state = "reporting" if sent.plays else "waiting for the campaign"
+        show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
+        if options.provisioned is None:
+            _alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
+            latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
+            if time.time() > latest * options.interval + _SLACK_SECONDS:
+                raise Failed(f"no end in sight: {stage.words('aggregator.log')[-500:]}")
+        time.sleep(_POLL_SECONDS)
+    if stage.fleet.returncode:
+        raise Failed(f"the fleet ended with code {stage.fleet.returncode}: {stage.words('fleet.log')[-500:]}")
+    return tail.poll()
+
+
+def _ledgers(folder: Path) -> tuple[Path, ...]:
+    return folder / "fleet.ledger", *sorted(folder.glob("micropython-*.log"))
+
+
+def _drain(options: Options, folder: Path, show: Show) -> Accounts:
+    """The accounts, once they hold or the time is up."""
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    with Store(folder / "store.sqlite", read_only=True) as store:
+        while True:
+            found = reconcile(read_ledgers(_ledgers(folder)), store)
+            if found.holds or time.monotonic() > deadline:
+                return found
+            show(f"{found.counted} of {found.sent} reports counted")
+            time.sleep(1.0)
+
+
+def _result(
+    options: Options, folder: Path, seconds: float, sent: Sent, accounts: Accounts | None, stage: Stage
+) -> Result:
+    waits = [sent.acked[key] - moment for key, moment in sent.sent.items() if key in sent.acked]
+    median, late = np.quantile(waits, [0.5, 0.99]).tolist() if waits else (None, None)
+    peaks = [line for line in stage.words("fleet.log").splitlines() if line.startswith(PEAK)]
+    return Result(
+        options.clients,
+        seconds,
+        len(sent.sent) if accounts is None else accounts.sent,
+        len(sent.acked) if accounts is None else accounts.acknowledged,
+        median,
+        late,
+        int(peaks[-1].split()[1]) if peaks else None,
+        accounts,
+        _ledgers(folder),
+    )
+
+
+def _alive(child: Any, name: str, last_words: str) -> None:
+    if child is not None and child.poll() is not None and child.returncode:
+        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")
+
+
+def _campaign(options: Options, source: Synthetic, port: int) -> str:
+    return f"""\
+[broker]
+managed = false
+host = "127.0.0.1"
+port = {port}
+password_file = "aggregator.password"
+
+[store]
+path = "store.sqlite"
+audit = true
+
+[campaign]
+name = "{CAMPAIGN}"
+sensor = "{SENSOR}"
+unit = {json.dumps(source.unit)}
+bound = {source.bound}
+slot_seconds = {options.interval}
+cycle = {source.per_day}
+epsilon = "{options.epsilon}"
+rounds = [{ROUND_SLOTS}]
+report_slots = {options.slots}
+epoch_slots = {options.slots}
+mechanism = "hybrid"
+lead_slots = 2
+settle_slots = 1
+"""

@@ -1,0 +1,48 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone_shared.errors import Invalid
+
+
+def fleet(*words):
+    return CliRunner().invoke(app, ["fleet", *map(str, words)])
+
+
+@pytest.mark.broker
+def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch):
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    found = fleet(
+        *("--clients", 12, "--interval", 1, "--slots", 5, "--ramp-up", 0.5, "--directory", tmp_path / "f", "--json"),
+        *("--kill", 0.1, "--duplicate", 0.1, "--delay", 0.1, "--lie", 0.1, "--drop-out", 0.1),
+    )
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert facts["sent"] >= 12 * 4
+    assert facts["acknowledged"] == facts["sent"]
+    assert facts["accounts"]["reports"]["counted"] == facts["sent"]
+    assert set(facts["accounts"]["faults"]) == {"killed", "duplicated", "held", "lying"}
+    assert facts["peak_megabytes"] < 500
+    assert facts["latency_median"] >= 0
+    assert (tmp_path / "f" / "fleet.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--qos", "0"], "qos is 0, expected 1"),
+        (["--interval", "5", "--rate", "3"], "exclude each other"),
+        (["--fleet", "x", "--rate", "3"], "which --fleet brings along"),
+        (["--fleet", "x"], "--fleet needs --directory"),
+        (["--rate", "0"], "rate is 0.0"),
+        (["--clients", "10001"], "clients is 10001"),
+        (["--kill", "1.5"], "kill is 1.5"),
+        (["--population", "fish"], "population is 'fish'"),
+    ],
+)
+def test_bad_input(words, sentence):
+    found = fleet(*words)
+    assert isinstance(found.exception, Invalid)
+    assert sentence in str(found.exception)
