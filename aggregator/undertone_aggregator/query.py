@@ -189,6 +189,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "unit": campaign.unit,
         "slot_seconds": campaign.slot_seconds,
         "epsilon": float(results.epsilon),
+        "delta": results.delta,
         "certificate": [exact.numerator, exact.denominator],
         "guarantee": results.guarantee,
         "theta": results.theta,

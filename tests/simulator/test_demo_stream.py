@@ -1,5 +1,7 @@
 """The stream demonstration end to end: a broker, the aggregator, MQTT clients, one of them under MicroPython."""
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -32,6 +34,14 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, tmp_path, 
     assert "user-level" in result.guarantee
     if find_micropython() and example_device():
         assert result.micropython >= 7
+    for flags, kind in (([], "stream"), (["--smoothed"], "smoothed")):
+        asked = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--json", *flags])
+        assert asked.exit_code == 0, asked.output
+        found = json.loads(asked.stdout)
+        assert found["delta"] == 1e-5
+        assert {one["kind"] for one in found["slots"]} == {kind}
+    runs = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--every", "4"])
+    assert "user-level" in runs.stdout
     # The killed device came back with a new chain.
     reports = [one.reports for one in result.slots]
     assert min(reports) == 7

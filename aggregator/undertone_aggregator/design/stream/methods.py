@@ -127,7 +127,8 @@ def logarithmic(base: Method, least: float) -> Method:
         return np.asarray(np.log1p(x / least) / width)
 
     def back(y: Array) -> Array:
-        return np.asarray(np.expm1(y * width) * least)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.expm1(y * width) * least)
 
     note = f"{base.note}, on logarithms: means come back biased"
     return Method(f"log-{base.name}", base.covariance, base.seen, base.slew, base.on_board, note, (there, back))
