@@ -20,6 +20,7 @@ import sensor
 from undertone_device import clock
 from undertone_device.config import read_config
 from undertone_device.slot_value import TICKS_MASK
+from undertone_shared.report import LENGTH
 
 # Between reports the board sleeps, if True: for slots of minutes, with a policy that allows it (see device/README.md).
 DEEP_SLEEP = False
@@ -30,6 +31,9 @@ UNKNOWN_SLEEP_SECONDS = 600
 # The longest that the port allows: opening TLS must fit in.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 CONNECT_MILLISECONDS = 3500
+# Acknowledged reports that the memory of the clock remembers through a sleep: 336 bytes with two times, where even an
+# ESP8266 has 492. Without them the next wake, whose ledger was written before the PUBACK, would send them again.
+REMEMBERED = 20
 
 
 def start_watchdog():
@@ -83,7 +87,7 @@ def set_clock(host):
     ntptime.settime()
 
 
-def make_client(config, alive, asleep=None):
+def make_client(config, alive, asleep=None, acknowledged=None):
     """The client; after the radio is on, for its random numbers."""
     # Not at the top: a wrong device.json is told before memory is spent.
     from undertone_device import assembly
@@ -99,6 +103,7 @@ def make_client(config, alive, asleep=None):
         clock.sleep_ms,
         None if DEEP_SLEEP else lambda now: sensor.read(),
         lambda: set_clock(config.ntp),
+        acknowledged=acknowledged,
         alive=alive,
         asleep=asleep,
     )
@@ -123,27 +128,33 @@ def run_loop(config, alive, stopped):
 def slept(memory, now):
     """Milliseconds from the last draw to now, by the clock that ran on through the sleep; None after another boot.
 
-    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then.
+    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then; zeros
+    where that was not known.
     """
-    if machine.reset_cause() != machine.DEEPSLEEP_RESET or len(memory) != 8:
+    if machine.reset_cause() != machine.DEEPSLEEP_RESET or len(memory) < 8:
         return None
+    # Zeros are too long ago.
     seconds = now - int.from_bytes(memory[:4], "big")
     if not 0 <= seconds < 1000000:
         return None
-    return min(seconds * 1000 + int.from_bytes(memory[4:], "big"), TICKS_MASK)
+    return min(seconds * 1000 + int.from_bytes(memory[4:8], "big"), TICKS_MASK)
 
 
 def run_once(config, alive):
     """For boards on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
     started = clock.ticks()
     memory = getattr(machine.RTC(), "memory", None)
+    remembered = b"" if memory is None else memory()
     # Before NTP moves the clock that ran on through the sleep.
-    asleep = None if memory is None else slept(memory(), clock.unix_time())
+    asleep = slept(remembered, clock.unix_time())
     link = Link(start_wifi(config), config.wifi)
     while not link.check() and elapsed(started) < WIFI_MILLISECONDS:
         alive()
         clock.sleep_ms(100)
-    client = make_client(config, alive, asleep)
+    acknowledged = []
+    client = make_client(config, alive, asleep, acknowledged.append)
+    for i in range(8, len(remembered), LENGTH):
+        client.reporter.acked(remembered[i : i + LENGTH])
     report = client.wake(sensor.read, AWAKE_MILLISECONDS)
     now = clock.unix_time()
     if memory is not None:
@@ -151,7 +162,8 @@ def run_once(config, alive):
         since = None if asleep is None else asleep + elapsed(started)
         if report is not None:
             since = 0
-        memory(b"" if since is None else now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big"))
+        times = bytes(8) if since is None else now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
+        memory(times + b"".join(acknowledged[-REMEMBERED:]))
     campaign = client.reporter.campaign
     seconds = UNKNOWN_SLEEP_SECONDS
     if campaign is not None:

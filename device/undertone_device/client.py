@@ -86,7 +86,6 @@ class Client:
         self._hold = 0
         self._held_since = 0
         self._flying: dict[int, bytes] = {}
-        self._names: dict[bytes, str] = {}
 
     @property
     def online(self) -> bool:
@@ -267,22 +266,12 @@ class Client:
         for name in self._campaigns:
             if topic == config_topic(self._prefix, name):
                 try:
-                    self.reporter.accept(payload, self._clock())
+                    self.reporter.accept(payload, self._clock(), name)
                     self.counts["heard"] += 1
                 except (Refused, Invalid) as refused:
                     self.trouble = "campaign refused: %s" % refused
                 except MemoryError:
                     self.trouble = "campaign refused: not enough memory for %d bytes" % len(payload)
-
-    def _name(self, report: bytes) -> str:
-        """The campaign of a report, by its fingerprint; after a reboot an ended one may have become unknown."""
-        names = self._names
-        for campaign in (self.reporter.campaign, self.reporter.next_campaign):
-            if campaign is not None and campaign.fingerprint not in names:
-                if len(names) >= 8:
-                    names.clear()
-                names[campaign.fingerprint] = campaign.name
-        return names.get(report[2:6], self._campaigns[0])
 
     def _send(self) -> None:
         outbox = self.reporter.outbox
@@ -298,7 +287,8 @@ class Client:
                 continue
             if self._handed_over is not None:
                 self._handed_over(report)
-            topic = report_topic(self._prefix, self._name(report), self.reporter.device)
+            name = self.reporter.campaign_of(report) or self._campaigns[0]
+            topic = report_topic(self._prefix, name, self.reporter.device)
             flying[self._transport.publish(topic, report)] = report
             self.counts["sent"] += 1
 

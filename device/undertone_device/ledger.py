@@ -51,37 +51,32 @@ _CHECK_BYTES = 8
 
 
 class Outbox:
-    """Reports that no broker has acknowledged, oldest first, in one preallocated buffer.
+    """Reports that no broker has acknowledged, oldest first from the start of ``buffer``.
 
     ``width``: bytes of a stream report; the other kinds have 16.
     """
 
-    def __init__(self, capacity: int, width: int = LENGTH):
-        self.capacity = capacity
+    def __init__(self, buffer: memoryview, width: int = LENGTH):
+        self.capacity = len(buffer) // width
         self.width = width
-        self._buffer = bytearray(capacity * width)
-        self._head = 0
+        self._buffer = buffer
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def _at(self, index: int) -> int:
-        return (self._head + index) % self.capacity * self.width
-
     def __getitem__(self, index: int) -> bytes:
         if not 0 <= index < self._count:
             raise IndexError("outbox index")
-        i = self._at(index)
+        i = index * self.width
         return bytes(self._buffer[i : i + (self.width if self._buffer[i + 1] == STREAM else LENGTH)])
 
     def append(self, report: bytes) -> bool:
         """Add the newest report; True if the oldest was dropped for it."""
         dropped = self._count == self.capacity
         if dropped:
-            self._head = (self._head + 1) % self.capacity
-            self._count -= 1
-        i = self._at(self._count)
+            self._remove(0)
+        i = self._count * self.width
         self._buffer[i : i + len(report)] = report
         self._count += 1
         return dropped
@@ -94,15 +89,15 @@ class Outbox:
         """Remove the report with these bytes; False if it is not there."""
         for index in range(self._count):
             if self[index] == report:
-                while index:
-                    i = self._at(index)
-                    before = self[index - 1]
-                    self._buffer[i : i + len(before)] = before
-                    index -= 1
-                self._head = (self._head + 1) % self.capacity
-                self._count -= 1
+                self._remove(index)
                 return True
         return False
+
+    def _remove(self, index: int) -> None:
+        buffer = self._buffer
+        self._count -= 1
+        for i in range(index * self.width, self._count * self.width):
+            buffer[i] = buffer[i + self.width]
 
 
 class Ledger:
@@ -113,7 +108,8 @@ class Ledger:
 
     def __init__(self, storage: "Storage", capacity: int, width: int = LENGTH):
         self._storage = storage
-        self.outbox = Outbox(capacity, width)
+        self._encoded = bytearray(_HEADER_BYTES + capacity * width + _CHECK_BYTES)
+        self.outbox = Outbox(memoryview(self._encoded)[_HEADER_BYTES : _HEADER_BYTES + capacity * width], width)
         self.lost = True
         self.spent_until = 0
         self.last_epoch = 0
@@ -129,7 +125,6 @@ class Ledger:
         self.reports = 0
         self.chains = 0
         self.urgent = False
-        self._encoded = bytearray(_HEADER_BYTES + capacity * width + _CHECK_BYTES)
         data = storage.read(FILE)
         if data is not None:
             self._decode(data)
@@ -184,11 +179,7 @@ class Ledger:
             min(self.reports + max(used - self.used, 0), 0xFFFF),
             self.chains,
         )
-        end = _HEADER_BYTES
-        for index in range(len(outbox)):
-            report = outbox[index]
-            encoded[end : end + len(report)] = report
-            end += outbox.width
+        end = _HEADER_BYTES + len(outbox) * outbox.width
         view = memoryview(encoded)
         encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
         self._storage.write(FILE, view[: end + _CHECK_BYTES])

@@ -5,8 +5,9 @@ Every measured interval enters at most one draw, whatever server, broker or cloc
 campaign outside the policy is refused. Unix seconds are passed in; ticks are milliseconds modulo 2^30.
 """
 
+from undertone_device.campaign_files import CampaignFiles
 from undertone_device.ledger import NO_CAMPAIGN, Ledger
-from undertone_device.slot_value import TICKS_MASK, SlotValue, VectorValue
+from undertone_device.slot_value import TICKS_MASK, SlotValue
 from undertone_shared import campaign as campaigns
 from undertone_shared.cohort import in_cohort
 from undertone_shared.entropy import EntropyError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from undertone_device.ledger import Outbox, Storage
     from undertone_device.slot_value import Sample
-    from undertone_device.stream_state import StreamState
+    from undertone_device.stream_state import StreamState, VectorValue
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.notation import Mechanism
@@ -58,6 +59,7 @@ class Reporter:
         self.dropped = 0
         self.paused: str | None = None
         self._storage = storage
+        self._files = CampaignFiles(storage)
         self._entropy = entropy
         self._ticks = ticks
         self._modulus = counter_modulus
@@ -96,13 +98,18 @@ class Reporter:
 
     # Campaigns
 
-    def accept(self, message: bytes, now: int) -> bool:
+    def campaign_of(self, report: bytes) -> "str | None":
+        """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
+        return self._files.name_of(report)
+
+    def accept(self, message: bytes, now: int, name: "str | None" = None) -> bool:
         """Take a campaign message; True if it is a new campaign, False for the one accepted already.
 
+        ``name``: the campaign that the message's topic names, if it came by one; the message must be of that one.
         Raises Refused or Invalid, counts the reason in ``refusals`` and keeps the last good one.
         """
         try:
-            return self._accept(message, now)
+            return self._accept(message, now, name)
         except Refused as refused:
             self.refusals[refused.reason] = self.refusals.get(refused.reason, 0) + 1
             raise
@@ -110,13 +117,15 @@ class Reporter:
             self.refusals["invalid"] = self.refusals.get("invalid", 0) + 1
             raise
 
-    def _accept(self, message: bytes, now: int) -> bool:
+    def _accept(self, message: bytes, now: int, name: "str | None") -> bool:
         issued_at, fingerprint = campaigns.header(message)
         for known in (self.campaign, self.next_campaign):
             if known is not None and known.fingerprint == fingerprint:
-                self._issued_at = max(self._issued_at, issued_at)
+                _check_name(known, name)
+                self._hear(issued_at, now)
                 return False
-        campaign = campaigns.Campaign(message[campaigns.HEADER_BYTES :])
+        campaign = campaigns.Campaign(campaigns.body_of(message))
+        _check_name(campaign, name)
         self.policy.check_campaign(campaign)
         if not self._agrees(now, issued_at):
             raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
@@ -127,8 +136,14 @@ class Reporter:
         if self.next_campaign is not None:
             raise Refused("epoch_pending", "epoch %d has not begun yet" % self.next_campaign.epoch)
         self._keep(campaign, now)
-        self._issued_at = max(self._issued_at, issued_at)
+        self._hear(issued_at, now)
         return True
+
+    def _hear(self, issued_at: int, now: int) -> None:
+        # One that agrees with the clock gives way only to a later one that does, too: a forged one cannot pause the
+        # device. One that does not agree gives way to any: neither it nor a wrong clock outlasts the next message.
+        if not self._agrees(now, self._issued_at) or (issued_at > self._issued_at and self._agrees(now, issued_at)):
+            self._issued_at = issued_at
 
     def _keep(self, campaign: "Campaign", now: int) -> None:
         ledger = self._ledger
@@ -144,32 +159,19 @@ class Reporter:
             ledger.next = campaign.fingerprint
         try:
             # The file first: a ledger never names a campaign that is not there.
-            self._storage.write(_file(campaign.fingerprint), campaign.body)
+            self._files.save(campaign)
             ledger.write(self._reserved_until, self._reserved_used)
         except OSError as error:
             ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho = before
             raise Refused("storage", "the campaign could not be stored: %s" % error)
-        campaign.body = b""  # the file has it; a board needs the memory
         if self.campaign is None:
             self.campaign = campaign
+            self.paused = None
         else:
             self.next_campaign = campaign
 
     def _load(self, fingerprint: bytes) -> "Campaign | None":
-        if fingerprint == NO_CAMPAIGN:
-            return None
-        body = self._storage.read(_file(fingerprint))
-        if body is None:
-            return None
-        try:
-            campaign = campaigns.Campaign(body)
-            self.policy.check_campaign(campaign)
-        except (Invalid, Refused):
-            return None
-        if campaign.fingerprint != fingerprint:
-            return None
-        campaign.body = b""
-        return campaign
+        return None if fingerprint == NO_CAMPAIGN else self._files.load(fingerprint, self.policy)
 
     def _promote(self, now: int) -> None:
         following = self.next_campaign
@@ -183,7 +185,7 @@ class Reporter:
         if self._stream is not None:
             self._stream.restart()
         if old not in (NO_CAMPAIGN, following.fingerprint):
-            self._storage.delete(_file(old))
+            self._files.retire(old, following, self.outbox)
 
     # Slots
 
@@ -390,6 +392,11 @@ def _stream_state(policy: "Policy", ledger: Ledger, entropy: "Entropy") -> "Stre
     return StreamState(ledger, entropy)
 
 
+def _check_name(campaign: "Campaign", name: "str | None") -> None:
+    if name is not None and campaign.name != name:
+        raise Refused("topic", "the campaign is %s, its topic says %s" % (campaign.name, name))
+
+
 def _kept(campaign: "Campaign") -> "tuple[str, bool]":
     """What two campaigns must share for the open slot's accumulator to go on."""
     return campaign.measure, campaign.stream is None
@@ -398,8 +405,6 @@ def _kept(campaign: "Campaign") -> "tuple[str, bool]":
 def _slot_value(campaign: "Campaign", modulus: int, dimension: int) -> "SlotValue | VectorValue":
     if campaign.stream is None or dimension == 1:
         return SlotValue(campaign.measure, modulus)
+    from undertone_device.stream_state import VectorValue
+
     return VectorValue([SlotValue(campaign.measure, modulus) for _ in range(dimension)])
-
-
-def _file(fingerprint: bytes) -> str:
-    return "campaign-" + "".join("%02x" % byte for byte in fingerprint)

@@ -110,29 +110,3 @@ class SlotValue:
                 self._base = self._last
         self._reset()
         return value
-
-
-class VectorValue:
-    """The slot values of a reading's coordinates, each accumulated alone."""
-
-    def __init__(self, parts: "list[SlotValue]"):
-        self._parts = parts
-
-    def add(self, sample: "Sample", ticks: int) -> None:
-        """Take one sample, a tuple of coordinates. Raises Invalid."""
-        if not isinstance(sample, tuple) or len(sample) != len(self._parts):
-            raise Invalid("a sample is %r, expected a tuple of %d integers" % (sample, len(self._parts)))
-        for coordinate in sample:
-            check_sample(coordinate)
-        for i in range(len(sample)):
-            self._parts[i].add(sample[i], ticks)
-
-    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
-        """Take samples one by one. Raises Invalid."""
-        for sample in samples:
-            self.add(sample, ticks)
-
-    def close(self, ticks: int) -> "tuple[int, ...] | None":
-        """The slot's values, None if a coordinate has none; the next slot starts empty."""
-        values = [part.close(ticks) for part in self._parts]
-        return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

@@ -3,12 +3,17 @@
 A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
 """
 
+from undertone_device.slot_value import SlotValue, check_sample
 from undertone_shared.entropy import EntropyError
+from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from undertone_device.ledger import Ledger, Storage
+    from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
@@ -145,3 +150,29 @@ class StreamState:
 
 def _window(rule: "StreamRule", campaign: "Campaign", slot: int) -> int:
     return (slot - campaign.first_slot) // rule.renewal if rule.renewal else 0
+
+
+class VectorValue:
+    """The slot values of a reading's coordinates, each accumulated alone."""
+
+    def __init__(self, parts: "list[SlotValue]"):
+        self._parts = parts
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample, a tuple of coordinates. Raises Invalid."""
+        if not isinstance(sample, tuple) or len(sample) != len(self._parts):
+            raise Invalid("a sample is %r, expected a tuple of %d integers" % (sample, len(self._parts)))
+        for coordinate in sample:
+            check_sample(coordinate)
+        for i in range(len(sample)):
+            self._parts[i].add(sample[i], ticks)
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take samples one by one. Raises Invalid."""
+        for sample in samples:
+            self.add(sample, ticks)
+
+    def close(self, ticks: int) -> "tuple[int, ...] | None":
+        """The slot's values, None if a coordinate has none; the next slot starts empty."""
+        values = [part.close(ticks) for part in self._parts]
+        return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

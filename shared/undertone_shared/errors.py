@@ -8,7 +8,7 @@ class Invalid(ValueError):
 class Refused(Exception):
     """A well-formed campaign asks for more than the device's policy or ledger allows.
 
-    ``reason`` is one word of `undertone_shared.policy.REASONS`, for counters; the message is for people.
+    ``reason`` is one word of the list in `undertone_shared.policy`, for counters; the message is for people.
     """
 
     def __init__(self, reason: str, message: str):

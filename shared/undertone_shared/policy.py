@@ -1,6 +1,29 @@
 """What the device's owner allows, fixed at provisioning; a campaign outside it is refused with a reason.
 
 Privacy rests on this alone: neither the server, nor the broker, nor the clock is trusted.
+
+Reasons of refusals, by whoever refuses:
+
+============== ========================================================================
+invalid        not a campaign
+topic          heard on another campaign's topic
+sensor         another sensor than this device's
+measure        a slot value that the owner does not allow
+slot_seconds   slots shorter than allowed
+epsilon        a mechanism's certificate exceeds the cap
+theta          theta or bound outside the allowed range
+stream         a stream, or one of a kind or dimension that the owner does not allow
+rho            a stream's privacy budget exceeds what is left of the cap
+duration       lasts longer than allowed
+sensor_busy    another campaign holds the sensor
+epoch_rollback not later than the accepted epoch
+epoch_too_soon less than the minimum time after the accepted epoch
+epoch_pending  an accepted epoch has not begun yet
+epoch_ahead    starts more than seven days ahead
+ended          its last slot is over
+clock          issued_at and the device's clock differ by more than a day
+storage        the device could not store it
+============== ========================================================================
 """
 
 import json
@@ -22,26 +45,6 @@ LARGEST = 4096
 # How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
 LARGEST_LEAD_SECONDS = 7 * 86400
 _YEAR = 366 * 86400
-
-REASONS = (
-    "invalid",  # not a campaign
-    "sensor",  # another sensor than this device's
-    "measure",  # a slot value that the owner does not allow
-    "slot_seconds",  # slots shorter than allowed
-    "epsilon",  # a mechanism's certificate exceeds the cap
-    "theta",  # theta or bound outside the allowed range
-    "stream",  # a stream, or one of a kind or dimension that the owner does not allow
-    "rho",  # a stream's privacy budget exceeds what is left of the cap
-    "duration",  # lasts longer than allowed
-    "sensor_busy",  # another campaign holds the sensor
-    "epoch_rollback",  # not later than the accepted epoch
-    "epoch_too_soon",  # less than the minimum time after the accepted epoch
-    "epoch_pending",  # an accepted epoch has not begun yet
-    "epoch_ahead",  # starts more than seven days ahead
-    "ended",  # its last slot is over
-    "clock",  # issued_at and the device's clock differ by more than a day
-    "storage",  # the device could not store it
-)
 
 _FIELDS = {
     "version": VERSION,

@@ -2,6 +2,7 @@
 
 from rig import DAY, SLOT, START, Device, hybrid, make_campaign, square_wave
 
+from undertone_device.campaign_files import NAMES
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.campaign import Cohort, ReportRule
@@ -272,6 +273,79 @@ def test_the_same_campaign_again_only_moves_issued_at_forward():
     assert device.accept(make_campaign(), device.now + 50) is False
     assert device.accept(make_campaign(), 0) is False
     assert device.slot() is not None
+
+
+def test_a_forged_issued_at_does_not_outlast_the_next_message():
+    device = running()
+    assert device.accept(make_campaign(), 0xFFFFFFFF) is False
+    assert device.slot() is not None, "one that agrees with the clock is kept"
+    device.accept(make_campaign(), device.now + DAY // 2)
+    device.accept(make_campaign(), device.now)
+    device.pass_time(0, clock=DAY + DAY // 4)
+    device.slot()
+    assert device.slot() is not None, "it moves forward only, as long as it agrees"
+    device.boot()
+    device.slot()
+    for issued_at, paused in ((0xFFFFFFFF, "clock"), (7, "clock"), (device.now, None)):
+        device.accept(make_campaign(), issued_at)
+        device.slot()
+        assert device.reporter.paused == paused
+
+
+def test_a_clock_that_was_wrong_needs_no_other_message_once_it_is_right():
+    device = running()
+    device.boot()
+    right = device.now
+    device.now -= 3 * DAY
+    device.accept(make_campaign(), right)
+    device.now += 3 * DAY
+    device.slot()
+    assert device.slot() is not None
+
+
+def test_a_campaign_under_another_ones_topic_is_refused():
+    device = running()
+    following = make_campaign(epoch=START + DAY)
+    for campaign in (make_campaign(), following):
+        try:
+            device.reporter.accept(issue.pack(campaign, device.now), device.now, "other")
+        except Refused as refused:
+            assert refused.reason == "topic"
+        else:
+            raise AssertionError("accepted")
+    assert device.reporter.next_campaign is None
+    assert device.reporter.accept(issue.pack(following, device.now), device.now, "load") is True
+
+
+def test_paused_says_at_once_that_there_is_a_campaign():
+    device = Device(now=START - SLOT)
+    device.reporter.close_slot(device.now)
+    assert device.reporter.paused == "no_campaign"
+    device.accept(make_campaign())
+    assert device.reporter.paused is None
+
+
+def test_reports_keep_their_campaigns_name_through_reboots_and_successors():
+    device = Device(now=START - SLOT)
+    device.accept(make_campaign(last_slot=START // SLOT + 9))
+    device.slot()
+    old = device.slot()
+    device.pass_time(10 * SLOT)
+    device.accept(make_campaign(name="other", epoch=START + DAY))
+    device.boot()
+    assert device.reporter.campaign_of(old) == "load"
+    device.pass_time(START + DAY - SLOT - device.now)
+    device.accept(make_campaign(name="other", epoch=START + DAY))
+    device.slot()
+    new = device.slot()
+    for _ in range(2):
+        assert [device.reporter.campaign_of(report) for report in (old, new)] == ["load", "other"]
+        assert len([name for name in device.storage.files if name.startswith("campaign-")]) == 1
+        device.boot()
+    for damaged in (b"", b"[]", b"7", b"[1]", b'{"00":3}', b'{"00":"a/b"}', b"\xff", b'"ab"'):
+        device.storage.files[NAMES] = damaged
+        device.boot()
+        assert [device.reporter.campaign_of(report) for report in (old, new)] == [None, "other"]
 
 
 def test_campaigns_beyond_the_policy_are_refused_with_a_reason_and_the_last_good_one_is_kept():
