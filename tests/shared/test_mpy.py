@@ -13,7 +13,7 @@ SERVERS = ("analysis", "intake", "issue")
 STREAMS = ("gaussian", "stream", "stream_policy")
 TABLES = ("table",)
 LARGEST_BYTES = 14_000
-LARGEST_STREAM_BYTES = 7_000
+LARGEST_STREAM_BYTES = 7_200
 LARGEST_TABLE_BYTES = 2_700
 
 
