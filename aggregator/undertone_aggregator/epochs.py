@@ -52,7 +52,7 @@ class Epoch:
         return ReportRule(
             rule.low,
             rule.theta,
-            TableMechanism(table.bits, table.packed, table.values, table.shift, self.decoded),
+            TableMechanism(table.bits, table.rows, table.values, table.shift, self.decoded),
         )
 
 

@@ -89,7 +89,7 @@ def describe_mechanism(mechanism: "Mechanism") -> "dict[str, Any]":
             "bits": mechanism.bits,
             "shift": mechanism.shift,
             "values": list(mechanism.values),
-            "rows": binascii.b2a_base64(mechanism.packed).strip().decode(),
+            "rows": [binascii.b2a_base64(row).strip().decode() for row in mechanism.rows],
         }
     if mechanism.edges is not None:
         return {

@@ -13,6 +13,7 @@ from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from undertone_shared.entropy import Entropy
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 WIDTH = 3
 LARGEST_LEVEL = 1 << 20
 MOST_LEVELS = 257
+# Characters of base64 in all rows, and the bytes that they stand for.
 LARGEST_ROWS = 6600
-# Characters of base64 decoded at a time, a multiple of 4.
-_PART = 64
+LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 
 
 class TableMechanism:
     """P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
-    ``packed``: the rows of W one after another, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with
-    mu_0 <= 0. ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which
-    never decodes). Raises Invalid naming the row, column or level at fault.
+    ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
+    ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which never
+    decodes). Raises Invalid naming the row, column or level at fault.
     """
 
     edges = None
@@ -39,7 +40,7 @@ class TableMechanism:
     def __init__(
         self,
         bits: int,
-        packed: "bytes | bytearray",
+        rows: "Sequence[bytes]",
         values: tuple[int, ...],
         shift: int,
         decoded: "tuple[tuple[int, ...], int] | None" = None,
@@ -48,8 +49,8 @@ class TableMechanism:
         check_integer("shift", shift, 0, 20)
         levels = len(values) - 1
         check_integer("the table's number of levels less one", levels, 1, MOST_LEVELS - 1)
-        if not packed or len(packed) % (WIDTH * (levels + 1)):
-            raise Invalid("the table has %d bytes, expected a multiple of %d" % (len(packed), WIDTH * (levels + 1)))
+        if len(rows) != levels + 1:
+            raise Invalid("the table has %d rows, expected one for each of %d levels" % (len(rows), levels + 1))
         for k in range(levels + 1):
             check_integer("level value %d" % k, values[k], -LARGEST_LEVEL, LARGEST_LEVEL)
             if k and values[k] <= values[k - 1]:
@@ -60,10 +61,12 @@ class TableMechanism:
         self.levels = levels
         self.values = values
         self.shift = shift
-        self.symbols = len(packed) // (WIDTH * (levels + 1))
-        self.packed = packed
+        self.symbols = len(rows[0]) // WIDTH
+        self.rows = rows
         self.decoded = decoded
         for k in range(levels + 1):
+            if not rows[k] or len(rows[k]) != self.symbols * WIDTH:
+                raise Invalid("row %d of the table has %d bytes, expected %d" % (k, len(rows[k]), self.symbols * WIDTH))
             total = 0
             for j in range(self.symbols):
                 weight = self._weight(k, j)
@@ -76,9 +79,9 @@ class TableMechanism:
             raise Invalid("there are %d decode values, expected %d" % (len(decoded[0]), self.symbols))
 
     def _weight(self, k: int, j: int) -> int:
-        i = (k * self.symbols + j) * WIDTH
-        packed = self.packed
-        return packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]
+        row = self.rows[k]
+        j *= WIDTH
+        return row[j] << 16 | row[j + 1] << 8 | row[j + 2]
 
     def covers(self, theta: int) -> bool:
         """Whether the levels cover [0, theta]: mu_0 <= 0 and mu_K >= theta * 2^shift."""
@@ -106,13 +109,13 @@ class TableMechanism:
         if level < 0 or level > self.levels:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(1 << self.bits)
-        i = level * self.symbols * WIDTH
-        packed = self.packed
-        end = i + (self.symbols - 1) * WIDTH
+        row = self.rows[level]
+        end = (self.symbols - 1) * WIDTH
+        i = 0
         cumulative = 0
         symbol = 0
         while i < end:
-            cumulative += packed[i] << 16 | packed[i + 1] << 8 | packed[i + 2]
+            cumulative += row[i] << 16 | row[i + 1] << 8 | row[i + 2]
             symbol += u >= cumulative
             i += WIDTH
         return symbol
@@ -184,24 +187,28 @@ class TableMechanism:
 
 
 def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
-    """The table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below ``name``."""
-    rows = fields["rows"]
-    if not isinstance(rows, str) or not 4 <= len(rows) <= LARGEST_ROWS or len(rows) % 4:
-        raise Invalid("%s.rows is not base64 text of at most %d characters" % (name, LARGEST_ROWS))
-    # In parts: on a board, no further copy of the text as a whole.
-    packed = bytearray(len(rows) // 4 * 3)
+    """The table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below ``name``.
+
+    Takes the rows' text out of ``fields``: a board has no room for both.
+    """
+    encoded = fields["rows"]
+    if not isinstance(encoded, list):
+        raise Invalid("%s.rows is not a list of rows" % name)
+    rows = []
     size = 0
-    for i in range(0, len(rows), _PART):
-        part = rows[i : i + _PART].encode()
+    for k in range(len(encoded)):
+        row = b""
         try:
-            data = binascii.a2b_base64(part)
-        except Exception:  # ValueError, but a plain Exception where binascii is written in Python
-            data = b""
-        if binascii.b2a_base64(data).strip() != part or size != i // 4 * 3:
-            raise Invalid("%s.rows is not plain base64" % name)
-        packed[size : size + len(data)] = data
-        size += len(data)
-    if size < len(packed):
-        packed = packed[:size]
+            text = encoded[k].encode()
+            row = binascii.a2b_base64(text)
+        except Exception:  # ValueError, but a plain Exception where binascii is written in Python; no text at all
+            pass
+        if not row or binascii.b2a_base64(row).strip() != text:
+            raise Invalid("%s.rows[%d] is not plain base64" % (name, k))
+        rows.append(row)
+        encoded[k] = None
+        size += len(row)
+        if size > LARGEST_PACKED:
+            raise Invalid("%s.rows have more than %d characters" % (name, LARGEST_ROWS))
     values = integers(name + ".values", fields["values"], 2, MOST_LEVELS)
-    return TableMechanism(fields["bits"], packed, values, fields["shift"])
+    return TableMechanism(fields["bits"], rows, values, fields["shift"])

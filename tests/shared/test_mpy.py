@@ -14,7 +14,7 @@ STREAMS = ("gaussian", "stream", "stream_policy")
 TABLES = ("table",)
 LARGEST_BYTES = 14_000
 LARGEST_STREAM_BYTES = 7_200
-LARGEST_TABLE_BYTES = 2_700
+LARGEST_TABLE_BYTES = 2_900
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ class LevelsShifted(TableMechanism):
 @pytest.mark.parametrize("mutant", [LateTable, LevelsShifted])
 def test_a_mutated_table_fails(mutant):
     table = small_table(0)
-    wrong = mutant(table.bits, table.packed, table.values, table.shift, table.decoded)
+    wrong = mutant(table.bits, table.rows, table.values, table.shift, table.decoded)
     with pytest.raises(AssertionError):
         check_small(wrong, 12)
 

@@ -82,7 +82,7 @@ def reporting(mechanism, theta=1000, low=0):
 
 
 def table(*rows):
-    packed = b"".join(weight.to_bytes(3, "big") for row in rows for weight in row)
+    packed = [b"".join(weight.to_bytes(3, "big") for weight in row) for row in rows]
     return TableMechanism(8, packed, (0, 1000), 0)
 
 

@@ -17,12 +17,12 @@ THETA = 613
 
 def random_table(bits=20, levels=9, cells=17):
     rng = np.random.default_rng(3)
-    packed = b""
+    rows = []
     for weights in rng.integers(1000, 5000, (levels, cells)):
         row = weights * (1 << bits) // weights.sum()
         row[0] += (1 << bits) - row.sum()
-        packed += b"".join(int(weight).to_bytes(3, "big") for weight in row)
-    return TableMechanism(bits, packed, (-40, 0, 7, 100, 900, 1000, 2000, 3000, 4000), 2)
+        rows.append(b"".join(int(weight).to_bytes(3, "big") for weight in row))
+    return TableMechanism(bits, rows, (-40, 0, 7, 100, 900, 1000, 2000, 3000, 4000), 2)
 
 
 MECHANISMS = [pytest.param(m, id=f"{name}-{epsilon}") for name, epsilon, m in DESIGNED]

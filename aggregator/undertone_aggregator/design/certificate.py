@@ -63,7 +63,7 @@ class Certificate:
         """The integers that a campaign carries; a table's size instead of its weights."""
         described: dict[str, object] = describe_mechanism(self.mechanism)
         if isinstance(self.mechanism, TableMechanism):
-            described["rows"] = f"{len(self.mechanism.packed)} bytes"
+            described["rows"] = f"{sum(map(len, self.mechanism.rows))} bytes"
         if "edges" in described:
             described["edges"] = f"{self.mechanism.levels + 2} integers"
         return described
@@ -131,7 +131,7 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
         raise Invalid(f"decoded is {fields['decoded']!r}, expected a list of integers")
     ys = tuple(check_integer(f"decoded[{j}]", y, -(1 << 62), 1 << 62) for j, y in enumerate(fields["decoded"]))
     denominator = check_integer("denominator", fields["denominator"], 1, 1 << 62)
-    table = TableMechanism(table.bits, table.packed, table.values, table.shift, (ys, denominator))
+    table = TableMechanism(table.bits, table.rows, table.values, table.shift, (ys, denominator))
     return _certify("table", table, epsilon, theta, None)
 
 

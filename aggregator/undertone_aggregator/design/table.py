@@ -19,7 +19,7 @@ from undertone_aggregator.design.budget import best_fraction, parse_epsilon
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
-from undertone_shared.table import LARGEST_LEVEL, LARGEST_ROWS, WIDTH, TableMechanism
+from undertone_shared.table import LARGEST_LEVEL, LARGEST_PACKED, WIDTH, TableMechanism
 
 Vector = NDArray[np.float64]
 
@@ -31,7 +31,6 @@ BITS = 24
 _MARGINS = ((1e-5, 2e-5), (1e-4, 2e-5), (1e-3, 2e-5), (1e-2, 2e-5), (1e-3, 1e-4), (3e-3, 2e-4), (1e-2, 4e-4))
 # What single cells are shifted by, off the even grid: with them a row's mean can be repaired to the unit.
 _SHIFTS = (4096, 512, 64, 8, 1)
-_LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 
 
 class NoTable(Exception):
@@ -86,7 +85,7 @@ def optimal_table(
     for slack, least in _MARGINS:
         used = _used(grid, likely, least)
         table = _rounded(_solve(ratio * (1 - slack), used, weights, limit, least), used)
-        if table is not None and table.permits(cap) and len(table.packed) <= _LARGEST_PACKED:
+        if table is not None and table.permits(cap) and sum(map(len, table.rows)) <= LARGEST_PACKED:
             return table
     raise NoTable(f"no rounding of the table for epsilon {epsilon} has a certificate of at most {cap[0]}/{cap[1]}")
 
@@ -202,15 +201,15 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
     """The table with 2^BITS outcomes a row, every row's sum and mean exact; None where a weight falls below 1."""
     total = 1 << BITS
-    packed = b""
+    rows = []
     for row, value in zip(channel, grid.values, strict=True):
         weights = [round(p * total) for p in row]
         weights[int(np.argmax(row))] += total - sum(weights)
         _repair(weights, grid, value * total)
         if min(weights) < 1:
             return None
-        packed += b"".join(weight.to_bytes(WIDTH, "big") for weight in weights)
-    return TableMechanism(BITS, packed, grid.values, grid.shift, (grid.ys, 1 << grid.shift))
+        rows.append(b"".join(weight.to_bytes(WIDTH, "big") for weight in weights))
+    return TableMechanism(BITS, rows, grid.values, grid.shift, (grid.ys, 1 << grid.shift))
 
 
 def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:

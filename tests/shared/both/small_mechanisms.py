@@ -8,11 +8,8 @@ ROWS = ((96, 64, 48, 32, 16), (56, 72, 64, 40, 24), (24, 40, 64, 72, 56), (16, 3
 
 def small_table(shift):
     """Five symbols decode to 8j - 10 times 2^-shift, so that the four rows' means are (0, 3, 9, 12) times 2^-shift."""
-    packed = bytearray()
-    for row in ROWS:
-        for weight in row:
-            packed.extend(bytes((0, 0, weight)))
-    return TableMechanism(8, bytes(packed), (0, 3, 9, 12), shift, ((-10, -2, 6, 14, 22), 1 << shift))
+    rows = [b"".join(bytes((0, 0, weight)) for weight in row) for row in ROWS]
+    return TableMechanism(8, rows, (0, 3, 9, 12), shift, ((-10, -2, 6, 14, 22), 1 << shift))
 
 
 SMALL = (

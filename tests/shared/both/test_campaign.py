@@ -43,7 +43,7 @@ def changed(path, value):
 
 def table():
     rows = ((200, 56), (128, 128), (56, 200))
-    packed = b"".join(weight.to_bytes(3, "big") for row in rows for weight in row)
+    packed = [b"".join(weight.to_bytes(3, "big") for weight in row) for row in rows]
     return TableMechanism(8, packed, (-4, 80, 200), 1)
 
 
@@ -200,16 +200,23 @@ def test_bodies_that_are_no_json_object_are_refused():
 
 def test_tables_that_do_not_sum_or_cover_are_refused():
     description = describe_mechanism(table())
+    rows = description["rows"]
     good = changed(["report", "mechanism"], description)
     assert "does not cover" in invalid(Campaign, good)  # 200/2 < 300
     fields = json.loads(good)
     fields["report"]["theta"] = 100
     assert Campaign(json.dumps(fields).encode()).report.mechanism.covers(100)
     for name, value, named in (
-        ("rows", description["rows"][:-4], "bytes"),
-        ("rows", description["rows"][:-4] + "AAAA", "row 2, column 1 is 0"),
-        ("rows", description["rows"][:-4] + "AADJ", "row 2 of the table sums to 257"),
-        ("rows", description["rows"][:-1] + "!", "not plain base64"),
+        ("rows", rows[:2], "the table has 2 rows"),
+        ("rows", rows[:2] + [rows[2] + "AAAB"], "row 2 of the table has 9 bytes"),
+        ("rows", rows[:2] + [rows[2][:-4] + "AAAA"], "row 2, column 1 is 0"),
+        ("rows", rows[:2] + [rows[2][:-4] + "AADJ"], "row 2 of the table sums to 257"),
+        ("rows", rows[:2] + [rows[2][:-1] + "!"], "rows[2] is not plain base64"),
+        ("rows", rows[:2] + [rows[2][:-4] + "AA=="], "row 2 of the table has 4 bytes"),
+        ("rows", rows[:2] + ["A" * 6604], "rows have more than 6600 characters"),
+        ("rows", rows[:2] + [7], "rows[2] is not plain base64"),
+        ("rows", rows[:2] + [""], "rows[2] is not plain base64"),
+        ("rows", "".join(rows), "rows is not a list"),
         ("values", [-4, 80, 80], "level value 2 is 80"),
         ("values", [4, 80, 200], "level value 0 is 4"),
         ("values", [0, 80, (1 << 20) + 1], "level value 2"),

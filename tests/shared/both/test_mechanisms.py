@@ -50,7 +50,7 @@ def test_bad_integers_are_one_sentence():
 
 
 def packed(*rows):
-    return b"".join(b"".join(bytes((w >> 16, w >> 8 & 255, w & 255)) for w in row) for row in rows)
+    return [b"".join(bytes((w >> 16, w >> 8 & 255, w & 255)) for w in row) for row in rows]
 
 
 def test_bad_tables_are_one_sentence():
@@ -63,7 +63,8 @@ def test_bad_tables_are_one_sentence():
             "the table's weight in row 0, column 1 is 0, expected at least 1",
             (8, packed((256, 0), (100, 156)), (0, 5), 0),
         ),
-        ("the table has 11 bytes, expected a multiple of 6", (8, good[1:], (0, 5), 0)),
+        ("the table has 1 rows, expected one for each of 2 levels", (8, good[1:], (0, 5), 0)),
+        ("row 1 of the table has 5 bytes, expected 6", (8, [good[0], good[1][1:]], (0, 5), 0)),
         ("level value 1 is 0, expected more than 0", (8, good, (0, 0), 0)),
         ("level value 0 is 1, expected at most 0", (8, good, (1, 5), 0)),
         ("level value 1 is 2.5, expected an integer from -1048576 to 1048576", (8, good, (0, 2.5), 0)),
