@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+from undertone_shared.errors import Invalid
 from undertone_simulator.bench import names, run
 from undertone_simulator.bench.row import Row
+
+ALL = "all"
 
 
 def register(app: typer.Typer) -> None:
@@ -16,17 +19,28 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help=f"one of {', '.join(names())}")],
+    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(names())}")],
     quick: Annotated[bool, typer.Option("--quick", help="a fraction of the time, less exact")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON rows")] = False,
 ) -> None:
     """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
-    found = run(name, quick)
+    found = _all(quick) if name == ALL else run(name, quick)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in found], indent=2))
         return
     for line in lines(found):
         typer.echo(line)
+
+
+def _all(quick: bool) -> list[Row]:
+    """Every benchmark's rows; one that cannot run here is named on standard error."""
+    found = []
+    for name in names():
+        try:
+            found += run(name, quick)
+        except Invalid as wrong:
+            typer.echo(f"{name}: left out, {wrong}", err=True)
+    return found
 
 
 def lines(rows: list[Row]) -> list[str]:

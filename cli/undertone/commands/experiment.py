@@ -1,13 +1,17 @@
-"""``undertone experiment``: the papers' tables and figures again, from the shipped code."""
+"""``undertone experiment``: the papers' tables and figures again, and our own, from the shipped code."""
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from undertone_shared.errors import Invalid
 from undertone_simulator.experiments.registry import Options, names, run
+
+ALL = "all"
 
 
 def register(app: typer.Typer) -> None:
@@ -16,20 +20,43 @@ def register(app: typer.Typer) -> None:
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"one of {', '.join(names())}")],
+    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(names())}")],
     data: Annotated[
         Path | None, typer.Option(help="folder of the real data sets; UNDERTONE_DATA if absent; else stand-ins only")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this stream, such as POS; may be repeated")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="repeats; few if absent, the papers take 100")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="as little as shows that it runs; one repeat")] = False,
     seed: Annotated[int, typer.Option(min=0, help="of all noise and synthetic data")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help=f"folder for NAME.png, NAME.csv, NAME.json; with {ALL} also results.md")
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="write the figure")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
     if data is None and os.environ.get("UNDERTONE_DATA"):
         data = Path(os.environ["UNDERTONE_DATA"])
-    found = run(name, Options(data, repeats, seed, tuple(only or ())))
+    options = Options(data, 1 if quick and repeats is None else repeats, seed, tuple(only or ()), quick)
+    if name == ALL:
+        _all(options, out, png, as_json)
+        return
+    found = run(name, options)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        found.write(out, name)
     if png is not None:
         found.draw(png)
     typer.echo(json.dumps(found.document(), ensure_ascii=False, indent=2) if as_json else found.markdown(), nl=False)
+
+
+def _all(options: Options, out: Path | None, png: Path | None, as_json: bool) -> None:
+    from undertone_simulator.experiments.results import write_results
+
+    if out is None or png is not None:
+        raise Invalid(f"experiment {ALL} writes many figures: give --out a folder, and no --png")
+    page, skipped = write_results(options, out, lambda sentence: print(sentence, file=sys.stderr, flush=True))
+    if as_json:
+        print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
+    else:
+        print(f"{page}: {len(names()) - len(skipped)} experiments, {len(skipped)} without their data")

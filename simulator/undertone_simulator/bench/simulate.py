@@ -49,9 +49,8 @@ class _Campaign:
         self._readings = readings
         self._devices = devices
         table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1}
-        self._plan = parse(
-            CampaignPlan, "campaign", {**table, "rounds": [2, 2], "report_slots": 36, "cohort_share": share, "mechanism": "hybrid"}
-        )
+        table |= {"rounds": [2, 2], "report_slots": 36, "cohort_share": share, "mechanism": "hybrid"}
+        self._plan = parse(CampaignPlan, "campaign", table)
         found = self.simulate()
         self.reports = found.partial.reports
         self._draws = [self._prepared(found, slot) for slot in sorted({key.slot for key in found.partial})]

@@ -72,8 +72,22 @@ class Plan:
 
     @property
     def stride(self) -> int:
-        """Columns of the readings between two slots of a threshold round, so that a round sees a whole day."""
+        """Columns of the readings between two slots of a threshold round, so that a round sees a whole day.
+
+        Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle
+        is the half-hour of the day, up to a fixed shift; in a round it is not, and nothing asks for it there.
+        """
         return max(1, self.readings.per_day // self.config.campaign.rounds[0])
+
+    @property
+    def rounds_note(self) -> str:
+        """What the threshold rounds play, in one sentence; '' where they play whole days slot by slot."""
+        if self.stride == 1:
+            return ""
+        return (
+            f"each threshold round plays every {self.stride}th reading of a day of its own, so that short as it is it"
+            " sees a whole day; the report phase plays every reading"
+        )
 
     @property
     def first_column(self) -> int:

@@ -54,8 +54,9 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     plan = prepare(options, folder, port)
     for note in plan.readings.notes:
         display.say(note)
-    if plan.bound_note:
-        display.say(plan.bound_note)
+    for note in (plan.bound_note, plan.rounds_note):
+        if note:
+            display.say(note)
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)

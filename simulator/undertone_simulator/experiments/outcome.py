@@ -1,5 +1,8 @@
 """What an experiment gives: a table, sentences, and the curves of its figure."""
 
+import csv
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +43,19 @@ class Outcome:
         """For JSON."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+
+    def csv(self) -> str:
+        """The table with a header."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        return text.getvalue()
+
+    def write(self, folder: Path, name: str) -> None:
+        """``name``.csv, ``name``.json, and ``name``.png where there is a figure. Raises OSError."""
+        (folder / f"{name}.csv").write_text(self.csv())
+        (folder / f"{name}.json").write_text(json.dumps(self.document(), ensure_ascii=False, indent=1) + "\n")
+        if self.panels:
+            self.draw(folder / f"{name}.png")
 
     def draw(self, path: Path) -> None:
         """The figure, as PNG or whatever the suffix says. Raises OSError."""

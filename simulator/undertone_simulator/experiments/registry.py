@@ -12,10 +12,14 @@ EXPERIMENTS = {
     "cgm-london": ("cgm", "london"),
     "cgm-kaggle": ("cgm", "kaggle"),
     "cgm-taxi": ("cgm", "taxi"),
+    "coverage": ("intervals", "coverage"),
     "counting-blog": ("counting_blog", "blog"),
     "counting-sanitizer": ("counting_sanitizer", "blocks"),
+    "plan": ("planned", "predictions"),
+    "poisoning": ("poisoning", "shift"),
     "tables-edrp": ("tables", "edrp"),
     "tables-ratios": ("tables", "ratios"),
+    "theta": ("thresholds", "regret"),
     "tops-table1": ("tops_streams", "table1"),
     "tops-fig1": ("tops_threshold", "fig1"),
     "tops-fig2": ("tops_figures", "fig2"),
@@ -34,13 +38,14 @@ EXPERIMENTS = {
 class Options:
     """``data``: folder of the real data sets, None without; ``repeats``: None for a short protocol, the paper's is 100.
 
-    ``only``: names of the data sets wanted, empty for all.
+    ``only``: names of the data sets wanted, empty for all. ``quick``: as little as shows that it runs.
     """
 
     data: Path | None = None
     repeats: int | None = None
     seed: int = 1
     only: tuple[str, ...] = ()
+    quick: bool = False
 
 
 def names() -> list[str]:

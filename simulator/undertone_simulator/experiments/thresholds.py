@@ -1,0 +1,30 @@
+"""θ's regret, as an experiment of the results page."""
+
+from undertone_simulator.experiments import theta
+from undertone_simulator.experiments.outcome import Outcome, Panel
+from undertone_simulator.experiments.registry import Options
+
+
+def regret(options: Options) -> Outcome:
+    """MSE at the chosen θ over the least of any candidate; see `theta`."""
+    rows = theta.run(options.data, quick=options.quick, seed=options.seed)
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in rows:
+        if row.mode == "paper":
+            points = curves.setdefault(row.method, {}).setdefault(row.population, [])
+            points.append((float(row.epsilon), row.median))
+    panels = [
+        Panel(
+            f"{method}: median regret",
+            "ε of the threshold's reports",
+            "MSE over the least",
+            {name: ([x for x, _ in points], [y for _, y in points]) for name, points in found.items()},
+        )
+        for method, found in curves.items()
+    ]
+    columns = ("mode", "population", "method", "ε", "runs", "median", "90 %", "worst", "above 3")
+    cells = [
+        (r.mode, r.population, r.method, r.epsilon, r.runs, r.median, r.ninety, r.worst, r.above_three) for r in rows
+    ]
+    notes = ["ε is of one reading (event level). A regret of 1 is the best θ that the true frequencies would give."]
+    return Outcome("Threshold: regret of the chosen θ", columns, cells, notes, panels)
