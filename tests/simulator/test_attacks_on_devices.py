@@ -1,11 +1,14 @@
 """A server, broker or clock that lies, over a real broker: the devices refuse, say why in one word, and go on."""
 
 import asyncio
+import base64
+import json
 import threading
 
 import paho.mqtt.client as mqtt
 import pytest
 
+from support.designed import frozen_tables
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule
@@ -86,6 +89,41 @@ def table(*rows):
     return TableMechanism(8, packed, (0, 1000), 0)
 
 
+def tampered(epoch, last):
+    """(reason, body) of campaigns with a designed table in which somebody changed something."""
+    table = next(table for epsilon, _, table in frozen_tables() if epsilon == "2")
+    theta = 700
+    honest = campaign(epoch, last, **reporting(table, theta)).body
+    fields = json.loads(honest)
+
+    def body(**changes):
+        mechanism = {**fields["report"]["mechanism"], **changes}
+        return json.dumps({**fields, "report": {**fields["report"], "mechanism": mechanism}}).encode()
+
+    def rows(*moves):
+        """With weights of the row 9 changed: (column, by)."""
+        weights = table.weights(9)
+        for column, by in moves:
+            weights[column] += by
+        row = base64.b64encode(b"".join(weight.to_bytes(3, "big") for weight in weights)).decode()
+        given = fields["report"]["mechanism"]["rows"]
+        return [*given[:9], row, *given[10:]]
+
+    values = fields["report"]["mechanism"]["values"]
+    likely = sorted(range(table.symbols), key=table.weights(9).__getitem__)
+    return [
+        ("invalid", body(rows=rows((3, 1)))),
+        ("epsilon", body(rows=rows((likely[0], 500_000), (likely[-1], -500_000)))),
+        ("invalid", body(rows=rows((likely[0], -table.weights(9)[likely[0]]), (likely[-1], 5)))),
+        ("invalid", body(values=[*values[:5], values[4], *values[6:]])),
+        ("invalid", body(values=[*values[:-1], values[-1] - 1])),
+        ("invalid", body(values=[1, *values[1:]])),
+        ("invalid", honest.replace(b'"theta":700', b'"theta":701')),
+        ("invalid", body(bits=table.bits - 1)),
+        ("invalid", body(rows=fields["report"]["mechanism"]["rows"][:-1])),
+    ]
+
+
 def lies(now, good):
     """(reason, message) of campaigns that a device must refuse when `good` is in force at `now`."""
     epoch, last = good.epoch + 30 * 60, good.last_slot
@@ -101,6 +139,7 @@ def lies(now, good):
         ("epsilon", pack(campaign(epoch, last, **reporting(table((255, 1), (1, 255)))), now)),
         # A table whose rows do not sum to what it claims.
         ("invalid", pack_body(text.replace(b'"bits":8', b'"bits":9'), now)),
+        *((reason, pack_body(body, now)) for reason, body in tampered(epoch, last)),
         ("theta", pack(campaign(epoch, last, **reporting(hybrid(2), theta=99)), now)),
         ("theta", pack(campaign(epoch, last, **reporting(hybrid(2), theta=5001)), now)),
         ("slot_seconds", pack(campaign(epoch, 2 * last, slot_seconds=30), now)),

@@ -6,10 +6,11 @@ from pathlib import Path
 from undertone_aggregator import design
 
 sys.path.append(str(Path(__file__).parents[1] / "shared/both"))
+from designed_tables import designed as frozen_tables
 from proofs import check_all
 from small_mechanisms import small_table
 
-__all__ = ["DESIGNED", "EPSILONS", "MAKERS", "check_all", "small_table"]
+__all__ = ["DESIGNED", "EPSILONS", "MAKERS", "check_all", "frozen_tables", "small_table"]
 
 EPSILONS = ("0.1", "0.5", "1", "2", "4", "8")
 MAKERS = {
