@@ -39,8 +39,7 @@ def test_worst_variance_beats_the_hybrid(tables, epsilon, goal):
     assert float(worst) <= goal * max(hybrid_variance(e, 0), hybrid_variance(e, 1))
 
 
-@pytest.mark.parametrize("epsilon", ["0.3", "4", "8"])
-@pytest.mark.parametrize("theta", [1, 613, 1 << 20])
+@pytest.mark.parametrize(("epsilon", "theta"), [("0.3", 1), ("8", 613), ("4", 1 << 20)])
 def test_any_table_passes_the_generic_proofs(tables, epsilon, theta):
     table = tables(epsilon, theta)
     assert table.permits(best_fraction(epsilon))
