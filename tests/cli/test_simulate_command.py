@@ -60,6 +60,25 @@ groups = "g.csv"
     assert len(facts["slots"]) == 2
 
 
+def test_streams_are_refused_with_a_way_out(tmp_path):
+    (tmp_path / "c.toml").write_text(
+        """
+[campaign]
+name = "meters"
+sensor = "load"
+unit = "Wh"
+bound = 1000
+epsilon = 4
+[stream]
+delta = 1e-5
+slew = 0.05
+reports = 48
+"""
+    )
+    found = simulate("--campaign", tmp_path / "c.toml")
+    assert "undertone demo --stream" in str(found.exception)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

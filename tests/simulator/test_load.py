@@ -23,6 +23,29 @@ def test_a_soft_limit_is_raised(monkeypatch):
     assert raised == [(10_256, 20_000)]
 
 
+def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
+    world = make_world(
+        5,
+        "slot_seconds = 1\ncycle = 4\nepsilon = 1\nrounds = [2]\nreport_slots = 6\nmechanism = 'hybrid'",
+        write_seconds=1,
+    )
+    world.start_aggregator()
+    folder = tmp_path / "load"
+    found = run(Options(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
+    assert found.accounts is None
+    assert found.sent == found.acknowledged >= 4 * 4
+    world.ledger_path = folder / "fleet.ledger"
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    assert accounts.counted == found.sent
+
+
+def test_more_clients_than_devices_are_refused(make_world, tmp_path):
+    world = make_world(2, "epsilon = 1")
+    with pytest.raises(Invalid, match=r"clients is 3, but .* has 2 devices"):
+        run(Options(clients=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+
+
 @pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.parametrize(("clients", "interval"), [(300, 5), (10_000, 45)])

@@ -139,6 +139,7 @@ def test_nobody_there_ends_at_the_campaigns_end():
     assert found.estimates() == []
 
 
+@pytest.mark.slow
 def test_tables_report_as_well():
     found = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
     assert isinstance(found.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)

@@ -70,7 +70,10 @@ def simulate(
         source = synthetic(population, seed)
         most = source.bound if bound is None else bound
     if campaign is not None:
-        plan = read_config(campaign).campaign
+        config = read_config(campaign)
+        if config.stream is not None:
+            raise Invalid("streams are not simulated without a wire: undertone demo --stream runs one over MQTT")
+        plan = config.campaign
         if plan.groups is not None:
             notes.append("groups are not simulated: the estimates are of everybody together")
     else:
