@@ -17,7 +17,9 @@ from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
-MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "square-wave")
+MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
+# A table is designed for a θ; its variance in units of θ/2 does not depend on it.
+_THETA = 1000
 REPORTS_PER_DAY = 48
 
 Formula = Callable[[float], float]
@@ -63,6 +65,7 @@ class Certificate:
         """The integers that a campaign carries; a table's size instead of its weights."""
         described: dict[str, object] = describe_mechanism(self.mechanism)
         if isinstance(self.mechanism, TableMechanism):
+            described["values"] = f"{len(self.mechanism.values)} integers"
             described["rows"] = f"{sum(map(len, self.mechanism.rows))} bytes"
         if "edges" in described:
             described["edges"] = f"{self.mechanism.levels + 2} integers"
@@ -89,7 +92,8 @@ class Certificate:
 def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: int = 128) -> Certificate:
     """The mechanism of this name for an epsilon; ``levels`` of the piecewise ones, ``bins`` of the Square Wave.
 
-    Raises Invalid for bad input, `audit.Failed` if a check fails.
+    "optimal" is the table of least worst variance, compared with the hybrid's; what it is for a population, only its
+    campaign says. Raises Invalid for bad input, `audit.Failed` if a check fails.
     """
     if name not in MECHANISMS:
         raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
@@ -105,12 +109,25 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
     elif name == "piecewise-optimal":
         mechanism = window.piecewise_optimal(epsilon, levels)
         formula = partial(continuous.window_variance, e, continuous.best_window_share(e))
+    elif name == "optimal":
+        worst = max(continuous.hybrid_variance(e, 0), continuous.hybrid_variance(e, 1))
+        return _certify(name, _table(epsilon, levels), epsilon, _THETA, lambda _: worst, True)
     elif name == "hybrid":
         mechanism = window.hybrid(epsilon, levels)
         formula = partial(continuous.hybrid_variance, e)
     else:
         mechanism = window.square_wave(epsilon, range(check_integer("bins", bins, 2, 256) + 1))
     return _certify(name, mechanism, epsilon, 2, formula, name == "piecewise-optimal")
+
+
+def _table(epsilon: str, levels: int) -> TableMechanism:
+    # Only here, for the solver takes a while to load.
+    from undertone_aggregator.design.table import LEVELS, NoTable, optimal_table
+
+    try:
+        return optimal_table(epsilon, _THETA, levels=min(levels, LEVELS))
+    except NoTable as none:
+        raise Invalid(f"there is no table: {none}") from None
 
 
 def certify_table(data: bytes, epsilon: str) -> Certificate:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from undertone_shared.errors import Invalid
+from undertone_shared.table import TableMechanism
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.certificate import Certificate
@@ -81,9 +82,10 @@ def lines(certificate: "Certificate") -> list[str]:
             "moments      none: no unbiased decode; its reports feed an estimate of the distribution",
             "",
         ]
+    baseline = "hybrid" if isinstance(mechanism, TableMechanism) else "continuous"
     step = max(1, len(certificate.levels) // (_MOST_LEVELS - 1))
     out.append("moments      exact, by summation over the weights, readings in [-1, 1]; the closed forms agree")
-    out.append(f"             {'level':>5} {'mean':>12} {'variance':>12}" + f" {'continuous':>12} {'ratio':>9}")
+    out.append(f"             {'level':>5} {'mean':>12} {'variance':>12}" + f" {baseline:>12} {'ratio':>9}")
     for level in certificate.levels[::step]:
         row = f"             {level.level:>5} {float(level.mean):>12.6f} {float(level.variance):>12.6f}"
         if certificate.formula is not None:
