@@ -12,7 +12,7 @@ from undertone_shared.table import TableMechanism
 if TYPE_CHECKING:
     from undertone_aggregator.design.certificate import Certificate
 
-NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, square-wave"
+NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, optimal, square-wave"
 _MOST_LEVELS = 9
 
 
