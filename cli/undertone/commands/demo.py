@@ -196,12 +196,14 @@ def sentences(result: "Result") -> list[str]:
     return [
         f"[bold]θ = {result.theta} {unit}[/] (90 % between {result.threshold.low} and {result.threshold.high}),"
         f" from three rounds of Square Wave reports",
+        *([] if result.mechanism is None else [result.mechanism.sentence()]),
         f"certificate {certificate} = {float(exact):.9g} ≤ e^{epsilon:g} = {math.exp(epsilon):.9g}, proven in integers",
         f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {result.per_day} readings,"
         f" {spent:g} in all for the {result.readings_spent} readings of a device in this demo",
         meaning(epsilon, result.per_day),
         f"error: {result.measured_error:.1f} {unit} measured, {result.predicted_error:.1f} {unit} predicted"
-        f" (ratio {result.measured_error / result.predicted_error:.2f}); worst slot {result.worst:.1f} standard errors;"
+        f" (ratio {result.measured_error / result.predicted_error:.2f}, 1 ± {result.tolerance:.2f} if the prediction is"
+        f" right); worst slot {result.worst:.1f} standard errors;"
         f" {result.covered} of {len(result.slots)} intervals hold the truncated truth,"
         f" {result.covered_raw} of {len(result.slots)} wider ones the raw truth",
         *([weak] if result.predicted_error > abs(level) / 2 else []),

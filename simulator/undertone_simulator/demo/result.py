@@ -3,15 +3,16 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from undertone_aggregator.epochs import Timeline
+from undertone_aggregator.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.guarantee import certificate, guarantee
-from undertone_aggregator.reconstruct import MEASURED, Reconstruction
+from undertone_aggregator.reconstruct import MEASURED, Reconstruction, Z
 from undertone_aggregator.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -67,6 +68,7 @@ class Result:
     readings_spent: int
     bound: int
     round_readings: list[int]
+    mechanism: MechanismFacts | None = None
 
     @property
     def measured_error(self) -> float:
@@ -77,6 +79,11 @@ class Result:
     def predicted_error(self) -> float:
         """Root mean square of the standard errors."""
         return math.sqrt(float(np.mean([one.standard_error**2 for one in self.slots])))
+
+    @property
+    def tolerance(self) -> float:
+        """Half the 95 % interval of measured over predicted error when the prediction is right."""
+        return Z / math.sqrt(2 * len(self.slots))
 
     @property
     def worst(self) -> float:
@@ -105,6 +112,7 @@ class Result:
             "theta": self.theta,
             "epsilon": self.epsilon,
             "certificate": float(self.certificate),
+            "mechanism": None if self.mechanism is None else asdict(self.mechanism),
             "guarantee": self.guarantee,
             "slots": [{name: getattr(one, name) for name in SLOT_KEYS} for one in self.slots],
             "accounting": self.accounts.summary(),
@@ -160,6 +168,7 @@ def collect(plan: Plan, store: Store, sent: Sent) -> Result:
         max(drawn.values(), default=0),
         plan.config.campaign.bound,
         _round_readings(plan),
+        mechanism_facts(reporting[-1], plan.config.campaign.epsilon),
     )
 
 
