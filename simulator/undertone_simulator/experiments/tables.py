@@ -19,6 +19,7 @@ from undertone_aggregator.threshold import (
     Threshold,
     Variance,
     choose_threshold,
+    constant_variance,
     first_edges,
     next_range,
 )
@@ -27,7 +28,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.table import TableMechanism
 from undertone_simulator.experiments.outcome import Outcome, Panel
 from undertone_simulator.experiments.registry import Options
-from undertone_simulator.experiments.theta import FLEET, READINGS, Judge, papers, perturbed
+from undertone_simulator.experiments.theta import FLEET, READINGS, perturbed, whole_range
 from undertone_simulator.experiments.theta import ROUNDS as SHARES
 from undertone_simulator.experiments.theta_populations import Population as Frequencies
 from undertone_simulator.experiments.theta_populations import in_time_order, real
@@ -64,7 +65,6 @@ def edrp(options: Options) -> Outcome:
     reports, then a week of slots; the error is that to the mean of the readings, truncation's bias included.
     """
     slots = in_time_order(_data(options))
-    frequencies = next(one for one in real(_data(options)) if one.name == "EDRP")
     repeats = options.repeats or SEEDS
     rows: list[tuple[str | int | float, ...]] = []
     errors: dict[str, list[float]] = {method: [] for method in METHODS}
@@ -77,7 +77,7 @@ def edrp(options: Options) -> Outcome:
             seed = options.seed * 1000 + number
             first = CYCLE * int(np.random.default_rng([seed, 7]).integers(len(slots) // CYCLE - ROUNDS - DAYS))
             week = slots[first + ROUNDS * CYCLE : first + (ROUNDS + DAYS) * CYCLE]
-            for one in contenders(slots[first : first + ROUNDS * CYCLE], frequencies, epsilon, seed):
+            for one in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
                 means, variances, truths, truncated = slot_means(week, one, seed)
                 found[one.method].append(float(np.mean(np.square(means - truths))))
                 found[BASE].append(float(np.mean(np.square(truths))))
@@ -153,15 +153,17 @@ def ratios(options: Options) -> Outcome:
     )
 
 
-def contenders(days: Readings, frequencies: Frequencies, epsilon: str, seed: int) -> list[Contender]:
+def contenders(days: Readings, epsilon: str, seed: int) -> list[Contender]:
     """What each method would report with after the threshold rounds ``days`` [slots, devices]."""
     devices = days.shape[1]
     rounds = cohort_rounds(days, epsilon, seed)
     generator = np.random.default_rng([seed, *epsilon.encode()])
+    mechanism = whole_range(epsilon, BOUND)
+    once = CohortCounts(mechanism, perturbed(mechanism, days.ravel(), generator))
+    variance = constant_variance(float(epsilon))
     found = []
     for method, query in zip(METHODS[:2], (Query.paper(2**20), Query.fleet(devices)), strict=True):
-        judge = Judge.of(frequencies, query)
-        theta = papers(days.ravel(), epsilon, BOUND, judge, generator)["sw-w"].theta
+        theta = choose_threshold([once], bound=BOUND, variance=variance, query=query, method="sw-w").theta
         found.append(Contender(method, theta, hybrid(epsilon, levels_for(theta))))
     for method, kind in zip(METHODS[2:], ("hybrid", "auto"), strict=True):
         design = jointly(rounds, BOUND, epsilon, kind, devices)

@@ -123,7 +123,7 @@ def papers(
     readings: Readings, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
     """θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
-    mechanism = _whole(epsilon, bound)
+    mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {
         method: choose_threshold(
@@ -229,7 +229,8 @@ def _zoomed(epsilon: str, edges: tuple[int, ...]) -> WindowMechanism:
 
 
 @lru_cache(maxsize=64)
-def _whole(epsilon: str, bound: int) -> WindowMechanism:
+def whole_range(epsilon: str, bound: int) -> WindowMechanism:
+    """The paper's Square Wave: up to `PAPER_BINS` equal bins on [0, bound], more than a campaign carries."""
     inner = np.unique(np.rint(np.linspace(0, bound + 1, PAPER_BINS + 1)).astype(np.int64))
     edges = tuple(int(edge) for edge in inner)
     bins = len(edges) - 1
