@@ -16,7 +16,7 @@ class Quantiles:
 
     def __init__(self, size: int = SIZE) -> None:
         try:
-            from datasketches import kll_ints_sketch  # type: ignore[import-untyped]
+            from datasketches import kll_ints_sketch
         except ModuleNotFoundError:
             raise Invalid("quantiles need datasketches, install it with: pip install 'undertone[sketches]'") from None
         self._sketch: Any = kll_ints_sketch(size)
