@@ -82,7 +82,7 @@ class Fleet:
 
     `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
     devices wrote to its ledger. `behaviour`: who drops out, joins late or lies. `source`: device number → seeded byte
-    source, for simulations only.
+    source, for simulations only. `skipped` counts draws that this machine was too slow for.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Fleet:
         self.wire = wire
         self.campaigns: dict[bytes, Campaign] = {}
         self.report_slot: int | None = None
+        self.skipped = 0
         self._readings = readings
         self._playback = playback
         self._plays = Sent(plays=list(earlier.plays) if earlier else [])
@@ -229,7 +230,9 @@ class Fleet:
             if self.report_slot is not None and slot >= self.report_slot + slots:
                 return
             # A machine that was too slow for a slot skips it, as the devices do.
-            slot = max(slot + 1, int(clock.now()) // seconds)
+            following = max(slot + 1, int(clock.now()) // seconds)
+            self.skipped += (following - slot - 1) * len(self.devices)
+            slot = following
 
     async def _draw(self, slot: int) -> None:
         """One draw of every device, group by group, each group's lines on disk before its reports leave."""
@@ -246,6 +249,7 @@ class Fleet:
             part, group, devices = heapq.heappop(due)
             await clock.until((slot + part) * seconds)
             if clock.now() >= (slot + 1) * seconds:
+                self.skipped += len(devices) + sum(len(one) for _, _, one in due)
                 return
             early = self._together(devices, slot)
             if early:

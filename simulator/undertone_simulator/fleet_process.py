@@ -2,7 +2,8 @@
 
 It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
 devices' storages, where they are on disk. It prints ``connected N`` while it connects, ``ready`` once all devices
-are, and ``peak MB`` of memory at its end. Exit codes: 0 done, 2 bad input.
+are, and at its end ``skipped N`` draws, for which this machine was too slow, and ``peak MB`` of memory.
+Exit codes: 0 done, 2 bad input.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from undertone_simulator.wire_device import Wire
 READY = "ready"
 CONNECTED = "connected"
 PEAK = "peak"
+SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
 
 
@@ -106,6 +108,7 @@ async def run(job: Job) -> None:
     finally:
         saying.cancel()
         ledger.close()
+    print(SKIPPED, fleet.skipped, flush=True)
 
 
 async def _say_ready(fleet: Fleet) -> None:

@@ -24,7 +24,7 @@ from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
 from undertone_simulator.faults import REST
 from undertone_simulator.fleet import allow_connections, read_members
-from undertone_simulator.fleet_process import CONNECTED, PEAK, Job
+from undertone_simulator.fleet_process import CONNECTED, PEAK, SKIPPED, Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
@@ -85,7 +85,7 @@ class Options:
 class Result:
     """What came of it; ``accounts`` None where the aggregator is somebody else's. Latencies are in ms, hand-over to
 
-    PUBACK; ``peak_megabytes`` is the fleet's process.
+    PUBACK; ``peak_megabytes`` is the fleet's process; ``skipped`` counts draws that this machine was too slow for.
     """
 
     clients: int
@@ -95,6 +95,7 @@ class Result:
     latency_median: float | None
     latency_99: float | None
     peak_megabytes: int | None
+    skipped: int | None
     accounts: Accounts | None
     ledgers: tuple[Path, ...]
 
@@ -202,8 +203,7 @@ def _connect(options: Options, stage: Stage, show: Show) -> None:
     deadline = time.monotonic() + options.ramp_up + _CONNECT_SECONDS
     while not stage.fleet_ready():
         _alive(stage.fleet, "the fleet", stage.words("fleet.log"))
-        counts = [line for line in stage.words("fleet.log").splitlines() if line.startswith(CONNECTED)]
-        show(f"{counts[-1].split()[1] if counts else 0} of {options.clients} connected")
+        show(f"{_last_number(stage.words('fleet.log'), CONNECTED) or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
             raise Failed(f"not all clients could connect: {stage.words('fleet.log')[-200:]}")
         time.sleep(_POLL_SECONDS)
@@ -249,7 +249,7 @@ def _result(
 ) -> Result:
     waits = [sent.acked[key] - moment for key, moment in sent.sent.items() if key in sent.acked]
     median, late = np.quantile(waits, [0.5, 0.99]).tolist() if waits else (None, None)
-    peaks = [line for line in stage.words("fleet.log").splitlines() if line.startswith(PEAK)]
+    words = stage.words("fleet.log")
     return Result(
         options.clients,
         seconds,
@@ -257,10 +257,17 @@ def _result(
         len(sent.acked) if accounts is None else accounts.acknowledged,
         median,
         late,
-        int(peaks[-1].split()[1]) if peaks else None,
+        _last_number(words, PEAK),
+        _last_number(words, SKIPPED),
         accounts,
         _ledgers(folder),
     )
+
+
+def _last_number(words: str, what: str) -> int | None:
+    """The number on the last line that begins with ``what``, None without one."""
+    found = [line.split()[1] for line in words.splitlines() if line.startswith(f"{what} ")]
+    return int(found[-1]) if found else None
 
 
 def _alive(child: Any, name: str, last_words: str) -> None:

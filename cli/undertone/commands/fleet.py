@@ -128,6 +128,11 @@ def _show(result: "Result", *, kept: bool, theirs: bool) -> None:
         )
     if result.peak_megabytes is not None:
         console.print(f"the fleet's process took {result.peak_megabytes} MB at most")
+    if result.skipped:
+        console.print(
+            f"warning: this machine was too slow for {result.skipped} draws, which their devices skipped:"
+            " try fewer clients, or a longer interval"
+        )
     if kept:
         ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
         store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "store.sqlite"

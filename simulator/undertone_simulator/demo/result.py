@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -112,7 +112,6 @@ class Result:
             "theta": self.theta,
             "epsilon": self.epsilon,
             "certificate": float(self.certificate),
-            "mechanism": None if self.mechanism is None else asdict(self.mechanism),
             "guarantee": self.guarantee,
             "slots": [{name: getattr(one, name) for name in SLOT_KEYS} for one in self.slots],
             "accounting": self.accounts.summary(),
