@@ -135,8 +135,11 @@ class Consistent(Saved):
         """The noise of that block's leaves."""
         if not self._key:
             self._key = self._source.key().hex()
-        value = self._value(self._block_height, block)
-        values, levels = value, self._subtree(block)
+        levels = self._subtree(block)
+        if self._block_height == self._levels:
+            values = self._rule.root(levels[-1], self._levels)
+        else:
+            values = self._value(self._block_height, block)
         for height in range(self._block_height, 1, -1):
             children = levels[height - 2].reshape(len(values), self._fanout, -1)
             values = self._rule.down(values, children, height).reshape(-1)
@@ -158,17 +161,19 @@ class Consistent(Saved):
         if height == self._block_height:
             return self._subtree(number)[-1]
         children = [self._statistic(height - 1, number * self._fanout + i) for i in range(self._fanout)]
-        return self._rule.up(self._noise(height, number, 1), np.stack(children, axis=1), height)
+        return self._rule.up(self._noise(height, number, [1])[0], np.stack(children, axis=1), height)
 
     def _subtree(self, block: int) -> list[Integers]:
         """The statistics of all levels of a block, leaves first."""
-        below = self._fanout ** (self._block_height - 1)
-        found = [self._rule.leaves(self._noise(1, block, below))]
-        for height in range(2, self._block_height + 1):
-            below //= self._fanout
-            children = found[-1].reshape(below, self._fanout, -1)
-            found.append(self._rule.up(self._noise(height, block, below), children, height))
+        sizes = [self._fanout**depth for depth in range(self._block_height - 1, -1, -1)]
+        leaves, *above = self._noise(self._block_height, block, sizes)
+        found = [self._rule.leaves(leaves)]
+        for height, noise in enumerate(above, 2):
+            children = found[-1].reshape(len(noise), self._fanout, -1)
+            found.append(self._rule.up(noise, children, height))
         return found
 
-    def _noise(self, height: int, block: int, n: int) -> Integers:
-        return self._law.sample(KeyedBytes(bytes.fromhex(self._key), height, block), n)
+    def _noise(self, height: int, number: int, sizes: list[int]) -> list[Integers]:
+        """The noise of a node's levels up to its own, lowest first; ``sizes``: how many nodes each has."""
+        drawn = self._law.sample(KeyedBytes(bytes.fromhex(self._key), height, number), sum(sizes))
+        return np.split(drawn, np.cumsum(sizes[:-1]))

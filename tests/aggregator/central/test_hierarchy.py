@@ -104,10 +104,12 @@ def test_online_is_offline_exactly_whatever_the_block(monkeypatch, name, rule, b
     online = Consistent(fanout, levels, Fraction(20), seeded(), name)
     opened = []
 
-    def noise(height, number, n):
+    def noise(height, number, sizes):
         if not opened or opened[-1] != online._key:
             opened.append(online._key)
-        return trees[len(opened) - 1][height - 1][number * n : number * n + n]
+        heights = range(height - len(sizes) + 1, height + 1)
+        tree = trees[len(opened) - 1]
+        return [tree[h - 1][number * n : number * n + n] for h, n in zip(heights, sizes, strict=True)]
 
     monkeypatch.setattr(online, "_noise", noise)
     released = np.concatenate([online.publish(part) for part in np.split(values, [1, 2, 9, 16, 21])])

@@ -122,7 +122,7 @@ def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother)
         monkeypatch.setattr(
             publisher._hierarchy,
             "_noise",
-            lambda height, block, n: (trees[height - 1] + shift[height - 1])[block * n : block * n + n],
+            lambda height, block, sizes: [trees[h] + shift[h] for h in range(len(sizes))],
         )
         return publisher.publish(np.array(values)).tolist()
 
