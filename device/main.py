@@ -17,8 +17,7 @@ import network
 import ntptime
 import sensor
 
-from undertone_device import clock
-from undertone_device.config import read_config
+from undertone_device import clock, unload
 from undertone_device.slot_value import TICKS_MASK
 from undertone_shared.report import LENGTH
 
@@ -34,6 +33,17 @@ CONNECT_MILLISECONDS = 3500
 # Acknowledged reports that the memory of the clock remembers through a sleep: 336 bytes with two times, where even an
 # ESP8266 has 492. Without them the next wake, whose ledger was written before the PUBACK, would send them again.
 REMEMBERED = 20
+
+
+def read_settings():
+    """device.json; the code that reads it is dropped again: with it, a heap of 64 KB would be too small."""
+    from undertone_device.config import read_config
+
+    settings = read_config("device.json")
+    del read_config
+    unload("config")
+    gc.collect()
+    return settings
 
 
 def start_watchdog():
@@ -89,12 +99,13 @@ def set_clock(host):
 
 def make_client(config, alive, asleep=None, acknowledged=None):
     """The client; after the radio is on, for its random numbers."""
-    # Not at the top: a wrong device.json is told before memory is spent.
+    # Not at the top: a wrong device.json is told before memory is spent, and this code is for the start alone.
     from undertone_device import assembly
 
+    ntp = config.ntp
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks, CONNECT_MILLISECONDS)
-    return assembly.make_client(
+    client = assembly.make_client(
         config,
         policy,
         transport,
@@ -102,11 +113,16 @@ def make_client(config, alive, asleep=None, acknowledged=None):
         clock.ticks,
         clock.sleep_ms,
         None if DEEP_SLEEP else lambda now: sensor.read(),
-        lambda: set_clock(config.ntp),
+        lambda: set_clock(ntp),
         acknowledged=acknowledged,
         alive=alive,
         asleep=asleep,
     )
+    del assembly
+    for name in ("assembly", "tls_context"):
+        unload(name)
+    gc.collect()
+    return client
 
 
 def run_loop(config, alive, stopped):
@@ -176,7 +192,7 @@ def run_once(config, alive):
 
 def main(stopped=lambda: False):
     """Start as the constants above say."""
-    config = read_config("device.json")
+    config = read_settings()
     watchdog = start_watchdog()
     alive = (lambda: None) if watchdog is None else watchdog.feed
     if DEEP_SLEEP:

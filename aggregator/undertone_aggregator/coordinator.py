@@ -17,8 +17,8 @@ from undertone_aggregator.rounds import Rounds
 from undertone_aggregator.store import RECEIVED, Store
 from undertone_aggregator.stream.estimate import SMOOTHED, StreamReconstruction
 from undertone_aggregator.stream.rounds import StreamRounds
-from undertone_shared.issue import pack
-from undertone_shared.topics import aggregate_topic, config_topic
+from undertone_shared.issue import aggregate_topic, pack
+from undertone_shared.topics import config_topic
 
 REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60

@@ -2,3 +2,11 @@
 
 MicroPython subset; import the modules by name.
 """
+
+import sys
+
+
+def unload(name: str) -> None:
+    """Drop a module of this package, for the memory of its code; whatever was made of it and is held keeps it."""
+    del sys.modules["undertone_device." + name]
+    del globals()[name]

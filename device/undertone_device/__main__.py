@@ -12,9 +12,10 @@ import time
 from typing import Any
 
 from undertone_device import assembly, clock, sources, status
-from undertone_device.config import Config, read_bounded, read_config
+from undertone_device.config import read_config
 from undertone_device.paho_transport import PahoTransport
-from undertone_device.storage import FileStorage
+from undertone_device.settings import Config
+from undertone_device.storage import FileStorage, read_bounded
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 

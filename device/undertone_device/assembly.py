@@ -3,11 +3,11 @@
 import os
 
 from undertone_device.client import Client
-from undertone_device.config import LARGEST_SECRET, read_bounded
 from undertone_device.reporter import Reporter
-from undertone_device.socket_stream import CONNECT_MILLISECONDS, SocketStream, verified_context
-from undertone_device.storage import FileStorage
+from undertone_device.socket_stream import CONNECT_MILLISECONDS, opener
+from undertone_device.storage import LARGEST_SECRET, FileStorage, read_bounded
 from undertone_device.stream_transport import StreamTransport
+from undertone_device.tls_context import system_context, verified_context
 from undertone_shared import policy as policies
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_device.config import Broker, Config
     from undertone_device.seams import Transport
+    from undertone_device.settings import Broker, Config
     from undertone_shared.policy import Policy
 
 LARGEST_CA = 65536
@@ -53,17 +53,8 @@ def tls_context(broker: "Broker", policy: "Policy") -> "Any":
             raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
         return None
     if not broker.tls:
-        return _system_context()
+        return system_context()
     return verified_context(read_bounded(broker.tls, LARGEST_CA))
-
-
-def _system_context() -> "Any":
-    import ssl
-
-    default = getattr(ssl, "create_default_context", None)
-    if default is None:
-        raise Invalid("broker.tls has no field ca, and this machine has no certificates of its own")
-    return default()
 
 
 def board_transport(
@@ -73,7 +64,7 @@ def board_transport(
     broker = config.broker
     context = tls_context(broker, policy)
     return StreamTransport(
-        lambda: SocketStream(broker.host, broker.port, context, milliseconds),
+        opener(broker.host, broker.port, context, milliseconds),
         ticks,
         config.name,
         broker.user,

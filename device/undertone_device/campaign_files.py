@@ -45,7 +45,7 @@ class CampaignFiles:
 
     def _known(self, campaign: Campaign) -> Campaign:
         campaign.body = b""  # the file has it; a board needs the memory
-        self._names[_hex(campaign.fingerprint)] = campaign.name
+        self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
 
     def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
@@ -56,7 +56,7 @@ class CampaignFiles:
             index -= 1
             name = self.name_of(outbox[index])
             if name is not None:
-                names[_hex(outbox[index][2:6])] = name
+                names[outbox[index][2:6].hex()] = name
         self._names = names
         try:
             if names:
@@ -68,15 +68,11 @@ class CampaignFiles:
 
     def name_of(self, report: bytes) -> "str | None":
         """The name of a report's campaign, None if it is not known any more."""
-        return self._names.get(_hex(report[2:6]))
-
-
-def _hex(fingerprint: bytes) -> str:
-    return "".join("%02x" % byte for byte in fingerprint)
+        return self._names.get(report[2:6].hex())
 
 
 def _file(fingerprint: bytes) -> str:
-    return "campaign-" + _hex(fingerprint)
+    return "campaign-" + fingerprint.hex()
 
 
 def _parse_names(data: "bytes | None") -> "dict[str, str]":

@@ -262,7 +262,7 @@ class Client:
         elif kind == LOST:
             self._lost(event[1])
 
-    def _accept(self, topic: str, payload: bytes) -> None:
+    def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
         for name in self._campaigns:
             if topic == config_topic(self._prefix, name):
                 try:
@@ -291,10 +291,3 @@ class Client:
             topic = report_topic(self._prefix, name, self.reporter.device)
             flying[self._transport.publish(topic, report)] = report
             self.counts["sent"] += 1
-
-
-def run(client: Client, stopped: "Callable[[], bool]", milliseconds: int = 500) -> None:
-    """Step until ``stopped()``, then send what waits and leave the broker."""
-    while not stopped():
-        client.step(milliseconds)
-    client.finish(2000)

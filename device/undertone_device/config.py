@@ -16,6 +16,8 @@ folder. What the device may release is not here but in the policy.
 import json
 
 from undertone_device.packets import DEFAULT_KEEPALIVE
+from undertone_device.settings import Broker, Config
+from undertone_device.storage import LARGEST_SECRET, read_bounded
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
@@ -26,112 +28,79 @@ if TYPE_CHECKING:
     from typing import Any
 
 LARGEST = 8192
-LARGEST_SECRET = 1024
 
 _FIELDS = ("name broker prefix campaigns policy state counter_modulus source publish wifi ntp").split()
 _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
-# kind of source: its required and its optional fields
-SOURCES = {
-    "constant": (("value",), ()),
-    "file": (("path",), ()),
-    "command": (("command",), ("timeout_seconds",)),
-    "list": (("path",), ()),
-    "stdin": ((), ()),
-    "fifo": (("path",), ()),
-    "board": ((), ()),
-}
 
 
-def _known(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":
+def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":
+    """``value`` if it is an object with some of ``fields``, all the ``needed`` among them. Raises Invalid."""
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))
     check_object(name, value, tuple(f for f in fields if f in value or f in needed))
     return value
 
 
-def _text(name: str, value: "Any", most: int = 255) -> str:
+def check_text(name: str, value: "Any", most: int = 255) -> str:
+    """``value`` if it is text of 1 to ``most`` characters. Raises Invalid."""
     if not isinstance(value, str) or not 1 <= len(value) <= most or "\0" in value:
         raise Invalid("%s is %r, expected text of 1 to %d characters" % (name, value, most))
     return value
 
 
-class Broker:
-    """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's."""
-
-    def __init__(self, value: "Any", name: str, folder: str):
-        fields = _known("broker", value, _BROKER, ("host",))
-        self.host = _text("broker.host", fields["host"])
-        self.tls: str | None = None
-        if fields.get("tls") is not None:
-            tls = _known("broker.tls", fields["tls"], ("ca",), ())
-            self.tls = _path(folder, _text("broker.tls.ca", tls["ca"])) if "ca" in tls else ""
-        self.port = check_integer("broker.port", fields.get("port", 1883 if self.tls is None else 8883), 1, 65535)
-        self.user = _text("broker.user", fields.get("user", name))
-        self.password: str | None = None
-        self.password_file: str | None = None
-        if "password" in fields:
-            self.password = _text("broker.password", fields["password"], LARGEST_SECRET)
-        if "password_file" in fields:
-            if self.password is not None:
-                raise Invalid("broker has a password and a password_file, expected one of them")
-            self.password_file = _path(folder, _text("broker.password_file", fields["password_file"]))
-        self.keepalive = check_integer("broker.keepalive", fields.get("keepalive", DEFAULT_KEEPALIVE), 2, 65535)
+def _broker(value: "Any", name: str, folder: str) -> Broker:
+    fields = known_fields("broker", value, _BROKER, ("host",))
+    broker = Broker()
+    broker.host = check_text("broker.host", fields["host"])
+    broker.tls = None
+    if fields.get("tls") is not None:
+        tls = known_fields("broker.tls", fields["tls"], ("ca",), ())
+        broker.tls = in_folder(folder, check_text("broker.tls.ca", tls["ca"])) if "ca" in tls else ""
+    broker.port = check_integer("broker.port", fields.get("port", 1883 if broker.tls is None else 8883), 1, 65535)
+    broker.user = check_text("broker.user", fields.get("user", name))
+    broker.password = broker.password_file = None
+    if "password" in fields:
+        broker.password = check_text("broker.password", fields["password"], LARGEST_SECRET)
+    if "password_file" in fields:
+        if broker.password is not None:
+            raise Invalid("broker has a password and a password_file, expected one of them")
+        broker.password_file = in_folder(folder, check_text("broker.password_file", fields["password_file"]))
+    broker.keepalive = check_integer("broker.keepalive", fields.get("keepalive", DEFAULT_KEEPALIVE), 2, 65535)
+    return broker
 
 
-class Config:
-    """The validated file. ``source`` and ``wifi`` are dicts or None; all paths start with the file's folder."""
-
-    def __init__(self, value: "Any", folder: str):
-        fields = _known("the configuration", value, _FIELDS, ("name", "broker", "campaigns", "policy", "state"))
-        self.name = check_name("name", fields["name"])
-        self.broker = Broker(fields["broker"], self.name, folder)
-        self.prefix = check_prefix(fields.get("prefix", DEFAULT_PREFIX))
-        campaigns = fields["campaigns"]
-        if not isinstance(campaigns, list) or not 1 <= len(campaigns) <= 8:
-            raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
-        self.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
-        self.policy = _path(folder, _text("policy", fields["policy"]))
-        self.state = _path(folder, _text("state", fields["state"]))
-        self.counter_modulus = check_integer("counter_modulus", fields.get("counter_modulus", 0), 0, (1 << 30) - 1)
-        publish = _known("publish", fields.get("publish", {}), ("in_flight", "spread_percent"), ())
-        self.in_flight = check_integer("publish.in_flight", publish.get("in_flight", 4), 1, 100)
-        self.spread_percent = check_integer("publish.spread_percent", publish.get("spread_percent", 50), 0, 90)
-        self.sample_seconds = 0
-        self.source: dict[str, Any] | None = None
-        if "source" in fields:
-            self._set_source(fields["source"], folder)
-        self.wifi: dict[str, Any] | None = None
-        if "wifi" in fields:
-            self.wifi = _known("wifi", fields["wifi"], ("ssid", "password"), ("ssid",))
-            for name in self.wifi:
-                _text("wifi." + name, self.wifi[name], 64)
-        self.ntp = _text("ntp", fields.get("ntp", "pool.ntp.org"))
-
-    def _set_source(self, value: "Any", folder: str) -> None:
-        kind = value.get("kind") if isinstance(value, dict) else None
-        if not isinstance(kind, str) or kind not in SOURCES:
-            raise Invalid("source.kind is %r, expected one of %s" % (kind, ", ".join(sorted(SOURCES))))
-        needed, optional = SOURCES[kind]
-        source = _known("source", value, ("kind", "seconds") + needed + optional, needed)
-        self.sample_seconds = check_integer("source.seconds", source.get("seconds", 0), 0, 7 * 86400)
-        source = dict(source)
-        if "path" in source:
-            source["path"] = _path(folder, _text("source.path", source["path"]))
-        if "value" in source:
-            check_integer("source.value", source["value"], -(1 << 30) + 1, (1 << 30) - 1)
-        if kind == "command":
-            command = source["command"]
-            if not isinstance(command, list) or not 1 <= len(command) <= 64:
-                raise Invalid("source.command is %r, expected a list of 1 to 64 words" % (command,))
-            for i in range(len(command)):
-                _text("source.command[%d]" % i, command[i], 1024)
-            source["timeout_seconds"] = check_integer(
-                "source.timeout_seconds", source.get("timeout_seconds", 10), 1, 3600
-            )
-        self.source = source
+def _config(value: "Any", folder: str) -> Config:
+    fields = known_fields("the configuration", value, _FIELDS, ("name", "broker", "campaigns", "policy", "state"))
+    config = Config()
+    config.folder = folder
+    config.name = check_name("name", fields["name"])
+    config.broker = _broker(fields["broker"], config.name, folder)
+    config.prefix = check_prefix(fields.get("prefix", DEFAULT_PREFIX))
+    campaigns = fields["campaigns"]
+    if not isinstance(campaigns, list) or not 1 <= len(campaigns) <= 8:
+        raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
+    config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
+    config.policy = in_folder(folder, check_text("policy", fields["policy"]))
+    config.state = in_folder(folder, check_text("state", fields["state"]))
+    config.counter_modulus = check_integer("counter_modulus", fields.get("counter_modulus", 0), 0, (1 << 30) - 1)
+    publish = known_fields("publish", fields.get("publish", {}), ("in_flight", "spread_percent"), ())
+    config.in_flight = check_integer("publish.in_flight", publish.get("in_flight", 4), 1, 100)
+    config.spread_percent = check_integer("publish.spread_percent", publish.get("spread_percent", 50), 0, 90)
+    config.source = fields.get("source", {})
+    if not isinstance(config.source, dict):
+        raise Invalid("source is %r, expected an object" % (config.source,))
+    config.sample_seconds = check_integer("source.seconds", config.source.get("seconds", 0), 0, 7 * 86400)
+    config.wifi = None
+    if "wifi" in fields:
+        config.wifi = known_fields("wifi", fields["wifi"], ("ssid", "password"), ("ssid",))
+        for name in config.wifi:
+            check_text("wifi." + name, config.wifi[name], 64)
+    config.ntp = check_text("ntp", fields.get("ntp", "pool.ntp.org"))
+    return config
 
 
-def _path(folder: str, path: str) -> str:
+def in_folder(folder: str, path: str) -> str:
+    """The path of a configuration in ``folder``."""
     return path if path[:1] == "/" or not folder else folder + "/" + path
 
 
@@ -143,16 +112,7 @@ def parse_config(data: bytes, folder: str = "") -> Config:
         value = json.loads(data)
     except (ValueError, RuntimeError):
         raise Invalid("the configuration is not JSON")
-    return Config(value, folder)
-
-
-def read_bounded(path: str, most: int) -> bytes:
-    """At most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(most + 1)
-    except OSError as error:
-        raise Invalid("%s cannot be read: %s" % (path, error))
+    return _config(value, folder)
 
 
 def read_config(path: str) -> Config:

@@ -14,7 +14,7 @@ from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Event = tuple[str] | tuple[str, int] | tuple[str, str] | tuple[str, str, bytes, bool]
+    Event = tuple[str] | tuple[str, int] | tuple[str, str] | tuple[str, str, bytes | memoryview, bool]
 
 CONNECTED = "connected"  # ("connected",)
 MESSAGE = "message"  # ("message", topic, payload, retained)
@@ -300,4 +300,5 @@ def _message(kind: int, body: bytearray) -> "Event":
         topic = bytes(body[2 : 2 + size]).decode()
     except (UnicodeError, ValueError):
         raise ProtocolError("a message whose topic is not UTF-8")
-    return (MESSAGE, topic, bytes(memoryview(body)[2 + size :]), bool(kind & _RETAINED))
+    # A view: on a board, a copy of a campaign counts.
+    return (MESSAGE, topic, memoryview(body)[2 + size :], bool(kind & _RETAINED))

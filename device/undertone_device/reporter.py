@@ -102,7 +102,7 @@ class Reporter:
         """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
         return self._files.name_of(report)
 
-    def accept(self, message: bytes, now: int, name: "str | None" = None) -> bool:
+    def accept(self, message: "bytes | memoryview", now: int, name: "str | None" = None) -> bool:
         """Take a campaign message; True if it is a new campaign, False for the one accepted already.
 
         ``name``: the campaign that the message's topic names, if it came by one; the message must be of that one.
@@ -117,7 +117,7 @@ class Reporter:
             self.refusals["invalid"] = self.refusals.get("invalid", 0) + 1
             raise
 
-    def _accept(self, message: bytes, now: int, name: "str | None") -> bool:
+    def _accept(self, message: "bytes | memoryview", now: int, name: "str | None") -> bool:
         issued_at, fingerprint = campaigns.header(message)
         for known in (self.campaign, self.next_campaign):
             if known is not None and known.fingerprint == fingerprint:

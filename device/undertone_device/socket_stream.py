@@ -4,12 +4,9 @@ After the connection is made every wait is a bounded ``poll``; no call relies on
 ``setblocking(True)`` erases it on lwIP.
 """
 
-import binascii
 import errno
 import select
 import socket
-
-from undertone_shared.errors import Invalid
 
 try:
     import ssl
@@ -18,6 +15,7 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 CONNECT_MILLISECONDS = 10000
@@ -29,42 +27,9 @@ else:
     _AGAIN = ()
 
 
-def certificates(data: bytes) -> "list[bytes]":
-    """The DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
-    begin = b"-----BEGIN CERTIFICATE-----"
-    if data[:1] == b"\x30":
-        return [data]
-    found = []
-    position = data.find(begin)
-    while position >= 0:
-        end = data.find(b"-----END CERTIFICATE-----", position)
-        if end < 0:
-            break
-        try:
-            found.append(binascii.a2b_base64(data[position + len(begin) : end]))
-        except ValueError:
-            raise Invalid("tls.ca: a certificate is not base64")
-        position = data.find(begin, end)
-    if not found:
-        raise Invalid("tls.ca holds no certificate, expected PEM or DER")
-    return found
-
-
-def verified_context(ca: bytes) -> "Any":
-    """A TLS context that accepts only servers whose certificate one of these authorities signed.
-
-    Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
-    """
-    if ssl is None or not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
-        raise Invalid("tls: this machine cannot verify certificates, and unverified TLS is refused")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.verify_mode = ssl.CERT_REQUIRED
-    for certificate in certificates(ca):
-        try:
-            context.load_verify_locations(cadata=certificate)
-        except (ValueError, OSError) as error:
-            raise Invalid("tls.ca: %s" % error)
-    return context
+def opener(host: str, port: int, context: "Any", milliseconds: int) -> "Callable[[], SocketStream]":
+    """What makes a new connection each time it is called; see `SocketStream`."""
+    return lambda: SocketStream(host, port, context, milliseconds)
 
 
 class SocketStream:

@@ -4,11 +4,49 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
-from undertone_device.config import Config
+from undertone_device.config import check_text, in_folder, known_fields
+from undertone_device.settings import Config
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 _LONGEST_LINE = 64
+# kind of source: its required and its optional fields
+_KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "constant": (("value",), ()),
+    "file": (("path",), ()),
+    "command": (("command",), ("timeout_seconds",)),
+    "list": (("path",), ()),
+    "stdin": ((), ()),
+    "fifo": (("path",), ()),
+}
+
+
+def parse_source(config: Config) -> dict[str, Any]:
+    """The configuration's ``source``, paths in its folder. Raises Invalid, the field named."""
+    if not config.source:
+        raise Invalid("the configuration has no field 'source', expected where samples come from")
+    kind = config.source.get("kind")
+    if kind == "board":
+        raise Invalid("source.kind is 'board', which only main.py on a board offers")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise Invalid(f"source.kind is {kind!r}, expected one of {', '.join(sorted(_KINDS))}")
+    needed, optional = _KINDS[kind]
+    source = dict(known_fields("source", config.source, ("kind", "seconds") + needed + optional, needed))
+    if "path" in source:
+        source["path"] = in_folder(config.folder, check_text("source.path", source["path"]))
+    if "value" in source:
+        check_integer("source.value", source["value"], 1 - (1 << 30), (1 << 30) - 1)
+    if kind == "command":
+        command = source["command"]
+        if not isinstance(command, list) or not 1 <= len(command) <= 64:
+            raise Invalid(f"source.command is {command!r}, expected a list of 1 to 64 words")
+        for i, word in enumerate(command):
+            check_text(f"source.command[{i}]", word, 1024)
+        seconds = source.get("timeout_seconds", 10)
+        source["timeout_seconds"] = check_integer("source.timeout_seconds", seconds, 1, 3600)
+    return source
 
 
 def parse_sample(text: "str | bytes") -> int:
@@ -45,9 +83,9 @@ class Lines:
 
 
 def open_lines(config: Config) -> Lines | None:
-    """The source's lines if it is ``stdin`` or ``fifo``. Raises Invalid if the FIFO cannot be opened."""
-    source = config.source
-    if source is None or source["kind"] not in ("stdin", "fifo"):
+    """The source's lines if it is ``stdin`` or ``fifo``. Raises Invalid, also if the FIFO cannot be opened."""
+    source = parse_source(config)
+    if source["kind"] not in ("stdin", "fifo"):
         return None
     if source["kind"] == "stdin":
         return Lines(sys.stdin.fileno())
@@ -60,9 +98,7 @@ def open_lines(config: Config) -> Lines | None:
 
 def make_read(config: Config) -> Callable[[int], int | None] | None:
     """The function that the client calls for each sample; None where samples arrive by themselves. Raises Invalid."""
-    source = config.source
-    if source is None:
-        raise Invalid("the configuration has no field 'source', expected where samples come from")
+    source = parse_source(config)
     kind = source["kind"]
     if kind == "constant":
         return lambda now: int(source["value"])
@@ -72,8 +108,6 @@ def make_read(config: Config) -> Callable[[int], int | None] | None:
         return lambda now: _run_command(source["command"], source["timeout_seconds"])
     if kind == "list":
         return _list_reader(source["path"])
-    if kind == "board":
-        raise Invalid("source.kind is 'board', which only main.py on a board offers")
     return None
 
 

@@ -1,7 +1,10 @@
-"""Files that survive power loss at any moment: the new content or the old one, never a mixture."""
+"""Files that survive power loss at any moment: the new content or the old one, never a mixture; and files to read."""
 
 import os
 
+from undertone_shared.errors import Invalid
+
+LARGEST_SECRET = 1024
 _replace = getattr(os, "replace", os.rename)
 _fsync = getattr(os, "fsync", None)
 
@@ -48,3 +51,12 @@ class FileStorage:
             os.remove(self._path(name))
         except OSError:
             pass
+
+
+def read_bounded(path: str, most: int) -> bytes:
+    """At most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise Invalid("%s cannot be read: %s" % (path, error))

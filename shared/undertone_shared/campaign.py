@@ -17,8 +17,6 @@ from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from undertone_shared.notation import Mechanism
     from undertone_shared.stream import StreamRule
 
@@ -50,11 +48,6 @@ class Cohort:
         self.seed = seed
         self.share = share
         self.mechanism = mechanism
-
-
-def nobody() -> Cohort:
-    """The cohort of a stream campaign: nobody, for a report for the threshold would cost a budget of its own."""
-    return Cohort(bytes(SEED_BYTES), 0, WindowMechanism(2, 1, 1, 1, 1, (0, 1, 2)))
 
 
 class ReportRule:
@@ -119,7 +112,10 @@ class Campaign:
         self.report: ReportRule | None = None
         self.stream: StreamRule | None = None
         if streams:
-            self._parse_stream(fields)
+            # A board without streams never loads their code.
+            from undertone_shared.stream import parse_stream
+
+            self.cohort, self.stream = parse_stream(fields, self.bound)
             return
         # Out of the parsed value: on a board, a table needs the room.
         self.cohort = _cohort(fields.pop("cohort"))
@@ -132,19 +128,6 @@ class Campaign:
             self.report = ReportRule(report["low"], report["theta"], mechanism)
             if self.report.theta > self.bound:
                 raise Invalid("report.theta is %d, expected at most the bound %d" % (self.report.theta, self.bound))
-
-    def _parse_stream(self, fields: "dict[str, Any]") -> None:
-        for name in ("cohort", "report"):
-            if fields[name] is not None:
-                raise Invalid("%s is %r, expected null in a stream campaign" % (name, fields[name]))
-        # A board without streams never loads their code.
-        from undertone_shared.stream import FIELDS as STREAM_FIELDS
-        from undertone_shared.stream import StreamRule
-
-        self.cohort = nobody()
-        self.stream = StreamRule(check_object("stream", fields["stream"], tuple(STREAM_FIELDS)))
-        if self.stream.theta > self.bound:
-            raise Invalid("stream.theta is %d, expected at most the bound %d" % (self.stream.theta, self.bound))
 
     @property
     def end(self) -> int:
@@ -168,7 +151,7 @@ def _hex(name: str, value: object) -> bytes:
     raise Invalid("%s is %r, expected lower-case hexadecimal" % (name, value))
 
 
-def header(message: bytes) -> tuple[int, bytes]:
+def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     """(issued_at, fingerprint) of a message, its body not parsed. Raises Invalid for a header that does not fit."""
     size = len(message)
     if size <= HEADER_BYTES or size > HEADER_BYTES + LARGEST_BODY:
@@ -184,7 +167,7 @@ def header(message: bytes) -> tuple[int, bytes]:
     return issued_at, hashlib.sha256(body_of(message)).digest()[:4]
 
 
-def body_of(message: bytes) -> memoryview:
+def body_of(message: "bytes | memoryview") -> memoryview:
     """The body of a message, not copied: on a board, it is most of what a campaign takes."""
     return memoryview(message)[HEADER_BYTES:]
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 # Every intermediate of a draw stays a small int on a 32-bit MicroPython.
 SMALL = 1 << 30
+_LARGEST = SMALL - 1
 
 
 def check_integer(name: str, value: int, low: int, high: int) -> int:
@@ -44,8 +45,8 @@ def integers(name: str, value: object, least: int, most: int) -> tuple[int, ...]
         raise Invalid("%s is not a list of %d to %d integers" % (name, least, most))
     for i in range(len(value)):
         try:
-            check_integer(name, value[i], 1 - SMALL, SMALL - 1)
+            check_integer(name, value[i], -_LARGEST, _LARGEST)
         except Invalid:
             # The element's name only for its error: on a board, 257 of them are 12 KB of garbage.
-            check_integer("%s[%d]" % (name, i), value[i], 1 - SMALL, SMALL - 1)
+            check_integer("%s[%d]" % (name, i), value[i], -_LARGEST, _LARGEST)
     return tuple(value)

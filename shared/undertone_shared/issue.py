@@ -1,4 +1,4 @@
-"""The campaign as its issuer writes it. A board does not carry this module."""
+"""What the aggregator publishes: campaigns, and the topics of its series. A board does not carry this module."""
 
 import binascii
 import json
@@ -107,3 +107,8 @@ def describe_mechanism(mechanism: "Mechanism") -> "dict[str, Any]":
         "stride": mechanism.stride,
         "levels": mechanism.levels,
     }
+
+
+def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
+    """Where the aggregator keeps a retained series for users."""
+    return "%s/%s/aggregate/%s" % (prefix, campaign, series)

@@ -137,9 +137,7 @@ class Hybrid(HybridAnalysis):
         if rounding.levels != 1 or rounding.first != 0 or rounding.edges is not None:
             raise Invalid("the Hybrid's first part is not stochastic rounding with symbols from 0")
         if piecewise.first != rounding.symbols or piecewise.edges is not None:
-            raise Invalid(
-                "the Hybrid's piecewise symbols start at %d, expected %d" % (piecewise.first, rounding.symbols)
-            )
+            raise Invalid("the Hybrid's second part is not piecewise with symbols from %d" % rounding.symbols)
         self.coin = coin
         self.rounding = rounding
         self.piecewise = piecewise

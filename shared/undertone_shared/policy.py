@@ -79,11 +79,9 @@ class Policy:
 
     def __init__(self, fields: "dict[str, Any]"):
         merged: dict[str, Any] = dict(_FIELDS)
-        for name in check_object("the policy", fields, tuple(n for n in fields if n in _FIELDS)):
-            merged[name] = fields[name]
-        for name in _FIELDS:
-            if merged[name] is None:
-                raise Invalid("the policy has no field %r" % name)
+        merged.update(
+            check_object("the policy", fields, tuple(n for n in _FIELDS if n in fields or _FIELDS[n] is None))
+        )
         check_integer("version", merged["version"], VERSION, VERSION)
         self.sensor = check_name("sensor", merged["sensor"])
         measures = merged["measures"]

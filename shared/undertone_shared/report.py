@@ -38,11 +38,7 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chai
         check_integer("symbol", values[0], 0, _U32)
         check_integer("chain index", chain, 0, 0)
         return struct.pack(">BB4sIIH", VERSION, kind, fingerprint, slot, values[0], chain)
-    check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
-    check_integer("chain index", chain, 1, 0xFFFF)
-    for value in values:
-        check_integer("released value", value, -0x7FFFFFFF, 0x7FFFFFFF)
-    packed = struct.pack(">BB4sIiH", VERSION, kind, fingerprint, slot, values[0], chain)
-    for value in values[1:]:
-        packed += struct.pack(">i", value)
-    return packed
+    # A board without streams never loads their code.
+    from undertone_shared.stream import pack_released
+
+    return pack_released(fingerprint, slot, values, chain)

@@ -12,10 +12,14 @@ where y_i alone touches the reading: X_{i-1} is public already. A chain starts w
 X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof.md.
 """
 
-from undertone_shared.checks import SMALL, check_integer
+import struct
+
+from undertone_shared.campaign import SEED_BYTES, Cohort
+from undertone_shared.checks import SMALL, check_integer, check_object
 from undertone_shared.errors import Invalid
 from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian, root
-from undertone_shared.report import LARGEST_DIMENSION
+from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.report import LARGEST_DIMENSION, STREAM, VERSION
 from undertone_shared.truncation import truncate
 
 TYPE_CHECKING = False
@@ -190,6 +194,32 @@ class StreamRule:
         """
         total = 2 * (drawn + self.reuse * released) + (1 << self.shift)
         return _bounded(total >> (self.shift + 1))
+
+
+def parse_stream(fields: "dict[str, Any]", bound: int) -> tuple[Cohort, StreamRule]:
+    """The cohort and the stream of a stream campaign's fields. Raises Invalid.
+
+    The cohort is nobody: a report for the threshold would cost a budget of its own.
+    """
+    for name in ("cohort", "report"):
+        if fields[name] is not None:
+            raise Invalid("%s is %r, expected null in a stream campaign" % (name, fields[name]))
+    rule = StreamRule(check_object("stream", fields["stream"], tuple(FIELDS)))
+    if rule.theta > bound:
+        raise Invalid("stream.theta is %d, expected at most the bound %d" % (rule.theta, bound))
+    return Cohort(bytes(SEED_BYTES), 0, WindowMechanism(2, 1, 1, 1, 1, (0, 1, 2))), rule
+
+
+def pack_released(fingerprint: bytes, slot: int, values: "Point", chain: int) -> bytes:
+    """The bytes of a stream's report, see `undertone_shared.report`. Raises Invalid for what is out of range."""
+    check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
+    check_integer("chain index", chain, 1, 0xFFFF)
+    for value in values:
+        check_integer("released value", value, -_LARGEST_RELEASE, _LARGEST_RELEASE)
+    packed = struct.pack(">BB4sIiH", VERSION, STREAM, fingerprint, slot, values[0], chain)
+    for value in values[1:]:
+        packed += struct.pack(">i", value)
+    return packed
 
 
 def _bounded(value: int) -> int:

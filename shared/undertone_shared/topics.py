@@ -11,11 +11,11 @@ _NAME = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 def check_name(field: str, name: str) -> str:
     """Return ``name`` if it matches [a-z0-9-]{1,32}. Raises Invalid naming the field otherwise."""
-    if not isinstance(name, str) or not 1 <= len(name) <= 32:
+    fits = isinstance(name, str) and 1 <= len(name) <= 32
+    for character in name if fits else "":
+        fits = fits and character in _NAME
+    if not fits:
         raise Invalid("%s is %r, expected 1 to 32 characters of a-z, 0-9 and -" % (field, name))
-    for character in name:
-        if character not in _NAME:
-            raise Invalid("%s is %r, expected only a-z, 0-9 and -" % (field, name))
     return name
 
 
@@ -41,8 +41,3 @@ def config_topic(prefix: str, campaign: str) -> str:
 def report_topic(prefix: str, campaign: str, device: str) -> str:
     """Where a device publishes its reports, and nobody else may."""
     return "%s/%s/%d/%s/report" % (prefix, campaign, shard(device), device)
-
-
-def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
-    """Where the aggregator keeps a retained series for users."""
-    return "%s/%s/aggregate/%s" % (prefix, campaign, series)

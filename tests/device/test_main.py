@@ -344,6 +344,29 @@ def test_a_fifo_gives_what_has_arrived(tmp_path):
         open_lines(source(kind="fifo", path=str(tmp_path / "none")))
 
 
+def test_a_source_that_does_not_fit_is_refused_by_its_field():
+    for fields, words in (
+        ({"kind": "telepathy"}, "source.kind"),
+        ({"kind": ["stdin"]}, "source.kind"),
+        ({"seconds": 5}, "source.kind"),
+        ({}, "no field 'source'"),
+        ({"kind": "file"}, "'path'"),
+        ({"kind": "constant", "value": 1.5}, "source.value"),
+        ({"kind": "command", "command": "ls"}, "source.command"),
+        ({"kind": "command", "command": [""]}, r"source.command\[0\]"),
+        ({"kind": "stdin", "path": "x"}, "unknown field 'path'"),
+    ):
+        with pytest.raises(Invalid, match=words):
+            make_read(source(**fields))
+
+
+def test_a_path_is_in_the_configurations_folder(tmp_path):
+    (tmp_path / "meter").write_text("5")
+    config = source(kind="file", path="meter")
+    config.folder = str(tmp_path)
+    assert make_read(config)(0) == 5
+
+
 def test_a_board_is_not_a_phone():
     with pytest.raises(Invalid, match=r"main\.py"):
         make_read(source(kind="board"))

@@ -75,12 +75,9 @@ class Server:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """shared/ and device/ as .mpy."""
+    """What boards load, as .mpy."""
     out = tmp_path_factory.mktemp("mpy")
-    for source in mp.SOURCES:
-        for package in source.iterdir():
-            if (package / "__init__.py").exists():
-                mp.compile_mpy(package, out, optimise=3)
+    mp.compile_boards(out)
     return out
 
 

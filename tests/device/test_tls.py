@@ -12,10 +12,10 @@ import pytest
 
 from support import micropython as mp
 from support.private_broker import TLS, PrivateBroker
-from undertone_device import assembly, clock, socket_stream
+from undertone_device import assembly, clock, tls_context
 from undertone_device.config import parse_config
 from undertone_device.paho_transport import PahoTransport
-from undertone_device.socket_stream import certificates, verified_context
+from undertone_device.tls_context import certificates, verified_context
 from undertone_shared.errors import Invalid
 
 PROBE = Path(__file__).with_name("tls_probe.py")
@@ -137,7 +137,7 @@ def test_an_insecure_policy_does_not_loosen_tls():
 
 def test_the_systems_authorities_where_there_are_any(monkeypatch):
     assert assembly.tls_context(_broker(tls={}), _Policy(False)).verify_mode.name == "CERT_REQUIRED"
-    monkeypatch.setitem(sys.modules, "ssl", types.ModuleType("ssl"))
+    monkeypatch.setattr(tls_context, "ssl", types.ModuleType("ssl"))
     with pytest.raises(Invalid, match=r"tls has no field ca"):
         assembly.tls_context(_broker(tls={}), _Policy(False))
 
@@ -146,7 +146,7 @@ def test_a_machine_that_cannot_verify_refuses(monkeypatch):
     """axTLS on the ESP8266 has no CERT_REQUIRED; a board without TLS has no ssl at all."""
     ca = (TLS / "ca.pem").read_bytes()
     for absent in (None, types.SimpleNamespace(SSLContext=object, PROTOCOL_TLS_CLIENT=0)):
-        monkeypatch.setattr(socket_stream, "ssl", absent)
+        monkeypatch.setattr(tls_context, "ssl", absent)
         with pytest.raises(Invalid, match="unverified TLS is refused"):
             verified_context(ca)
 

@@ -3,8 +3,9 @@
 import sys
 
 from undertone_device import clock
-from undertone_device.socket_stream import SocketStream, verified_context
+from undertone_device.socket_stream import SocketStream
 from undertone_device.stream_transport import StreamTransport
+from undertone_device.tls_context import verified_context
 
 
 def main(host, port, ca):

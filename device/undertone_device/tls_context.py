@@ -1,0 +1,60 @@
+"""TLS that verifies, from a file of certificates; the code for the start, which a board drops again."""
+
+import binascii
+
+from undertone_shared.errors import Invalid
+
+try:
+    import ssl
+except ImportError:
+    ssl = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def certificates(data: bytes) -> "list[bytes]":
+    """The DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
+    begin = b"-----BEGIN CERTIFICATE-----"
+    if data[:1] == b"\x30":
+        return [data]
+    found = []
+    position = data.find(begin)
+    while position >= 0:
+        end = data.find(b"-----END CERTIFICATE-----", position)
+        if end < 0:
+            break
+        try:
+            found.append(binascii.a2b_base64(data[position + len(begin) : end]))
+        except ValueError:
+            raise Invalid("tls.ca: a certificate is not base64")
+        position = data.find(begin, end)
+    if not found:
+        raise Invalid("tls.ca holds no certificate, expected PEM or DER")
+    return found
+
+
+def verified_context(ca: bytes) -> "Any":
+    """A TLS context that accepts only servers whose certificate one of these authorities signed.
+
+    Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
+    """
+    if ssl is None or not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
+        raise Invalid("tls: this machine cannot verify certificates, and unverified TLS is refused")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = ssl.CERT_REQUIRED
+    for certificate in certificates(ca):
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except (ValueError, OSError) as error:
+            raise Invalid("tls.ca: %s" % error)
+    return context
+
+
+def system_context() -> "Any":
+    """The context of this machine's own authorities. Raises Invalid where there are none."""
+    default = getattr(ssl, "create_default_context", None)
+    if default is None:
+        raise Invalid("broker.tls has no field ca, and this machine has no certificates of its own")
+    return default()
