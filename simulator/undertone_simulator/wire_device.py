@@ -123,7 +123,8 @@ class WireDevice:
         self._retry = FIRST_RETRY_SECONDS
         connection.subscribe(config_topic(self._wire.prefix, self._wire.campaign))
         if self.reporter is not None:
-            self._queue = [self.reporter.outbox[i] for i in range(len(self.reporter.outbox))]
+            waiting = [self.reporter.outbox[i] for i in range(len(self.reporter.outbox))]
+            self._queue = [report for report in waiting if not self._drops_out(report)]
             self._record()
             self._wire.ledger.flush()
             self.hand_over()
@@ -182,17 +183,23 @@ class WireDevice:
                 reporter.observe(sample, now)
         if report is not None:
             self.drawn += 1
-            if not self._leaves(unpack(report).slot):
-                reporter.acked(report)
-                return reporter.paused == "rate"
             if reporter.dropped > dropped:
                 self._lose([oldest], "outbox_full")
-            if self.die_at == "drawn":
+            stays = self._drops_out(report)
+            if self.die_at == "drawn" or (self.die_at is not None and stays):
                 self.kill()
-            else:
+            elif not stays:
                 self._queue.append(report)
                 self._record()
         return reporter.paused == "rate"
+
+    def _drops_out(self, report: bytes) -> bool:
+        """Whether this report never leaves; then it is done with, in this life of the device and in each later one."""
+        if self._leaves(unpack(report).slot):
+            return False
+        if self.reporter is not None:
+            self.reporter.acked(report)
+        return True
 
     def _record(self) -> None:
         """In the ledger before the transport: what is queued, if there is a connection to hand it to."""

@@ -56,7 +56,7 @@ def test_the_wire_and_the_arrays_give_identical_campaigns(make_world):
 
 def differences(make_world, speed):
     """What differs between a campaign over MQTT and the same one without a wire."""
-    behaviour = Behaviour(5, drop_out=0.1, late=0.25, late_slots=12, liars=0.1)
+    behaviour = Behaviour(5, drop_out=0.3, late=0.25, late_slots=12, liars=0.1)
     world = make_world(12, MINUTES, Clock(speed=speed))
     world.start_aggregator()
     fleet = world.fleet(source=Seeded(SEED).source, behaviour=behaviour)

@@ -34,26 +34,27 @@ class Sender:
 
     def __init__(self, broker: ManagedBroker) -> None:
         self.sent: list[tuple[str, bytes]] = []
+        self._acknowledged: set[int] = set()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="fleet", clean_session=False)
         self._client.username_pw_set("fleet", PASSWORD)
         self._client.max_inflight_messages_set(500)
         self._client.reconnect_delay_set(1, 1)
+        self._client.on_publish = lambda client, data, mid, reason, properties: self._acknowledged.add(mid)
         self._client.connect(broker.host, broker.port)
         self._client.loop_start()
 
-    def send(self, deliveries: Iterable[tuple[str, bytes]], *, retain: bool = False) -> list[mqtt.MQTTMessageInfo]:
-        """Hand over reports."""
+    def send(self, deliveries: Iterable[tuple[str, bytes]], *, retain: bool = False) -> list[int]:
+        """Hand over reports, connected or not; their message identifiers, of which fewer than 65,535 are used."""
         made = []
         for topic, payload in deliveries:
-            made.append(self._client.publish(topic, payload, qos=1, retain=retain))
+            made.append(self._client.publish(topic, payload, qos=1, retain=retain).mid)
             self.sent.append((topic, payload))
         return made
 
-    def flush(self, made: Iterable[mqtt.MQTTMessageInfo], seconds: float = 60.0) -> None:
+    def flush(self, made: Iterable[int], seconds: float = 60.0) -> None:
         """Wait until the broker has acknowledged them."""
-        for info in made:
-            info.wait_for_publish(seconds)
-            assert info.is_published()
+        wanted = set(made)
+        wait_for(lambda: wanted <= self._acknowledged, seconds, "the broker's acknowledgement")
 
     def close(self) -> None:
         self._client.disconnect()
