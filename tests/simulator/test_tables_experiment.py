@@ -21,11 +21,14 @@ def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
     assert auto.theta >= found["HM at our θ"].theta
     errors, predicted = {}, {}
     for method in ("HM at our θ", "auto"):
-        means, variances, _, truncated = tables.slot_means(week, found[method], 1)
+        means, variances, truths, truncated = tables.slot_means(week, found[method], 1)
         errors[method] = np.mean(np.square(means - truncated))
         predicted[method] = variances.mean()
         # 48 slots: their mean square is known to 20 %.
         assert errors[method] == pytest.approx(predicted[method], rel=5 * 0.2)
+        # The stated variance comes from the reports, the exact one from the readings.
+        noise = tables.expected_error(week, found[method]) - np.mean(np.square(truths - truncated))
+        assert predicted[method] == pytest.approx(noise, rel=0.05)
     assert predicted["auto"] < 0.75 * predicted["HM at our θ"]
 
 

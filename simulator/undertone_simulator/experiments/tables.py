@@ -60,6 +60,20 @@ class Contender:
     mechanism: Mechanism
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One method in one week: θ, mean square errors of its slot means and, for the truncated means, of its noise.
+
+    ``expected``: `expected_error`; ``predicted``: the mean of the squared standard errors that it states.
+    """
+
+    theta: int
+    error: float
+    expected: float
+    noise: float
+    predicted: float
+
+
 def edrp(options: Options) -> Outcome:
     """Mean square error of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
 
@@ -71,45 +85,46 @@ def edrp(options: Options) -> Outcome:
     rows: list[tuple[str | int | float, ...]] = []
     errors: dict[str, list[float]] = {method: [] for method in METHODS}
     for epsilon in EPSILONS:
-        found: dict[str, list[float]] = {method: [] for method in (*METHODS, BASE)}
-        predicted, noise = [], []
-        thetas: dict[str, list[int]] = {method: [] for method in METHODS}
+        trials: dict[str, list[Trial]] = {method: [] for method in METHODS}
+        zero: list[float] = []
         reporting: Counter[str] = Counter()
         for number in range(repeats):
             seed = options.seed * 1000 + number
             first = CYCLE * int(np.random.default_rng([seed, 7]).integers(len(slots) // CYCLE - ROUNDS - DAYS))
             week = slots[first + ROUNDS * CYCLE : first + (ROUNDS + DAYS) * CYCLE]
+            zero.append(float(np.mean(np.square(week.mean(axis=1)))))
             for one in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
-                means, variances, truths, truncated = slot_means(week, one, seed)
-                found[one.method].append(float(np.mean(np.square(means - truths))))
-                found[BASE].append(float(np.mean(np.square(truths))))
-                thetas[one.method].append(one.theta)
-                if one.method == "auto":
-                    predicted.append(float(np.mean(variances)))
-                    noise.append(float(np.mean(np.square(means - truncated))))
-                    reporting["table" if isinstance(one.mechanism, TableMechanism) else "hybrid"] += 1
-        mean = {method: float(np.mean(values)) for method, values in found.items()}
+                trials[one.method].append(_trial(week, one, seed))
+            # The last contender is auto.
+            reporting["table" if isinstance(one.mechanism, TableMechanism) else "hybrid"] += 1
+        mean = {method: float(np.mean([one.error for one in found])) for method, found in trials.items()}
         for method in METHODS:
             errors[method].append(mean[method])
-        gained = [a / h for a, h in zip(found["auto"], found["HM at our θ"], strict=True)]
+        auto, plain, topl = (trials[method] for method in ("auto", "HM at our θ", METHODS[0]))
         rows.append(
             (
                 epsilon,
-                *(mean[method] for method in (*METHODS, BASE)),
-                mean["auto"] / mean["ToPL (SW-W + HM)"],
-                mean["auto"] / mean["HM at our θ"],
-                float(np.std(gained) / np.sqrt(repeats)),
-                float(np.sqrt(np.mean(predicted) / np.mean(noise))),
-                ", ".join(str(int(np.median(thetas[method]))) for method in METHODS),
+                *mean.values(),
+                float(np.mean(zero)),
+                mean["auto"] / mean[METHODS[0]],
+                _ratio([one.expected for one in auto], [one.expected for one in topl])[0],
+                *_ratio([one.error for one in auto], [one.error for one in plain]),
+                *_ratio([one.expected for one in auto], [one.expected for one in plain]),
+                float(np.sqrt(np.mean([one.predicted for one in auto]) / np.mean([one.noise for one in auto]))),
+                ", ".join(str(int(np.median([one.theta for one in found]))) for found in trials.values()),
                 ", ".join(f"{n} × {kind}" for kind, n in reporting.items()),
             )
         )
     x = [float(epsilon) for epsilon in EPSILONS]
     return Outcome(
         f"EDRP: mean square error (Wh²) of the mean of 622 meters in one half-hour, {repeats} seeds × {DAYS} days",
-        ("ε", *METHODS, BASE, "auto / ToPL", "auto / HM", "± s.e.", "s.e. predicted / measured", "median θ", "auto is"),
+        (
+            *("ε", *METHODS, BASE, "auto / ToPL", "expected auto / ToPL", "auto / HM", "± s.e."),
+            *("expected auto / HM", "± s.e. of expected", "s.e. predicted / measured", "median θ", "auto is"),
+        ),
         rows,
         (
+            "Expected: the same weeks and the same θ, over the devices' noise: exact variance, and truncation's bias.",
             "Predicted over measured is of auto's standard errors, for the mean of the truncated readings.",
             "ToPL's objective is for random range queries of one stream; the second column gives it the fleet's.",
             GUARANTEE,
@@ -208,6 +223,33 @@ def slot_means(week: Readings, one: Contender, seed: int) -> tuple[Readings, ...
         mean, variance, _ = decoder.mean(histogram(one.mechanism, truncated, one.theta, words))
         rows.append((mean, variance, readings.mean(), truncated.mean()))
     return tuple(np.array(rows).T)
+
+
+def expected_error(week: Readings, one: Contender) -> float:
+    """The mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²], exactly."""
+    counts = np.bincount(week.ravel())
+    population = Population(counts / counts.sum(), range(len(counts) + 1))
+    noise = population.mean_variance(one.mechanism, one.theta) * (one.theta / 2) ** 2 / week.shape[1]
+    bias = np.mean(week - np.minimum(week, one.theta), axis=1)
+    return float(noise + np.mean(np.square(bias)))
+
+
+def _trial(week: Readings, one: Contender, seed: int) -> Trial:
+    means, variances, truths, truncated = slot_means(week, one, seed)
+    return Trial(
+        one.theta,
+        float(np.mean(np.square(means - truths))),
+        expected_error(week, one),
+        float(np.mean(np.square(means - truncated))),
+        float(np.mean(variances)),
+    )
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+    """Ratio of two means over the same seeds, and its standard error."""
+    top, bottom = np.array(above), np.array(below)
+    ratio = top.mean() / bottom.mean()
+    return float(ratio), float(np.std(top - ratio * bottom) / (bottom.mean() * np.sqrt(len(top))))
 
 
 def _sampled_rounds(population: Frequencies, epsilon: str, generator: np.random.Generator) -> list[CohortCounts]:
