@@ -3,6 +3,8 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.partial import Key
@@ -17,6 +19,9 @@ from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import SHARDS
+
+if TYPE_CHECKING:
+    from undertone_shared.notation import Mechanism
 
 RETAINED = "retained"
 TOPIC = "topic"
@@ -35,7 +40,7 @@ REASONS = {
     MALFORMED: "not a report: length, version, kind or chain",
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
     WRONG_KIND: "cohort and report kind mixed up for this device and slot",
-    SYMBOL: "a symbol that the mechanism does not have, or a release out of its range",
+    SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
     FUTURE: "for a slot that is not over yet",
     LATE: "for a slot that ended too long ago",
     CONFLICT: "another report for an interval that was already counted (alarm)",
@@ -121,7 +126,7 @@ class Admission:
             return WRONG_KIND
         mechanism = cohort.mechanism if belongs or campaign.report is None else campaign.report.mechanism
         symbol = one.values[0]
-        if symbol >= mechanism.symbols:
+        if symbol not in drawn(mechanism):
             return SYMBOL
         outcome = self._first(key, slot, payload, now, batch)
         if outcome == COUNTED:
@@ -172,6 +177,15 @@ class Admission:
     def _key(self, one: intake.Report, device: str, slot: int) -> Key:
         group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
         return Key(self._campaign, one.fingerprint, one.kind, group, slot)
+
+
+@lru_cache(maxsize=64)
+def drawn(mechanism: "Mechanism") -> frozenset[int]:
+    """The symbols that a device can draw; without those of a Hybrid's part that its coin never chooses.
+
+    They are the same at every level: else a ratio of probabilities would be infinite.
+    """
+    return frozenset(symbol for symbol, weight in enumerate(mechanism.weights(0)) if weight)
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:

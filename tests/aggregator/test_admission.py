@@ -1,22 +1,26 @@
+import copy
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from paho.mqtt.client import topic_matches_sub
 
 from support import server
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.admission import DUPLICATES, REASONS, Admission, topic_filters
-from undertone_aggregator.epochs import Timeline
+from undertone_aggregator.epochs import Epoch, Timeline
 from undertone_aggregator.partial import Key
 from undertone_aggregator.seen import COUNTED, Seen
 from undertone_aggregator.store import Batch
 from undertone_shared import report
-from undertone_shared.campaign import GRACE_SLOTS
+from undertone_shared.campaign import GRACE_SLOTS, ReportRule
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import parse_report_topic
+from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.topics import report_topic, shard
 
 OLD, NEW = (epoch.campaign for epoch in two_epochs())
@@ -129,6 +133,23 @@ def test_symbols_are_those_of_the_mechanism() -> None:
         assert judge(*delivery(NEW, device, FIRST + 150, symbols)) == "symbol"
 
 
+@pytest.mark.parametrize(("coin", "never"), [(0, range(2, 9)), (65536, range(2)), (1, ()), (65535, ())])
+def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Iterable[int]) -> None:
+    """Up to epsilon = 0.609 the Hybrid's coin is 0: a piecewise symbol, far from the others, is no honest device's."""
+    mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
+    epoch = copy.copy(server.campaign(share=0, theta=500))
+    epoch.report = ReportRule(0, 500, mechanism)
+    one, batch = admission(), Batch()
+    one.timeline = Timeline([Epoch(epoch, FIRST)])
+    outcomes = [
+        one.judge(*delivery(epoch, f"d{symbol}", FIRST, symbol), False, FIRST + 5, batch)
+        for symbol in range(mechanism.symbols + 1)
+    ]
+    assert mechanism.symbols == 9
+    assert outcomes == ["symbol" if symbol in {*never, 9} else COUNTED for symbol in range(10)]
+    assert batch.outcomes["symbol"] == len([*never, 9])
+
+
 def test_time_has_a_window() -> None:
     slot = FIRST + 150
     made = delivery(NEW, OTHER, slot)
@@ -177,6 +198,18 @@ def test_workers_subscribe_to_every_shard_once() -> None:
     assert sorted(found) == sorted(f"p/c/{number}/+/report" for number in range(64))
     assert set(found.values()) == {1}
     assert topic_filters("p", "c", 0, 1) == ["p/c/+/+/report"]
+
+
+@pytest.mark.parametrize("level", [*map(str, range(70)), "00", "01", "007", "100", "-1", "x", "", "é", "٣"])
+def test_what_reaches_no_worker_would_not_have_been_counted(level: str) -> None:
+    """Several workers hear of no shard but the 64: a lone worker, who does, refuses the others."""
+    topic = f"{PREFIX}/meters/{level}/{OTHER}/report"
+    filters = [one for worker in range(3) for one in topic_filters(PREFIX, "meters", worker, 3)]
+    reached = sum(topic_matches_sub(one, topic) for one in filters)
+    assert topic_matches_sub(*topic_filters(PREFIX, "meters", 0, 1), topic)
+    assert reached == (level in map(str, range(64)))
+    if not reached:
+        assert judge(topic, delivery(NEW, OTHER, FIRST + 150)[1]) in ("topic", "shard")
 
 
 LEVELS = st.one_of(
