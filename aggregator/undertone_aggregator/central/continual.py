@@ -120,4 +120,4 @@ def integers(values: Integers | Iterable[int]) -> Integers:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (array.dtype.kind == "u" and array.max() >= 1 << 63):
         raise Invalid(f"the values have type {array.dtype} and {array.ndim} dimensions, expected a list of integers")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)

@@ -13,7 +13,7 @@ import numpy as np
 from undertone_aggregator.central.consistency import LeastAbsolute, LeastSquares, Rule
 from undertone_aggregator.central.continual import Saved
 from undertone_aggregator.central.entropy import FreshBytes, KeyedBytes
-from undertone_aggregator.central.noise import Draws, Integers, discrete_laplace
+from undertone_aggregator.central.noise import Draws, Integers, discrete_laplace, joined
 from undertone_shared.errors import Invalid
 
 RULES: dict[str, Callable[[int, int, float], Rule]] = {"least-squares": LeastSquares, "least-absolute": LeastAbsolute}
@@ -113,7 +113,7 @@ class Consistent(Saved):
 
     def publish(self, leaves: Integers) -> Integers:
         """Leaf + consistent noise."""
-        parts = [np.zeros(0, dtype=np.int64)]
+        parts = []
         missing = len(leaves)
         width = self._fanout ** (self._block_height - 1)
         while missing:
@@ -125,7 +125,7 @@ class Consistent(Saved):
             self._next += len(parts[-1])
             if self._next == self._fanout ** (self._levels - 1):
                 self._close()
-        return leaves + np.concatenate(parts)
+        return leaves + joined(parts)
 
     def _close(self) -> None:
         self._key, self._next, self._block_number = "", 0, -1

@@ -26,6 +26,12 @@ _BUFFER = 512
 LARGEST_SCALE = 1 << 46
 
 
+def joined(parts: list[Integers]) -> Integers:
+    """One array after the other, without those that are empty; a single one is not copied."""
+    filled = [part for part in parts if len(part)]
+    return filled[0] if len(filled) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *filled])
+
+
 class DiscreteLaplace:
     """P(X = x) = (1 - q)/(1 + q) q^|x| with q = e^{-1/scale}: ε-DP for integers that move by at most scale ε."""
 
@@ -103,4 +109,4 @@ class Draws:
             parts.append(fresh[:missing])
             self._block = fresh[missing:]
             missing -= len(parts[-1])
-        return np.concatenate(parts)
+        return joined(parts)

@@ -51,29 +51,24 @@ class Publisher(Saved):
         return self._without_falls(released) if self._monotone else released
 
     def _smoothed(self, values: Integers) -> Integers:
+        if not len(values):
+            return values
         g = self._group
         end = self._place + len(values)
-        last = np.arange(g - 1 - self._place, len(values), g)
-        sums = np.cumsum(values)
-        exact = np.diff(sums[last], prepend=0)
-        rest = int(sums[-1]) if len(values) else 0
-        if len(last):
-            exact[0] += self._exact
-            self._exact = rest - int(sums[last[-1]])
-        else:
-            self._exact += rest
+        parts = np.add.reduceat(values, np.maximum(np.arange(-self._place, len(values), g), 0))
+        parts[0] += self._exact
+        exact = parts[: end // g]
+        self._exact = int(parts[end // g :].sum())
         block_sums = self._hierarchy.publish(exact)
         predictions = self._smoother.follow(block_sums)
         # What u promises for the first k values of its block is floor(ku/g); the last one settles the block's sum.
-        promised = predictions[:, None] * np.arange(g)
+        promised = predictions[:, None] * np.arange(g + 1)
         if g & (g - 1) == 0:
             promised >>= g.bit_length() - 1
         else:
             promised //= g
-        table = np.empty_like(promised)
-        np.subtract(promised[:, 1:], promised[:, :-1], out=table[:, :-1])
-        table[:-1, -1] = block_sums - promised[:-1, -1]
-        table[-1, -1] = 0
+        table = np.diff(promised, axis=1)
+        table[:-1, -1] += block_sums - predictions[:-1]
         released = table.reshape(-1)[self._place : end]
         self._place = end % g
         return np.asarray(released)

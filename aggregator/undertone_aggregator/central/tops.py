@@ -24,7 +24,7 @@ from undertone_aggregator.central.budget import (
 from undertone_aggregator.central.continual import Continual, integers
 from undertone_aggregator.central.entropy import FreshBytes
 from undertone_aggregator.central.hierarchy import levels_for
-from undertone_aggregator.central.noise import Integers
+from undertone_aggregator.central.noise import Integers, joined
 from undertone_aggregator.central.publisher import Publisher
 from undertone_aggregator.central.smoothers import best_smoothing, make_smoother
 from undertone_aggregator.central.threshold import NOISES, OBJECTIVES, PAPER_C, Workload, choose_threshold
@@ -145,20 +145,20 @@ class Tops(Continual):
 
     def extend(self, values: Integers) -> Integers:
         """The released values for these; none for those that are withheld."""
-        values = np.clip(integers(values), 0, self.bound)
-        out = [np.zeros(0, dtype=np.int64)]
+        values = integers(values)
+        out = []
         while len(values):
             part = values if self._left == _FOR_EVER else values[: self._left]
             values = values[len(part) :]
             if not self.theta or self._update == "sequential":
-                self._histogram += np.bincount(part, minlength=len(self._histogram))
+                self._histogram += np.bincount(np.clip(part, 0, self.bound), minlength=len(self._histogram))
             if self.theta:
                 out.append(self._publisher.publish(part))
             if self._left != _FOR_EVER:
                 self._left -= len(part)
                 if self._left == 0:
                     self._next_phase()
-        return np.concatenate(out)
+        return joined(out)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``state`` gave. Raises Invalid."""

@@ -13,6 +13,7 @@ from undertone_aggregator.central.threshold import Workload, candidates, choose_
 from undertone_shared.errors import Invalid
 
 VALUES = np.minimum(np.random.default_rng(1).pareto(1.2, 500) * 5, 60).astype(np.int64)
+VALUES[::50] = -7
 SMALL = {"hold_out": 20, "span": 64, "fanout": 4, "smoothing": 1}
 VARIANTS = {
     "plain": {"smoothing": 0},
