@@ -71,6 +71,8 @@ def test_estimates_lie_within_six_standard_errors_of_the_truth(demo):
     result, _, _ = demo
     assert len(result.slots) == SLOTS
     assert result.worst < 6
+    # 8 × its square is about chi-squared of 8 degrees: above 45 with probability 4e-7.
+    assert result.standardised < 1 + 5.5 / 1.96 * result.tolerance
     assert all(one.low < one.estimate < one.high for one in result.slots)
     assert all(one.truth_truncated <= one.truth_raw for one in result.slots)
     assert [one.column for one in result.slots] == list(range(3 * 48, 3 * 48 + SLOTS))
@@ -128,6 +130,11 @@ def test_table_sentences_and_picture(demo, tmp_path):
     assert f"θ = {result.theta} Wh" in text
     assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
     assert "zero unexplained" in text
+    # Eight slots: the certificate of a designed table, and the error in standard errors with its interval.
+    assert "an optimal table of 25 levels" in text
+    assert "than the Hybrid's (variance × 0." in text
+    assert "proven in integers" in text
+    assert f"{result.standardised:.2f} standard errors on average, 1 ± 0.49 expected" in text
     draw(result, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
 

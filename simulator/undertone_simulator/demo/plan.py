@@ -21,6 +21,8 @@ ROUNDS = 3
 ROUND_SLOTS = 12
 COHORT_SHARE = 0.05
 LEAD_SLOTS = 2
+# One process checks the campaign once for each of its devices: a few milliseconds each.
+DEVICES_PER_LEAD_SLOT = 150
 SETTLE_SLOTS = 2
 LARGEST_SLOTS = 10_000
 LARGEST_FLEET = 20_000
@@ -125,6 +127,7 @@ def prepare(options: Options, folder: Path, port: int) -> Plan:
 
 def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
     seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
+    lead = LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT
     rounds = [min(options.round_slots, readings.per_day)] * ROUNDS
     return f"""\
 [broker]
@@ -151,6 +154,6 @@ report_slots = {options.slots}
 epoch_slots = {options.slots}
 cohort_share = {COHORT_SHARE}
 cohort_seed = "{seed.hex()}"
-lead_slots = {LEAD_SLOTS}
+lead_slots = {lead}
 settle_slots = {SETTLE_SLOTS}
 """

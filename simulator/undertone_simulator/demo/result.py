@@ -81,9 +81,21 @@ class Result:
         return math.sqrt(float(np.mean([one.standard_error**2 for one in self.slots])))
 
     @property
+    def standardised(self) -> float:
+        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 where the prediction is right."""
+        return math.sqrt(
+            float(np.mean([((one.estimate - one.truth_truncated) / one.standard_error) ** 2 for one in self.slots]))
+        )
+
+    @property
     def tolerance(self) -> float:
-        """Half the 95 % interval of measured over predicted error when the prediction is right."""
+        """Half the 95 % interval of `standardised` when the prediction is right."""
         return Z / math.sqrt(2 * len(self.slots))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether `standardised` is within `tolerance` of 1."""
+        return abs(self.standardised - 1) <= self.tolerance
 
     @property
     def worst(self) -> float:
