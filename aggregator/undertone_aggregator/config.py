@@ -9,9 +9,11 @@ from typing import Any
 
 from undertone_aggregator.design import parse_epsilon
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
-from undertone_shared.campaign import MEASURES, SEED_BYTES
+from undertone_shared.campaign import MEASURES, SEED_BYTES, Campaign, Cohort, ReportRule
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
+from undertone_shared.issue import build
+from undertone_shared.stream import StreamRule
 from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
 
 LARGEST_FILE = 1 << 20
@@ -139,6 +141,33 @@ class CampaignPlan:
     settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
                                integer(0, 10_000))  # fmt: skip
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
+
+    def epoch(
+        self,
+        first: int,
+        last: int,
+        *,
+        cohort: Cohort | None = None,
+        report: ReportRule | None = None,
+        stream: StreamRule | None = None,
+    ) -> Campaign:
+        """The campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
+        return build(
+            name=self.name,
+            sensor=self.sensor,
+            unit=self.unit,
+            measure=self.measure,
+            offset=self.offset,
+            bound=self.bound,
+            slot_seconds=self.slot_seconds,
+            cycle=self.cycle,
+            epoch=first * self.slot_seconds,
+            last_slot=min(last, _U32 // self.slot_seconds - 1),
+            default=self.default,
+            cohort=cohort,
+            report=report,
+            stream=stream,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

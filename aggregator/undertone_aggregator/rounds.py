@@ -28,7 +28,6 @@ from undertone_aggregator.threshold import (
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
-from undertone_shared.issue import build
 from undertone_shared.table import TableMechanism
 
 # The partial of first <= slot <= last, of one kind of report.
@@ -40,7 +39,6 @@ LARGEST_CHANGE = 2
 SMALLEST_CHANGE = 0.05
 # How far back the threshold looks, in epochs.
 MEMORY_EPOCHS = 16
-_U32 = 0xFFFFFFFF
 
 
 class Rounds:
@@ -194,22 +192,8 @@ class Rounds:
         return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen), decoded)
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:
-        plan = self.plan
-        return build(
-            name=plan.name,
-            sensor=plan.sensor,
-            unit=plan.unit,
-            measure=plan.measure,
-            offset=plan.offset,
-            bound=plan.bound,
-            slot_seconds=plan.slot_seconds,
-            cycle=plan.cycle,
-            epoch=first * plan.slot_seconds,
-            last_slot=min(last, _U32 // plan.slot_seconds - 1),
-            default=plan.default,
-            cohort=Cohort(self._seed, share, square_wave(plan.epsilon, edges)),
-            report=rule,
-        )
+        cohort = Cohort(self._seed, share, square_wave(self.plan.epsilon, edges))
+        return self.plan.epoch(first, last, cohort=cohort, report=rule)
 
 
 def limit_change(chosen: Threshold, theta: int) -> Threshold:

@@ -3,10 +3,7 @@
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.epochs import Epoch, Timeline
-from undertone_shared.issue import build
 from undertone_shared.stream import GAUSSIAN, StreamRule
-
-_U32 = 0xFFFFFFFF
 
 
 def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
@@ -47,22 +44,7 @@ class StreamRounds:
         if self.rule.renewal:
             # Windows that begin where periods of the policy do are charged once.
             first = -(-first // self.rule.renewal) * self.rule.renewal
-        campaign = build(
-            name=plan.name,
-            sensor=plan.sensor,
-            unit=plan.unit,
-            measure=plan.measure,
-            offset=plan.offset,
-            bound=plan.bound,
-            slot_seconds=plan.slot_seconds,
-            cycle=plan.cycle,
-            epoch=first * plan.slot_seconds,
-            last_slot=min(first + plan.report_slots, _U32 // plan.slot_seconds) - 1,
-            default=plan.default,
-            cohort=None,
-            report=None,
-            stream=self.rule,
-        )
+        campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
         return Epoch(campaign, now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
