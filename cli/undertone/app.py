@@ -62,6 +62,12 @@ def run() -> int:
     except KeyboardInterrupt:
         return 130
     except (Invalid, Refused, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_sentence(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
