@@ -130,11 +130,11 @@ def test_table_sentences_and_picture(demo, tmp_path):
     assert f"θ = {result.theta} Wh" in text
     assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
     assert "zero unexplained" in text
-    # Eight slots: the certificate of a designed table, and the error in standard errors with its interval.
+    # Eight slots: the certificate of a designed table, and the error beside its prediction.
     assert "an optimal table of 25 levels" in text
     assert "than the Hybrid's (variance × 0." in text
     assert "proven in integers" in text
-    assert f"{result.standardised:.2f} standard errors on average, 1 ± 0.49 expected" in text
+    assert f"(ratio {result.standardised:.2f}, expected 1 ± 0.49 in 95 % of runs" in text
     draw(result, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
 

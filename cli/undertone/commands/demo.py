@@ -192,7 +192,7 @@ def sentences(result: "Result") -> list[str]:
     accounts = result.accounts
     certificate = f"{exact.numerator}/{exact.denominator}"
     level = sum(one.estimate for one in result.slots) / len(result.slots)
-    verdict = "it agrees" if result.agrees else "it does not agree, as one right prediction of 20"
+    verdict = "it agrees" if result.agrees else "it disagrees"
     weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
     return [
         f"[bold]θ = {result.theta} {unit}[/] (90 % between {result.threshold.low} and {result.threshold.high}),"
@@ -202,8 +202,8 @@ def sentences(result: "Result") -> list[str]:
         f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {result.per_day} readings,"
         f" {spent:g} in all for the {result.readings_spent} readings of a device in this demo",
         meaning(epsilon, result.per_day),
-        f"error: {result.measured_error:.1f} {unit} measured, {result.predicted_error:.1f} {unit} predicted;"
-        f" {result.standardised:.2f} standard errors on average, 1 ± {result.tolerance:.2f} expected (95 %): {verdict};"
+        f"error of a slot: {result.measured_error:.1f} {unit} measured, {result.predicted_error:.1f} {unit} predicted"
+        f" (ratio {result.standardised:.2f}, expected 1 ± {result.tolerance:.2f} in 95 % of runs: {verdict});"
         f" worst slot {result.worst:.1f} standard errors;"
         f" {result.covered} of {len(result.slots)} intervals hold the truncated truth,"
         f" {result.covered_raw} of {len(result.slots)} wider ones the raw truth",

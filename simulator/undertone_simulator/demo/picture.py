@@ -60,12 +60,11 @@ def _stream(axes: Axes, result: Result) -> None:
     axes.plot(x, series("truth_truncated"), color=ORANGE, linewidth=1.8, label="truth, truncated at θ")
     axes.plot(x, series("truth_raw"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, raw")
     _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
-    ratio = result.measured_error / result.predicted_error
     axes.text(
         0.995,
         0.03,
-        f"error: {result.measured_error:.1f} {result.unit} measured, {result.predicted_error:.1f} predicted"
-        f" (ratio {ratio:.2f}); {result.covered} of {len(slots)} intervals hold the truncated truth",
+        f"error of a slot: {result.measured_error:.1f} {result.unit} measured, {result.predicted_error:.1f} predicted"
+        f" (ratio {result.standardised:.2f}); {result.covered} of {len(slots)} intervals hold the truncated truth",
         transform=axes.transAxes,
         ha="right",
         fontsize=9.5,

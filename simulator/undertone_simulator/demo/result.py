@@ -71,21 +71,20 @@ class Result:
     mechanism: MechanismFacts | None = None
 
     @property
-    def measured_error(self) -> float:
-        """Root mean square of estimate - truth_truncated."""
-        return math.sqrt(float(np.mean([(one.estimate - one.truth_truncated) ** 2 for one in self.slots])))
+    def standardised(self) -> float:
+        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 where the prediction is right."""
+        errors = [(one.estimate - one.truth_truncated) / one.standard_error for one in self.slots]
+        return math.sqrt(float(np.mean(np.square(errors))))
 
     @property
     def predicted_error(self) -> float:
-        """Root mean square of the standard errors."""
-        return math.sqrt(float(np.mean([one.standard_error**2 for one in self.slots])))
+        """The standard error of the middle slot: one that few devices reported would drown a mean."""
+        return float(np.median([one.standard_error for one in self.slots]))
 
     @property
-    def standardised(self) -> float:
-        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 where the prediction is right."""
-        return math.sqrt(
-            float(np.mean([((one.estimate - one.truth_truncated) / one.standard_error) ** 2 for one in self.slots]))
-        )
+    def measured_error(self) -> float:
+        """What it turned out to be: `standardised` times as large."""
+        return self.standardised * self.predicted_error
 
     @property
     def tolerance(self) -> float:
