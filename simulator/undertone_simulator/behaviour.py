@@ -40,12 +40,16 @@ class Behaviour:
 
     def reporting(self, devices: Devices, slot: int, first_slot: int) -> Flags:
         """Whose report of ``slot`` leaves the device; ``first_slot`` is the campaign's."""
-        there: Flags = np.ones(len(devices), dtype=np.bool_)
-        if self.late:
-            there &= self.joins(devices) <= slot - first_slot
+        there = self.joined(devices, slot, first_slot)
         if self.drop_out:
             there &= self._words("drop out", devices, slot) >= int(self.drop_out * _WORDS)
         return there
+
+    def joined(self, devices: Devices, slot: int, first_slot: int) -> Flags:
+        """Who has joined the campaign by ``slot``."""
+        if not self.late:
+            return np.ones(len(devices), dtype=np.bool_)
+        return self.joins(devices) <= slot - first_slot
 
     def joins(self, devices: Devices) -> NDArray[np.int64]:
         """In which slot of the campaign each device joins, 0 for the first."""

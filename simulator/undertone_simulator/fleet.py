@@ -123,6 +123,7 @@ class Fleet:
                 wire,
                 unacked.get(one.name, ()),
                 self._leaving(i),
+                self._joined(i),
                 bool(lying[i]),
             )
             for i, one in enumerate(members)
@@ -150,7 +151,11 @@ class Fleet:
 
         def boot() -> Liar:
             entropy = Entropy(self._sources[number]) if self._sources else Entropy()
-            return Liar(member.name, member.policy, storage, entropy, self.wire.clock.ticks, capacity=self._capacity)
+            clock = self.wire.clock
+            reporter = Liar(member.name, member.policy, storage, entropy, clock.ticks, capacity=self._capacity)
+            if self._sources:
+                reporter.draw_late()
+            return reporter
 
         return boot
 
@@ -160,6 +165,10 @@ class Fleet:
             return None if column is None else self._readings.at(number, column)
 
         return measure
+
+    def _joined(self, number: int) -> Callable[[int], bool]:
+        joins = int(self._behaviour.joins(np.array([number]))[0])
+        return lambda slot: not (joins and self._plays.plays) or slot - self._plays.plays[0].first >= joins
 
     def _leaving(self, number: int) -> Callable[[int], bool]:
         if self._behaviour == HONEST:

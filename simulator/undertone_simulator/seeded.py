@@ -90,6 +90,60 @@ class SeededWords:
         _hash(self._positions, self._keys[0, word], self._keys[1, word], spare, out)
 
 
+class Buffers:
+    """`undertone_shared.entropy.Entropy` of many devices in one slot, after its first ``refill``, each at its own word.
+
+    ``failed`` marks the devices whose buffer ran dry within a draw: their values are not to be used.
+    """
+
+    def __init__(self, seed: int, slot: int, positions: Words) -> None:
+        self.failed = np.zeros(len(positions), dtype=np.bool_)
+        self._seed = seed
+        self._slot = slot
+        self._positions = positions
+        # Of all words of the slot, refill after refill: the next one, and where the buffer ends.
+        self._next = np.zeros(len(positions), dtype=np.int64)
+        self._end = np.full(len(positions), WORDS)
+        self._keys = _keys(seed, slot, 0)
+
+    def refill(self, index: Index) -> None:
+        """Discard what is left in the buffers of the devices at ``index``."""
+        self._next[index] = self._end[index]
+        self._end[index] += WORDS
+
+    def reserve(self, index: Index, words: int) -> None:
+        """Refill the buffers at ``index`` that hold fewer than ``words``."""
+        self.refill(index[self._end[index] - self._next[index] < words])
+
+    def below(self, index: Index, n: int) -> Words:
+        """`Entropy.below` of the devices at ``index``: a uniform integer in [0, n), 1 <= n <= 2^30, for each."""
+        mask = np.uint32((1 << (n - 1).bit_length()) - 1)
+        value = self._words(index) & mask
+        waiting = np.flatnonzero(value >= n)
+        while len(waiting):
+            again = self._words(index[waiting]) & mask
+            value[waiting] = again
+            waiting = waiting[again >= n]
+        return value
+
+    def _words(self, index: Index) -> Words:
+        at = self._next[index]
+        dry = at >= self._end[index]
+        self._next[index] = at + 1
+        last = int(at.max(initial=0))
+        while last >= self._keys.shape[1]:
+            refill = self._keys.shape[1] // WORDS
+            self._keys = np.concatenate((self._keys, _keys(self._seed, self._slot, refill)), axis=1)
+        words = np.empty(len(index), dtype=np.uint32)
+        keys = self._keys[:, at]
+        _hash(self._positions[index], keys[0], keys[1], np.empty_like(words), words)
+        if dry.any():
+            self.failed[index[dry]] = True
+            # Below any n: the draw ends.
+            words[dry] = 0
+        return words
+
+
 class SeededSource:
     """A byte source for one device's `Entropy`: ``seek`` a slot, then draw in it."""
 
@@ -128,9 +182,18 @@ class Seeded:
 
     def words(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> SeededWords:
         """The words of ``slot`` for these device numbers, as `vectorised` takes them. Raises Invalid."""
-        check_integer("slot", slot, 0, 2**64 - 1)
-        numbers = np.asarray(devices, dtype=np.int64)
-        if len(numbers):
-            check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)
-            check_integer("device", int(numbers.max()), 0, LARGEST_DEVICE)
-        return SeededWords(_keys(self.seed, slot, 0), numbers.astype(np.uint32) * _STEP)
+        positions = _positions(slot, devices)
+        return SeededWords(_keys(self.seed, slot, 0), positions)
+
+    def buffers(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Buffers:
+        """The entropy of these device numbers in ``slot``, as `vectorised_stream` takes it. Raises Invalid."""
+        return Buffers(self.seed, slot, _positions(slot, devices))
+
+
+def _positions(slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Words:
+    check_integer("slot", slot, 0, 2**64 - 1)
+    numbers = np.asarray(devices, dtype=np.int64)
+    if len(numbers):
+        check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)
+        check_integer("device", int(numbers.max()), 0, LARGEST_DEVICE)
+    return numbers.astype(np.uint32) * _STEP

@@ -45,7 +45,8 @@ class WireDevice:
 
     `tick` draws at most one report; `hand_over` publishes what waits, after the caller has flushed the ledger.
     `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged. `leaves`: whether the report
-    of a slot ever leaves the device. `lying`: see `Liar`.
+    of a slot ever leaves the device. `joined`: whether it measures in a slot, which it does from some slot on. `lying`:
+    see `Liar`.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class WireDevice:
         wire: Wire,
         sent: Iterable[bytes] = (),
         leaves: Callable[[int], bool] = lambda slot: True,
+        joined: Callable[[int], bool] = lambda slot: True,
         lying: bool = False,
     ):
         self.name = name
@@ -67,6 +69,7 @@ class WireDevice:
         self.held: list[bytes] | None = None
         self._lying = lying
         self._leaves = leaves
+        self._joined = joined
         self._password = password
         self._boot = boot
         self._measure = measure
@@ -170,7 +173,8 @@ class WireDevice:
         The report is queued, and in the ledger unless this device dies of it; the caller flushes the ledger.
         """
         reporter = self.reporter
-        if reporter is None:
+        # The slot in which a device is switched on is not a whole one.
+        if reporter is None or not self._joined(slot + 1):
             return False
         now = int(self._wire.clock.now())
         dropped = reporter.dropped

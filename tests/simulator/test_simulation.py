@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.config import parse_config
+from undertone_aggregator.partial import Partial
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
@@ -49,10 +50,15 @@ def plain():
     return simulate()
 
 
-def test_chunks_do_not_matter(plain):
-    again = simulate(chunk=97)
-    assert again.partial == plain.partial
-    assert again.truths == plain.truths
+def test_neither_chunks_nor_groups_matter(plain):
+    names = membership.device_names("load", DEVICES)
+    again = simulate(chunk=97, groups={name: f"g-{i % 3}" for i, name in enumerate(names) if i % 3})
+    assert {key.group for key in again.partial} == {"g-1", "g-2", "other"}
+    together = Partial()
+    for key, counts in again.partial.items():
+        together = together.merge(Partial({key._replace(group="all"): counts}))
+    assert together == plain.partial
+    assert all(again.truth(slot) == plain.truth(slot) for slot in plain.truths)
 
 
 def test_the_seed_matters(plain):
@@ -92,7 +98,7 @@ def test_a_replayed_file_and_its_parts():
 def test_gaps_report_the_default():
     readings = Readings(np.full((50, 24), 900), np.zeros((50, 24), dtype=bool), "Wh", "", 3600)
     found = simulate(replace(PLAN, default=70), source=readings, devices=50)
-    assert all(truth.raw == 70 * truth.reports for truth in found.truths.values())
+    assert all(truth.raw == 70 * truth.reports for groups in found.truths.values() for truth in groups.values())
 
 
 def test_membership_is_the_devices_own():

@@ -14,7 +14,7 @@ from undertone_shared.errors import Invalid
 if TYPE_CHECKING:
     from undertone_aggregator.config import CampaignPlan
     from undertone_simulator.readings import Source
-    from undertone_simulator.simulation import Compared, Simulated
+    from undertone_simulator.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
 
@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 def simulate(
     devices: Annotated[int, typer.Option(help="how many devices")] = 20_000,
     slots: Annotated[int, typer.Option(help="report slots, after the threshold rounds")] = 48,
-    epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), 0.05 to 8")] = "1",
+    epsilon: Annotated[
+        str, typer.Option(help="privacy, 0.05 to 8: of one reading (event level), with --stream of a whole one")
+    ] = "1",
     seed: Annotated[int, typer.Option(help="fixes everything: population, cohort, noise, drop-outs")] = 1,
     population: Annotated[
         str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
@@ -40,6 +42,14 @@ def simulate(
     ] = None,
     rounds: Annotated[str, typer.Option(help="days of each threshold round")] = "1,1,1",
     mechanism: Annotated[str, typer.Option(help="auto, hybrid, piecewise or optimal")] = "auto",
+    stream: Annotated[
+        str | None, typer.Option(help="streams under one budget instead: gaussian, one-bit or direct")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of a whole stream")] = 1e-5,
+    slew: Annotated[float, typer.Option(help="largest step of a stream between reports, a share of the range")] = 0.05,
+    theta: Annotated[
+        int | None, typer.Option(help="a stream's readings are truncated to it; the bound if absent")
+    ] = None,
     cohort_share: Annotated[float, typer.Option(help="share of reports that keep the threshold fresh")] = 0.05,
     drop_out: Annotated[float, typer.Option(help="share of reports that never leave their device")] = 0.0,
     late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
@@ -49,13 +59,17 @@ def simulate(
     store: Annotated[Path | None, typer.Option(help="write a store, as for undertone query")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Run threshold rounds and report phase on a simulated fleet: the server's estimates beside the truth."""
-    from undertone_aggregator.config import read_config
+    """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
+    from undertone_aggregator.admission import EVERYBODY
+    from undertone_aggregator.config import StreamPlan, read_config
+    from undertone_aggregator.options import parse
+    from undertone_aggregator.server import read_groups
     from undertone_simulator.behaviour import Behaviour
     from undertone_simulator.loaders import load
     from undertone_simulator.memory import peak_megabytes
     from undertone_simulator.populations import population as synthetic
     from undertone_simulator.simulation import Simulation
+    from undertone_simulator.stream_simulation import StreamSimulation
 
     source: Source
     notes: list[str] = []
@@ -69,25 +83,37 @@ def simulate(
     else:
         source = synthetic(population, seed)
         most = source.bound if bound is None else bound
+    groups = None
+    streams: StreamPlan | None = None
     if campaign is not None:
         config = read_config(campaign)
-        if config.stream is not None:
-            raise Invalid("streams are not simulated without a wire: undertone demo --stream runs one over MQTT")
-        plan = config.campaign
-        if plan.groups is not None:
-            notes.append("groups are not simulated: the estimates are of everybody together")
+        plan, streams = config.campaign, config.stream
+        groups = None if plan.groups is None else read_groups(config.path(plan.groups))
     else:
         plan = _plan(source, most, slots, epsilon, rounds, cohort_share, mechanism)
-    behaviour = Behaviour(seed, drop_out, late, late_slots, liars)
+        if stream is not None:
+            table = {"mechanism": stream, "delta": delta, "slew": slew, "theta": theta or most, "reports": slots}
+            streams = parse(StreamPlan, "stream", table)
     started = time.perf_counter()
     with _Progress() as progress:
-        found = Simulation(plan, source, devices, seed, behaviour=behaviour, chunk=chunk, progress=progress.show).run()
+        options: dict[str, Any] = {
+            "behaviour": Behaviour(seed, drop_out, late, late_slots, liars),
+            "groups": groups,
+            "chunk": chunk,
+            "progress": progress.show,
+        }
+        simulation = (
+            Simulation(plan, source, devices, seed, **options)
+            if streams is None
+            else StreamSimulation(plan, streams, source, devices, seed, **options)
+        )
+        found = simulation.run()
     seconds = time.perf_counter() - started
     if store is not None:
         found.save(store)
     slots_found = found.compared()
     if not slots_found:
-        raise Invalid("no slot has a report by the report mechanism: are there devices, and slots?")
+        raise Invalid("no slot has a report that its mean is made of: are there devices, and slots?")
     facts = {
         "reports": found.partial.reports,
         "seconds": seconds,
@@ -95,7 +121,14 @@ def simulate(
         "peak_megabytes": peak_megabytes(),
     }
     if as_json:
-        print(json.dumps({**document(found, slots_found), **facts, "notes": notes}, ensure_ascii=False))
+        of_groups = [_row(one) for one in found.compared(None) if one.estimate.group != EVERYBODY]
+        whole = {
+            **document(found, slots_found),
+            **({"groups": of_groups} if of_groups else {}),
+            **facts,
+            "notes": notes,
+        }
+        print(json.dumps(whole, ensure_ascii=False))
         return
     _show(found, slots_found, notes)
     print(
@@ -136,29 +169,34 @@ def _plan(
 
 def document(found: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Everything about the campaign and its slots, as one JSON object."""
-    from undertone_aggregator.guarantee import certificate, guarantee
+    from undertone_aggregator.guarantee import campaign_guarantee, certificate
     from undertone_aggregator.publish import plain
 
+    newest = found.timeline.epochs[-1].campaign
+    rule = newest.stream or newest.report
     exact = max(certificate(epoch.campaign) for epoch in found.timeline.epochs)
-    rule = found.timeline.epochs[-1].campaign.report
+    delta = None if found.stream is None else found.stream.delta
     return dict(
         plain(
             {
                 "theta": None if rule is None else rule.theta,
                 "unit": found.plan.unit,
                 "epsilon": float(found.plan.epsilon),
-                "certificate": [exact.numerator, exact.denominator],
-                "guarantee": guarantee(found.plan.epsilon, found.plan.cycle),
+                "delta": delta,
+                # Gaussian noise has none for a report by itself.
+                "certificate": [exact.numerator, exact.denominator] if exact else None,
+                "guarantee": campaign_guarantee(newest, found.plan.epsilon, delta),
                 "warnings": warnings(found),
-                "slots": [
-                    {**asdict(one.estimate), "truth_truncated": one.truth_truncated, "truth_raw": one.truth_raw}
-                    for one in slots
-                ],
+                "slots": [_row(one) for one in slots],
                 "measured_error": _root_mean_square([one.error for one in slots]),
                 "predicted_error": _root_mean_square([one.estimate.standard_error or 0.0 for one in slots]),
             }
         )
     )
+
+
+def _row(one: "Compared") -> dict[str, Any]:
+    return {**asdict(one.estimate), "truth_truncated": one.truth_truncated, "truth_raw": one.truth_raw}
 
 
 def warnings(found: "Simulated") -> list[str]:
@@ -197,10 +235,13 @@ def _show(found: "Simulated", slots: "list[Compared]", notes: list[str]) -> None
     console.print(table)
     held, held_raw = (sum(flags) for flags in zip(*(one.covers() for one in slots), strict=True))
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
-    console.print(f"θ = {facts['theta']} {unit}; certificate {facts['certificate'][0]}/{facts['certificate'][1]}")
+    exact = facts["certificate"]
+    console.print(f"θ = {facts['theta']} {unit}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
+    kept = "truncated" if found.stream is None else "clipped"
+    wider = "" if found.stream is not None else f", {held_raw} wider ones the raw truth"
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals hold the truncated truth, {held_raw} wider ones the raw truth"
+        f" {held} of {len(slots)} intervals hold the {kept} truth{wider}"
     )
     level = math.fsum(one.estimate.estimate for one in slots) / len(slots)
     if errors[1] > abs(level) / 2:

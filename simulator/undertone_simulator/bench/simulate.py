@@ -12,7 +12,8 @@ from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.populations import population
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.simulation import Simulated, Simulation
+from undertone_simulator.simulated import Simulated
+from undertone_simulator.simulation import Simulation
 from undertone_simulator.vectorised import Mechanism, histogram
 
 SEED = 1

@@ -1,0 +1,116 @@
+"""Simulated devices, whatever the campaign: names, groups, who is there, who lies, what they measure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.admission import EVERYBODY, UNGROUPED
+from undertone_shared.campaign import Campaign
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.faults import Fault
+from undertone_simulator.membership import device_names, in_cohort
+from undertone_simulator.readings import Integers, Source
+
+Flags = NDArray[np.bool_]
+Members = slice | NDArray[np.intp]
+
+
+class Crowd:
+    """``count`` devices; ``groups``: device -> group as the server's registry has it, None for no groups."""
+
+    def __init__(
+        self,
+        sensor: str,
+        count: int,
+        source: Source,
+        behaviour: Behaviour,
+        faults: Sequence[Fault],
+        groups: Mapping[str, str] | None,
+    ) -> None:
+        self.count = count
+        self.groups = groups
+        self.source = source
+        self.behaviour = behaviour
+        names = device_names(sensor, count) if faults else []
+        self.faults = [(names.index(fault.device), fault) for fault in faults]
+        self.sensor = sensor
+        # Chunks come round once for each piece of time.
+        self.part = lru_cache(maxsize=1)(lambda first, stop: Part(self, first, stop))
+
+    def chunks(self, size: int) -> Iterator["Part"]:
+        """All devices, ``size`` at a time."""
+        for first in range(0, self.count, size):
+            yield self.part(first, min(first + size, self.count))
+
+
+class Part:
+    """Devices first <= i < stop of a crowd."""
+
+    def __init__(self, crowd: Crowd, first: int, stop: int) -> None:
+        self.devices = np.arange(first, stop)
+        self._crowd = crowd
+        self._lying = crowd.behaviour.lying(self.devices)
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return device_names(self._crowd.sensor, self._crowd.count, int(self.devices[0]), int(self.devices[-1]) + 1)
+
+    @cached_property
+    def _encoded(self) -> list[bytes]:
+        return [name.encode() for name in self._names]
+
+    @cached_property
+    def _groups(self) -> list[tuple[str, Flags]]:
+        registry = self._crowd.groups
+        assert registry is not None
+        mine = np.array([registry.get(name, UNGROUPED) for name in self._names])
+        return [(str(group), mine == group) for group in np.unique(mine)]
+
+    def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
+        """Readings less the offset, the public default where a meter has none; shape [columns, devices]."""
+        readings, present = self._crowd.source.part(int(self.devices[0]), int(self.devices[-1]) + 1, columns)
+        if present is not None and not present.all():
+            readings = np.where(present, readings, campaign.default)
+        return readings - campaign.offset if campaign.offset else readings
+
+    def in_cohort(self, seed: bytes, share: int, slot: int) -> Flags:
+        """Who reports for the threshold."""
+        return in_cohort(seed, share, slot, self._encoded)
+
+    def reporting(self, slot: int, start: int) -> Flags:
+        """Whose report of ``slot`` leaves the device; ``start`` is the campaign's first slot."""
+        return self._crowd.behaviour.reporting(self.devices, slot, start)
+
+    def joined(self, slot: int, start: int) -> Flags:
+        """Who has joined by ``slot``."""
+        return self._crowd.behaviour.joined(self.devices, slot, start)
+
+    def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
+        """(who is silenced by a fault in ``slot``, None for nobody; who lies); ``begins``: the first report slot."""
+        silent, lying = None, self._lying
+        for device, fault in self._crowd.faults if begins is not None else ():
+            since = slot - (begins or 0) - fault.slot
+            place = device - int(self.devices[0])
+            if not 0 <= place < len(self.devices):
+                continue
+            if since in fault.silences:
+                silent = np.zeros(len(self.devices), dtype=np.bool_) if silent is None else silent
+                silent[place] = True
+            if fault.name == "lie" and since >= -1:
+                lying = lying.copy()
+                lying[place] = True
+        return silent, lying
+
+    def members(self, there: Flags) -> Iterator[tuple[str, Members]]:
+        """(group, those of it who are ``there``) of each group that has any; one group without a registry."""
+        pairs = [(EVERYBODY, there)] if self._crowd.groups is None else [(g, m & there) for g, m in self._groups]
+        for group, flags in pairs:
+            if flags.all():
+                yield group, slice(None)
+            elif flags.any():
+                yield group, np.flatnonzero(flags)

@@ -1,0 +1,116 @@
+"""Streams over MQTT, faults included, beside the same streams without a wire.
+
+The clock waits for the fleet: it moves on when every device is connected and everything sent is acknowledged, so that
+no machine is too slow.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from undertone_aggregator.config import parse_config
+from undertone_aggregator.store import Store
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.clock import TICKS_MASK
+from undertone_simulator.faults import Fault, schedule
+from undertone_simulator.playback import Playback
+from undertone_simulator.populations import households
+from undertone_simulator.provision import stream_policy
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.stream_simulation import StreamSimulation
+
+DEVICES, SLOTS, SEED, START = 12, 14, 20211115, 1_798_416_000
+PATIENCE_SECONDS = 60
+FAULTS = [
+    Fault(3, "kill", "load-001"),
+    Fault(3, "kill-drawn", "load-002"),
+    Fault(4, "kill-sent", "load-003"),
+    Fault(4, "duplicate", "load-004"),
+    Fault(5, "hold", "load-005"),
+    Fault(5, "disconnect", "load-006"),
+    Fault(6, "lie", "load-007"),
+]
+
+
+class SteppedClock:
+    """Stands still until somebody waits for a moment, and then until ``ready`` says that the moment may come."""
+
+    def __init__(self, start):
+        self.moment = float(start)
+        self.ready = lambda: True
+
+    def now(self):
+        return self.moment
+
+    def ticks(self):
+        return int(self.moment * 1000) & TICKS_MASK
+
+    async def until(self, moment):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.ready():
+            assert time.monotonic() < deadline, "the fleet never came to rest"
+            await asyncio.sleep(0.002)
+        self.moment = max(self.moment, moment)
+
+
+def at_rest(fleet):
+    """Whether every device that lives has the campaign, and no report that it means to send is unacknowledged."""
+    return all(
+        device.reporter is None
+        or (device.reporter.campaign is not None and (device.held is not None or not device.unacknowledged))
+        for device in fleet.devices
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'mechanism = "one-bit"\nchains = 1\nreports = 14',
+        'mechanism = "gaussian"\nchains = 4\nlag = 2\nrestart = 2\nrenewal = 7\nreports = 6',
+    ],
+)
+def test_streams_over_the_wire_and_without_are_identical(make_world, lines):
+    table = f"""
+epsilon = 4
+slot_seconds = 60
+cycle = 7
+start = {START}
+report_slots = {SLOTS}
+lead_slots = 3
+[stream]
+theta = 3000
+slew = 0.05
+{lines}
+"""
+    head = '[broker]\n[store]\n[campaign]\nname = "test"\nsensor = "load"\nunit = "Wh"\nbound = 10000\n'
+    clock = SteppedClock(START - 3 * 60)
+    world = make_world(DEVICES, table, clock, **stream_policy(parse_config(head + table, None)))
+    behaviour = Behaviour(5, drop_out=0.1, late=0.25, late_slots=8, liars=0.1)
+    world.start_aggregator()
+    fleet = world.fleet(source=Seeded(SEED).source, behaviour=behaviour)
+    clock.ready = lambda: at_rest(fleet)
+    asyncio.run(asyncio.wait_for(fleet.run(SLOTS, on_slot=schedule(fleet, FAULTS)), 200))
+    fleet.wire.ledger.close()
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    with Store(world.store_path, read_only=True) as store:
+        wire, epochs = store.partial(), store.epochs()
+    world.stop_aggregator()
+    assert fleet.skipped == 0
+    assert accounts.counted == wire.reports > 60
+    config = world.config
+    simulated = StreamSimulation(
+        replace(config.campaign, start=epochs[0].campaign.epoch),
+        config.stream,
+        households(DEVICES, 6, 1),
+        DEVICES,
+        SEED,
+        behaviour=behaviour,
+        faults=FAULTS,
+        playback=Playback(48, 4),
+        chunk=5,
+    ).run()
+    assert [epoch.campaign.body for epoch in simulated.timeline.epochs] == [epoch.campaign.body for epoch in epochs]
+    assert simulated.partial == wire

@@ -1,0 +1,137 @@
+"""Simulated streams: the device's own draws, chunks, groups, errors, what happens to devices."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.config import parse_config
+from undertone_aggregator.query import open_store
+from undertone_aggregator.stream.moments import layout_of
+from undertone_aggregator.stream.rounds import stream_rule
+from undertone_shared.entropy import Entropy
+from undertone_shared.gaussian import discrete_gaussian as one_by_one
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.populations import population
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.stream_simulation import StreamSimulation
+from undertone_simulator.vectorised_gaussian import discrete_gaussian
+from undertone_simulator.vectorised_stream import moments
+
+CONFIG = parse_config(
+    """
+[broker]
+[store]
+[campaign]
+name = "test"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+epsilon = 8
+cycle = 6
+report_slots = 12
+[stream]
+mechanism = "one-bit"
+theta = 2000
+reports = 12
+""",
+    Path("."),
+)
+DEVICES = 600
+
+
+def simulate(*, devices=DEVICES, seed=1, plan=CONFIG.campaign, stream=CONFIG.stream, **options):
+    return StreamSimulation(plan, stream, population("households", 1), devices, seed, **options).run()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return simulate()
+
+
+# A buffer runs dry within a draw with probability 2^-32: not among these.
+@pytest.mark.parametrize("variance", [16, (1 << 31) - 5, 2_400_000_000_000_000])
+def test_noise_is_the_devices_own_word_for_word(variance):
+    seeded, devices = Seeded(7), np.arange(5, 65)
+    buffers = seeded.buffers(11, devices)
+    everybody = np.arange(len(devices))
+    first, second = (discrete_gaussian(variance, buffers, everybody) for _ in range(2))
+    following = buffers.below(everybody, 1_000_003)
+    for i, device in enumerate(devices):
+        source = seeded.source(int(device))
+        source.seek(11)
+        entropy = Entropy(source)
+        entropy.refill()
+        assert (first[i], second[i]) == (one_by_one(variance, entropy), one_by_one(variance, entropy))
+        assert following[i] == entropy.below(1_000_003)
+
+
+def test_moments_are_those_of_admission():
+    layout = layout_of(stream_rule(CONFIG.campaign, CONFIG.stream))
+    rng = np.random.default_rng(1)
+    index = rng.integers(1, 40, 50)
+    released = rng.integers(-(1 << 31) + 1, 1 << 31, 50)
+    windows = rng.integers(0, 1 << 63, 50, dtype=np.uint64)
+    expected = np.zeros(layout.cells, dtype=np.int64)
+    for i, x, window in zip(index, released, windows, strict=True):
+        added = layout.report((int(x),), int(i))
+        for turn in range(1, 33):
+            added += layout.pair(2 * turn) if int(window) >> turn - 1 & 1 else []
+        for cell, amount in added:
+            expected[cell] += amount
+    assert np.array_equal(moments(layout, 2, index, released, windows), expected)
+
+
+def test_chunks_do_not_matter(plain):
+    again = simulate(chunk=97)
+    assert again.partial == plain.partial
+    assert again.truths == plain.truths
+    assert simulate(seed=2).partial != plain.partial
+
+
+@pytest.mark.parametrize("mechanism", ["one-bit", "gaussian", "direct"])
+def test_the_errors_are_what_the_estimates_say(mechanism, plain):
+    found = plain if mechanism == "one-bit" else simulate(stream=replace(CONFIG.stream, mechanism=mechanism))
+    compared = found.compared()
+    assert len(compared) == 12
+    assert {one.estimate.reports for one in compared} == {DEVICES}
+    # Normal errors, correlated or not: one of 36 is above 6 standard errors with probability below 1e-7.
+    assert all(abs(one.error) < 6 * one.estimate.standard_error for one in compared)
+
+
+def test_groups_are_the_servers_and_add_up(plain):
+    names = [f"load-{number:03d}" for number in range(1, DEVICES + 1)]
+    found = simulate(groups={name: "north" if i % 3 else "south" for i, name in enumerate(names[:500])}, chunk=64)
+    assert {key.group for key in found.partial} == {"north", "south", "other"}
+    whole = found.compared()
+    assert [one.estimate.estimate for one in whole] == pytest.approx(
+        [one.estimate.estimate for one in plain.compared()]
+    )
+    assert [one.truth_raw for one in whole] == [one.truth_raw for one in plain.compared()]
+    reports = {one.estimate.group: one.estimate.reports for one in found.compared(None)}
+    assert reports == {"all": 600, "north": 333, "south": 167, "other": 100}
+
+
+def test_a_budget_ends_a_stream():
+    found = simulate(stream=replace(CONFIG.stream, reports=5))
+    assert sorted({key.slot for key in found.partial}) == sorted(found.truths)
+    assert len(found.truths) == 5
+
+
+def test_who_joins_late_begins_a_chain_then():
+    found = simulate(behaviour=Behaviour(3, late=1.0, late_slots=8))
+    layout = layout_of(found.rule)
+    for age, key in enumerate(sorted(found.partial, key=lambda key: key.slot), 1):
+        ages = layout.ages_of(found.partial[key])
+        assert ages[age:].sum() == 0
+        # The only one who is never late, at least, and someone new until all have come.
+        assert ages[age - 1] >= 1
+        assert (ages[0] > 0) == (age <= 8)
+
+
+def test_a_store_of_it_answers_like_a_servers(plain, tmp_path):
+    plain.save(tmp_path / "store.sqlite")
+    with open_store(tmp_path / "store.sqlite") as results:
+        assert [one.estimate for one in results.estimates()] == [one.estimate.estimate for one in plain.compared()]
+        assert "user-level" in results.guarantee
