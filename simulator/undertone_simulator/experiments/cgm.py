@@ -8,6 +8,7 @@ manner of Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C in th
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import sqrt
 from pathlib import Path
 
@@ -123,22 +124,22 @@ def methods_for(streams: Streams, slew: str, epsilon: float) -> list[Method]:
 
 
 def compare(streams: Streams, seed: int) -> Outcome:
-    """Table at the middle slew, and the panels."""
+    """Table at every slew, and the panels."""
     fleets = (streams.devices, *SCALED)
-    columns = ["method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
-    cells: dict[str, list[str]] = {}
-    for epsilon in SHOWN:
-        for method in methods_for(streams, streams.slews[1], epsilon):
+    columns = ["C", "method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for slew, epsilon in product(streams.slews, SHOWN):
+        for method in methods_for(streams, slew, epsilon):
             found = error_of(streams, method, seed)
-            row = cells.setdefault(method.name, [_bias(streams, found)])
+            row = cells.setdefault((slew, method.name), [_bias(streams, found)])
             row += [_cell(streams, found, devices, seed) for devices in fleets]
     notes = [
-        f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window), at"
-        f" C = {streams.slews[1]} of the range {streams.range:g} {streams.unit}; n = {streams.devices}: the data's"
-        " own fleet, the other sizes are scaled: the same clipping bias, the noise of so many devices.",
+        f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window);"
+        f" C is a share of the range, {streams.range:g} {streams.unit}; n = {streams.devices}: the data's own fleet,"
+        " the other sizes are scaled: the same clipping bias, the noise of so many devices.",
         budget(streams),
     ]
-    rows = [[name, *row] for name, row in cells.items()]
+    rows = [[*names, *row] for names, row in cells.items()]
     return Outcome(streams.label, columns, rows, notes, [*_against(streams), *_by_report(streams), *_by_slew(streams)])
 
 
