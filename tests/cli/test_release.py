@@ -51,6 +51,7 @@ def test_a_file_in_a_file_out_and_questions_to_it(tmp_path, run):
     assert "event-level" in answers["guarantee"]
     assert "10:60" in run("--query", out, "--range", "0:5", code=2).err
     assert "FIRST:END" in run("--query", out, "--range", "5", code=2).err
+    assert "needs a question" in run("--query", out, code=2).err
     assert "synthetic items" in run("--query", out, "--quantile", "0.5", code=2).err
     # The same values again would spend ε again.
     assert "exists" in run(*TOPS, "--input", values, "--output", out, code=2).err
@@ -78,6 +79,11 @@ def test_a_pipe_in_a_pipe_out(run):
         (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "/nowhere.csv"], "nowhere.csv"),
         (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "mqtt://h/t"], "needs --state"),
         (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "no valid port"),
+        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "/"], "'/', a folder"),
+        (
+            ["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://127.0.0.1:1/x"],
+            "the broker at 127.0.0.1:1 cannot be reached",
+        ),
         (["--query", "/nowhere.csv"], "nowhere.csv"),
     ],
 )

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertone_aggregator.central.noise import Integers
 from undertone_shared.errors import Invalid
@@ -30,11 +31,11 @@ def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterat
     """
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        yield from _npz(path, column, scale)
+        yield from _npz(path, column, scale, say)
     elif suffix in (".parquet", ".pq"):
         yield from _parquet(path, column, scale, say)
     else:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
             yield from _grouped(text_values(lines, column, scale, say, path.name), BATCH)
 
 
@@ -50,9 +51,11 @@ def expected(path: Path) -> int | None:
 def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: Say, name: str) -> Iterator[int]:
     """One value per line of comma-separated text; a first line without a number there is a header."""
     place: int | None = int(column) if column is not None and column.isdecimal() else None
-    for number, row in enumerate(csv.reader(lines), 1):
+    for number, row in enumerate(_rows(lines, name), 1):
         if not row:
             continue
+        if number == 1 and place is not None and place >= len(row):
+            raise Invalid(f"{name} has {len(row)} columns, expected a column from 0 to {len(row) - 1}, not {place}")
         if column is not None and place is None:
             if column not in row:
                 raise Invalid(f"{name} has the columns {', '.join(row)}, expected one named {column!r}")
@@ -65,6 +68,13 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if value is None:
             say(f"{name}, row {number}: {cell!r} is not a whole number; counted as an empty item")
         yield value or 0
+
+
+def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as wrong:
+        raise Invalid(f"{name} is not comma-separated text: {wrong}") from None
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
@@ -129,14 +139,14 @@ def _grouped(values: Iterator[int], size: int) -> Iterator[Integers]:
         yield np.array(held, dtype=np.int64)
 
 
-def _npz(path: Path, column: str | None, scale: Fraction) -> Iterator[Integers]:
+def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except Exception as wrong:
         if isinstance(wrong, OSError):
             raise
-        raise Invalid(f"{path.name} is not a NumPy archive: {wrong}") from None
+        raise Invalid(f"{path.name} is not a NumPy archive of plain arrays") from None
     usable = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
     name = column if column is not None else usable[0] if len(usable) == 1 else None
     if name is None or name not in usable:
@@ -144,15 +154,23 @@ def _npz(path: Path, column: str | None, scale: Fraction) -> Iterator[Integers]:
     array = arrays[name]
     stream = array.T.reshape(-1) if array.ndim == 2 else array
     for start in range(0, len(stream), BATCH):
-        yield _whole(stream[start : start + BATCH], scale)
+        values, fine = _whole(stream[start : start + BATCH], scale)
+        if not fine.all():
+            say(
+                f"{path.name}, values {start} to {start + len(values) - 1}: {(~fine).sum()} are not whole numbers; "
+                "counted as empty items"
+            )
+        yield values
 
 
-def _whole(values: "np.ndarray[tuple[int], np.dtype[np.generic]]", scale: Fraction) -> Integers:
-    """What is not finite or not whole becomes 0."""
+def _whole(
+    values: "np.ndarray[tuple[int], np.dtype[np.generic]]", scale: Fraction
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """The values, with 0 for those that are not finite or not whole, and which of them are."""
     numbers = np.asarray(values, dtype=np.float64) * float(scale)
     whole = np.rint(np.where(np.isfinite(numbers), numbers, 0.0))
     fine = (np.abs(numbers - whole) < 1e-6) & (np.abs(whole) < _LARGEST)
-    return np.where(fine, whole, 0.0).astype(np.int64)
+    return np.where(fine, whole, 0.0).astype(np.int64), fine
 
 
 def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:

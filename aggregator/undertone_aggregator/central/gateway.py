@@ -26,14 +26,17 @@ SECONDS = 60.0
 class TopicSink:
     """Publishes each line of a release at QoS 1; the heading retained under ``<topic>/about``.
 
-    After a restart the lines of the last batch may come twice, with equal numbers.
+    After a restart the lines of the last batch may come twice, with equal numbers. Raises OSError without a broker.
     """
 
     def __init__(self, address: Address, topic: str, client_id: str) -> None:
         self._topic = topic
         self._client = address.client(client_id, clean_session=True)
         self._client.max_inflight_messages_set(BATCH)
-        self._client.connect(address.host, address.port, address.keepalive)
+        try:
+            self._client.connect(address.host, address.port, address.keepalive)
+        except (OSError, ValueError) as wrong:
+            raise OSError(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}") from None
         self._client.loop_start()
 
     def append(self, text: str, at: int) -> None:

@@ -54,10 +54,8 @@ class Job:
         self.progress = Progress()
         # What the feed wants to find again after a restart.
         self.notes: dict[str, Any] = {}
-        self.resumed = checkpoint is not None and checkpoint.exists()
-        if self.resumed:
-            self._resume()
-        else:
+        self.resumed = checkpoint is not None and checkpoint.exists() and self._resume(checkpoint)
+        if not self.resumed:
             self._commit(heading(mechanism))
 
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
@@ -114,24 +112,27 @@ class Job:
         self._sink.append(text, at)
         self.progress.output = at + len(text.encode())
 
-    def _resume(self) -> None:
-        assert self._checkpoint is not None
+    def _resume(self, checkpoint: Path) -> bool:
+        """Go on where it ended; False if that was before the first value, when all may still be changed."""
         try:
-            saved = json.loads(self._checkpoint.read_text(encoding="utf-8"))
+            saved = json.loads(checkpoint.read_text(encoding="utf-8"))
+            progress = Progress(**saved["progress"])
+            if progress.consumed == 0:
+                return False
             if saved["version"] != VERSION or saved["settings"] != self._settings:
                 raise Invalid(
-                    f"{self._checkpoint} belongs to a release with other settings: repeat them, or name another file"
+                    f"{checkpoint} belongs to a release with other settings: repeat them, or name another file"
                 )
             self._mechanism.restore(saved["state"])
-            self.progress = Progress(**saved["progress"])
-            self.notes = saved["notes"]
+            self.progress, self.notes = progress, saved["notes"]
             text = str(saved["text"])
         except (ValueError, KeyError, TypeError) as wrong:
             if isinstance(wrong, Invalid):
                 raise
-            raise Invalid(f"{self._checkpoint} is not a checkpoint of a release") from None
+            raise Invalid(f"{checkpoint} is not a checkpoint of a release") from None
         self._sink.append(text, self.progress.output)
         self.progress.output += len(text.encode())
+        return True
 
 
 class TextFile:

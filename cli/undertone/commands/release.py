@@ -139,7 +139,12 @@ def release(
         if over_mqtt:
             _gateway(job, source, units, user, ca, seconds)
             return
-        released = _files(job, source, column, units, continues)
+        try:
+            released = _files(job, source, column, units, continues)
+        except KeyboardInterrupt:
+            if state is not None:
+                print("interrupted; the same command goes on from there", file=sys.stderr)
+            raise
         job.close(last_block)
     summary = {"values": job.progress.consumed, "released": released, "guarantee": made.guarantee}
     if as_json:
@@ -151,6 +156,8 @@ def release(
 
 
 def _refuse_a_second_release(output: Path, state: Path | None) -> None:
+    if output.is_dir():
+        raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
     if output.exists() and output.stat().st_size and not (state is not None and state.exists()):
         raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
 
@@ -294,6 +301,8 @@ def _answer(path: Path, ranges: list[str], quantiles: list[float], as_json: bool
     from undertone_aggregator.central.ranges import range_sum
 
     parameters, pieces = read(path)
+    if not ranges and not quantiles:
+        raise Invalid("--query needs a question: --range or --quantile")
     answers: list[dict[str, Any]] = []
     for text in ranges:
         first, _, end = text.partition(":")

@@ -68,7 +68,7 @@ def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
             assert oct(os.stat(checkpoint).st_mode & 0o777) == "0o600"
             file = TextFile(path)
             job = Job(mechanism(name, seed=2), file, checkpoint, {"name": name})
-            assert job.resumed
+            assert job.resumed == (step > 1)
             assert job.progress.consumed == [0, 20, 40, 60, 90][step - 1]
             job.step(VALUES[job.progress.consumed :])
             job.close("hold")
@@ -111,7 +111,11 @@ def test_rows_name_what_they_count(tmp_path):
 
 def test_checkpoints_of_other_releases_are_refused(tmp_path):
     checkpoint, file = tmp_path / "state", TextFile(tmp_path / "out")
-    Job(mechanism("tops"), file, checkpoint, {"epsilon": 3})
+    Job(mechanism("tops"), file, checkpoint, {"epsilon": 2})
+    # Nothing was read yet: no settings bind.
+    job = Job(mechanism("tops"), file, checkpoint, {"epsilon": 3})
+    assert not job.resumed
+    job.step(np.array([1, 2]))
     with pytest.raises(Invalid, match="other settings"):
         Job(mechanism("tops"), file, checkpoint, {"epsilon": 4})
     saved = json.loads(checkpoint.read_text())
@@ -164,7 +168,10 @@ def test_inputs_of_every_kind(tmp_path):
     np.savez(table, wh=np.array([[1, 2], [3, 4]]), t0=np.array("x"))
     assert read_all(table)[0] == [1, 3, 2, 4]
     np.savez(table, a=np.array([1.0, np.nan, 2.5, np.inf, 7.0]), b=np.arange(2))
-    assert read_all(table, "a")[0] == [1, 0, 0, 0, 7]
+    values, said = read_all(table, "a")
+    assert values == [1, 0, 0, 0, 7]
+    assert said == ["c.npz, values 0 to 4: 3 are not whole numbers; counted as empty items"]
+    assert read_all(table, "b")[1] == []
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     parquet = tmp_path / "d.parquet"
@@ -180,6 +187,13 @@ def test_bad_inputs_in_one_sentence(tmp_path):
     csv.write_text("time,kwh\n1,2\n")
     with pytest.raises(Invalid, match=r"a\.csv has the columns time, kwh, expected one named 'wh'"):
         read_all(csv, "wh")
+    with pytest.raises(Invalid, match=r"a\.csv has 2 columns, expected a column from 0 to 1, not 2"):
+        read_all(csv, "2")
+    csv.write_bytes("größe,kwh\né,2\n".encode("latin-1"))
+    assert read_all(csv)[0] == [2]
+    csv.write_text("7," + "x" * 200_000)
+    with pytest.raises(Invalid, match=r"a\.csv is not comma-separated text: field larger"):
+        read_all(csv)
     for suffix in (".npz", ".parquet"):
         broken = tmp_path / f"x{suffix}"
         broken.write_bytes(b"nothing of the kind")
