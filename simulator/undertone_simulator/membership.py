@@ -1,8 +1,11 @@
 """Names and cohort membership of many devices at once."""
 
+import contextlib
 import hashlib
+import importlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,18 @@ def in_cohort(seed: bytes, share: int, slot: int, names: Sequence[bytes]) -> NDA
     """`undertone_shared.cohort.in_cohort` for each name."""
     if share in (0, WHOLE):
         return np.full(len(names), share == WHOLE)
-    head, hashed = seed + struct.pack(">I", slot), hashlib.sha256
-    heads = b"".join([hashed(head + name).digest()[:4] for name in names])
-    return np.frombuffer(heads, dtype=">u4") >> 8 < share
+    head = seed + struct.pack(">I", slot)
+    digests = b"".join([_sha256(head + name).digest() for name in names])
+    return np.frombuffer(digests, dtype=">u4")[::8] >> 8 < share
+
+
+def _constructor() -> Callable[[bytes], Any]:
+    """SHA-256; CPython's own where it is at hand: for one block it takes half the time of OpenSSL's."""
+    for module in ("_sha2", "_sha256"):
+        with contextlib.suppress(ImportError, AttributeError):
+            found: Callable[[bytes], Any] = importlib.import_module(module).sha256
+            return found
+    return hashlib.sha256
+
+
+_sha256 = _constructor()

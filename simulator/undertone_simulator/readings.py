@@ -13,6 +13,9 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
+# Devices at a time that are turned from rows into columns: a processor's cache holds them.
+_TILE = 1024
+
 
 class Source(Protocol):
     """What devices measure, any part of it at a time, the same however the rest is cut."""
@@ -75,11 +78,13 @@ class Readings:
         for start in range(first - first % self.households, stop, self.households):
             turn = start // self.households
             low, high = max(first, start), min(stop, start + self.households)
-            rows, place = slice(low - start, high - start), slice(low - first, high - first)
             taken = _steps([(column + 7 * self.per_day * turn) % self.slots for column in columns])
-            values[:, place] = self.values[rows, taken].T
-            if present is not None:
-                present[:, place] = self.present[rows, taken].T
+            for tile in range(low, high, _TILE):
+                end = min(tile + _TILE, high)
+                rows, place = slice(tile - start, end - start), slice(tile - first, end - first)
+                values[:, place] = self.values[rows, taken].T
+                if present is not None:
+                    present[:, place] = self.present[rows, taken].T
         return values, present
 
     @cached_property

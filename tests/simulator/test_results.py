@@ -13,7 +13,7 @@ from undertone_shared.stream import GAUSSIAN
 from undertone_simulator.experiments import poisoning, registry, results
 from undertone_simulator.experiments.outcome import Outcome, Panel
 from undertone_simulator.experiments.paragraphs import CHAPTERS, PARAGRAPHS
-from undertone_simulator.experiments.planned import SLEW, released_errors
+from undertone_simulator.experiments.planned import SLEW, stream_errors
 from undertone_simulator.experiments.registry import Options
 from undertone_simulator.experiments.results import page
 
@@ -38,12 +38,16 @@ def test_every_experiment_has_a_chapter_and_every_paragraph_an_experiment():
 
 
 def test_the_page_has_figure_table_and_what_was_left_out():
-    text = page({"tops-fig1": OUTCOME}, {"coverage": "coverage needs EDRP"}, Options(quick=True))
+    command = registry.command("tops-fig1", Options(quick=True))
+    document = OUTCOME.document(command=command, quick=True)
+    text = page({"tops-fig1": document}, {"coverage": "coverage needs EDRP"}, "results")
     assert "### A title" in text
-    assert "![A title](tops-fig1.png)" in text
+    assert "`undertone experiment tops-fig1 --quick --seed 1`" in text
+    assert "![A title](results/tops-fig1.png)" in text
     assert "| 1 | 0.5 |" in text
     assert "- coverage: coverage needs EDRP" in text
-    assert "not what they find" in text
+    assert "not what it finds: tops-fig1" in text
+    assert Outcome.of(document).csv() == OUTCOME.csv()
 
 
 def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch):
@@ -55,11 +59,18 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     monkeypatch.setattr(results, "run", run)
     said = []
     chosen = ["coverage", "poisoning", "tops-fig1"]
-    path, skipped = results.write_results(Options(repeats=1, quick=True), tmp_path, said.append, chosen)
+    folder = tmp_path / "found"
+    path, skipped = results.write_results(Options(repeats=1, quick=True), folder, said.append, chosen)
     assert skipped == {"coverage": "coverage needs EDRP"}
-    assert (tmp_path / "poisoning.csv").exists()
+    assert (folder / "poisoning.csv").exists()
+    assert path == tmp_path / "found.md"
     assert path.read_text().count("### A title") == 2
     assert len(said) == 3
+    # One of them again, by itself: the page keeps the others.
+    results.write("tops-fig1", OUTCOME, Options(repeats=7), folder)
+    text = results.write_page(folder).read_text()
+    assert text.count("### A title") == 2
+    assert "--repeats 7" in text
 
 
 def test_coverage_says_what_it_needs():
@@ -78,11 +89,10 @@ def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
 
 
 def test_the_simulated_stream_is_the_rules_own():
-    rule = choose(GAUSSIAN, rho_for(GAUSSIAN, 1.0, 1e-5), slew=SLEW, reports=48, theta=10_000)
-    readings = np.random.default_rng(1).integers(0, 10_001, (48, 4000))
-    errors = released_errors(rule, readings, np.random.default_rng(2)) * np.sqrt(4000)
-    # 48 correlated values of a normal law: their mean square is within a factor of 3 by far.
-    assert 1 / 3 < np.mean(errors**2) / release_variance(rule) < 3
+    rule = choose(GAUSSIAN, rho_for(GAUSSIAN, 1.0, 1e-5), slew=SLEW, reports=6, theta=10_000)
+    errors = stream_errors(rule, np.arange(10_001), 1000, 1)
+    # The mean square of 1000 independent streams, each 6 normal values however correlated: 1 sd is below 4.5 %.
+    assert np.mean(errors**2) / release_variance(rule) == pytest.approx(1, abs=6 * 0.045)
 
 
 def test_unknown_names():

@@ -10,6 +10,7 @@ import typer
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.experiments.registry import Options, names, run
+from undertone_simulator.experiments.results import page_of, write, write_page, write_results
 
 ALL = "all"
 
@@ -29,7 +30,7 @@ def experiment(
     quick: Annotated[bool, typer.Option("--quick", help="as little as shows that it runs; one repeat")] = False,
     seed: Annotated[int, typer.Option(min=0, help="of all noise and synthetic data")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help=f"folder for NAME.png, NAME.csv, NAME.json; with {ALL} also results.md")
+        Path | None, typer.Option(help=f"folder for NAME.png, NAME.csv, NAME.json; with {ALL} also the page FOLDER.md")
     ] = None,
     png: Annotated[Path | None, typer.Option(help="write the figure")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
@@ -43,16 +44,15 @@ def experiment(
         return
     found = run(name, options)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        found.write(out, name)
+        write(name, found, options, out)
+        if page_of(out).exists():
+            write_page(out)
     if png is not None:
         found.draw(png)
     typer.echo(json.dumps(found.document(), ensure_ascii=False, indent=2) if as_json else found.markdown(), nl=False)
 
 
 def _all(options: Options, out: Path | None, png: Path | None, as_json: bool) -> None:
-    from undertone_simulator.experiments.results import write_results
-
     if out is None or png is not None:
         raise Invalid(f"experiment {ALL} writes many figures: give --out a folder, and no --png")
     page, skipped = write_results(options, out, lambda sentence: print(sentence, file=sys.stderr, flush=True))

@@ -31,7 +31,7 @@ class Draw:
 
 def rows(quick: bool = False) -> list[Row]:
     """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
-    devices, rounds = (1 << 14, 1) if quick else (1 << 17, 2)
+    devices, rounds = (1 << 14, 1) if quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
     found = []
     for share, what in ((0.05, "a cohort of 5 %"), (0.0, "no cohort")):

@@ -53,6 +53,16 @@ def names() -> list[str]:
     return list(EXPERIMENTS)
 
 
+def command(name: str, options: Options) -> str:
+    """What makes this outcome again, but for the data's folder."""
+    words = ["undertone experiment", name, *(f"--only {one}" for one in options.only)]
+    if options.quick:
+        words.append("--quick")
+    elif options.repeats is not None:
+        words.append(f"--repeats {options.repeats}")
+    return " ".join([*words, f"--seed {options.seed}"])
+
+
 def run(name: str, options: Options) -> Outcome:
     """Raises Invalid for an unknown name, or where data are needed that are not there."""
     if name not in EXPERIMENTS:
