@@ -47,8 +47,17 @@ def fig2(options: Options) -> Outcome:
     curves["Base"] = (curves["truth"][0], [0.0] * len(truth))
     for name, (_, y) in curves.items():
         rows.append([name, float(np.sqrt(np.mean((np.asarray(y) - truth) ** 2)))])
-    panel = Panel(stream.name, "value number", "mean of 4096 values", curves, logarithmic=False)
-    return Outcome(f"ToPS, figure 2 ({stream.name})", ["method", "RMSE of a window's mean"], rows, [EVENT], [panel])
+    panels = [
+        Panel(
+            f"{method}, {stream.name}",
+            "value number",
+            f"mean of {_WINDOW} values",
+            {name: curve for name, curve in curves.items() if name.startswith((method, "truth", "Base"))},
+            logarithmic=False,
+        )
+        for method in ("ToPS", "PAK")
+    ]
+    return Outcome(f"ToPS, figure 2 ({stream.name})", ["method", "RMSE of a window's mean"], rows, [EVENT], panels)
 
 
 def fig3(options: Options) -> Outcome:

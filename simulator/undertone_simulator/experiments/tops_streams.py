@@ -78,7 +78,8 @@ def streams(options: Options) -> list[Stream]:
     wanted = options.only or tuple(makers)
     for name in wanted:
         if name not in makers:
-            raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join(makers)}")
+            missing = "" if options.data is not None else "; the real ones need --data"
+            raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join(makers)}{missing}")
     return [makers[name]() for name in wanted]
 
 
