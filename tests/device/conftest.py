@@ -1,6 +1,7 @@
-"""Tests that run under CPython only may use the helpers beside the ones that run everywhere."""
+"""Tests that run under CPython only may use the helpers beside them, and beside the ones that run everywhere."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent / "both"))
+HERE = Path(__file__).parent
+sys.path.extend([str(HERE / "both"), str(HERE)])

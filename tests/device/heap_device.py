@@ -1,20 +1,25 @@
 """Run by test_heap.py on a heap of 64 KB: the whole device, from its two files to reports that a broker acknowledges.
 
-Arguments: slots, the campaign's epoch, the size of the campaign message in /campaign. Where lines part the code,
-garbage is collected (see `run_micropython32`). Prints "heap USED" at every tenth of the way, garbage included; then
-"end SENT ACKED RECEIVED GAPS OUTBOX", "paused WHY" and the heap's state.
+Arguments: slots, and the first second of an injected clock, 0 for the real one. Where lines part the code, garbage is
+collected (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS" at every tenth of the way; then
+"end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
 """
 
 # ruff: noqa: E402, F401
 
 import gc
-import os
 import sys
 
+import _node
 import micropython
 
 from undertone_device import unload
 
+gc.collect()
+# ---
+import heap_rig
+
+sys.modules["select"] = sys.modules["socket"] = heap_rig
 gc.collect()
 # ---
 from undertone_device.config import read_config
@@ -34,58 +39,56 @@ import undertone_device.reporter
 
 gc.collect()
 # ---
-from undertone_device.stream_transport import StreamTransport
+import undertone_device.stream_transport
 
 gc.collect()
 # ---
-import heap_rig
-
-from undertone_device import assembly
+from undertone_device import assembly, clock
 
 gc.collect()
 # ---
-slots = int(sys.argv[1])
-machine = heap_rig.Machine(int(sys.argv[2]))
-broker = heap_rig.Broker()
-os.urandom = machine.random
-transport = StreamTransport(broker.open, machine.ticks, config.name)
+slots, start = int(sys.argv[1]), int(sys.argv[2])
+device = heap_rig.Clock(start) if start else clock
+ticks = device.ticks
+policy = assembly.read_policy(config)
 client = assembly.make_client(
     config,
-    assembly.read_policy(config),
-    transport,
-    machine.clock,
-    machine.ticks,
-    lambda milliseconds: None,
+    policy,
+    assembly.board_transport(config, policy, ticks),
+    device.unix_time,
+    ticks,
+    clock.sleep_ms,
     lambda now: now % 3000,
 )
 # As main.py does after the start.
-del config, assembly
+del config, policy, assembly
 unload("assembly")
 unload("tls_context")
 gc.collect()
 # ---
-client.step(0)
-broker.send("undertone/v1/load/config", "/campaign", int(sys.argv[3]))
-gc.collect()
-# ---
-client.step(0)
-gc.collect()
-# ---
-print("heap", gc.mem_alloc())
-done = 0
+mark = 0
 
 
 def step():
-    global done
-    machine.advance(30)
+    """One round of a board's loop; None after the last slot, else for how many milliseconds the board waits."""
+    global mark
+    reporter = client.reporter
+    if reporter.campaign is not None and client.counts["acked"] >= mark:
+        print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())
+        mark += slots // 10
     client.step(0)
-    done += 1
-    if done % (slots // 5) == 0:
-        print("heap", gc.mem_alloc())
+    # A report is held back for a few seconds, then it takes one step until the broker has answered.
+    if start and reporter.campaign is not None:
+        device.advance(1 if len(reporter.outbox) else 10)
     gc.collect()
+    if client.counts["acked"] >= slots and not len(reporter.outbox):
+        return None
+    return 0 if start else 20
 
 
 # ---
-print("end", client.counts["sent"], client.counts["acked"], broker.count, broker.gaps, len(client.reporter.outbox))
-print("paused", client.reporter.paused, client.trouble)
+print(
+    "end", client.counts["sent"], client.counts["acked"], len(client.reporter.outbox), client.reporter.dropped, end=" "
+)
+print(client.reporter.paused, client.trouble)
 micropython.mem_info()

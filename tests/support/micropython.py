@@ -79,15 +79,16 @@ def run_micropython32(
     files: Mapping[str, str | Path] | None = None,
     library: Iterable[Path] = SOURCES,
     heap: int = 1 << 20,
-    calls: int = 0,
+    port: int = 0,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Run code under the 32-bit MicroPython, in a file system of its own that holds the packages of `library` in /lib.
 
     `files` adds further ones: path there to text, or to a Path here. Tracebacks are on stderr; the exit code is 0 or 1.
-    This build collects garbage only when no Python runs: lines `# ---` part the code where it may; before the last part
-    `step()`, which the code defines, is called `calls` times. A full heap of `heap` bytes grows; `GC: total` of
-    `micropython.mem_info()` tells. Raises FileNotFoundError where there is no interpreter.
+    This build collects garbage only when no Python runs: lines `# ---` part the code where it may. A full heap of
+    `heap` bytes grows; `GC: total` of `micropython.mem_info()` tells. With `port` the file /dev/net is a connection to
+    that port of loopback, and before the last part `step()`, which the code defines, is called until it returns None;
+    else it returns how many milliseconds to wait. Raises FileNotFoundError where there is no interpreter.
     """
     if (program := interpreter32()) is None:
         raise FileNotFoundError(MISSING32)
@@ -107,7 +108,7 @@ def run_micropython32(
         "files": {path: base64.b64encode(content).decode() for path, content in contents.items()},
         "args": args,
         "parts": code.split("\n# ---\n"),
-        "calls": calls,
+        "port": port,
     }
     return subprocess.run(
         [program, str(Path(__file__).with_name("micropython32.mjs"))],
