@@ -87,8 +87,6 @@ def step():
 
 
 # ---
-print(
-    "end", client.counts["sent"], client.counts["acked"], len(client.reporter.outbox), client.reporter.dropped, end=" "
-)
-print(client.reporter.paused, client.trouble)
+reporter = client.reporter
+print("end", client.counts["sent"], client.counts["acked"], len(reporter.outbox), reporter.dropped, reporter.paused)
 micropython.mem_info()
