@@ -66,7 +66,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if value is None and number == 1:
             continue
         if value is None:
-            say(f"{name}, row {number}: {cell!r} is not a whole number; counted as an empty item")
+            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number; counted as an empty item")
         yield value or 0
 
 
@@ -194,6 +194,6 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
             row += 1
             value = parse(str(cell), scale)
             if value is None and cell is not None:
-                say(f"{path.name}, row {row}: {cell!r} is not a whole number; counted as an empty item")
+                say(f"{path.name}, row {row}: {cell[:_LONGEST_TEXT]!r} is not a whole number; counted as an empty item")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from undertone_aggregator.central import FreshBytes, Pak, Tops
+from undertone_aggregator.central.hierarchy import levels_for
 from undertone_aggregator.central.smoothers import SMOOTHERS
-from undertone_aggregator.central.variance import average_variance
+from undertone_aggregator.central.variance import consistent_variance, cover_size
 from undertone_simulator.experiments.outcome import Curve, Outcome, Panel
 from undertone_simulator.experiments.registry import Options
 from undertone_simulator.experiments.tops_methods import (
@@ -22,7 +23,7 @@ from undertone_simulator.experiments.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_simulator.experiments.tops_streams import Stream, one_stream, range_sums, streams
+from undertone_simulator.experiments.tops_streams import QUERIES, R, Stream, one_stream, range_sums, streams
 
 EVENT = "Guarantee: event level, ε per value; methods with S-PAK are (ε, δ) with δ = 1/m², all others pure ε."
 _WINDOW = 4096
@@ -31,18 +32,19 @@ _WINDOW = 4096
 def fig2(options: Options) -> Outcome:
     """One run each on DNS: ToPS at small ε, PAK at a larger one, as means over windows of 4096 values."""
     stream = one_stream(options, "DNS")
-    curves: dict[str, Curve] = {"truth": _windows(stream.body)}
+    body = stream.body[: R // 8] if options.quick else stream.body
+    curves: dict[str, Curve] = {"truth": _windows(body)}
     rows: list[list[str | float]] = []
     truth = np.asarray(curves["truth"][1])
     for epsilon in ("0.01", "0.05"):
         mechanism = Tops(stream.bound, epsilon, source(options.seed, 0, "fig2"))
-        released = mechanism.extend(np.concatenate([stream.head, stream.body]))
+        released = mechanism.extend(np.concatenate([stream.head, body]))
         curves[f"ToPS, ε = {epsilon}"] = _windows(released)
     for epsilon in ("0.1", "1"):
         pak = Pak(stream.bound, epsilon, source(options.seed, 1, "fig2"), fanout=2)
         pak.extend(stream.head)
-        flat = pak.extend(stream.body)
-        nodes = flat[_leaf_places(len(stream.body), 20)]
+        flat = pak.extend(body)
+        nodes = flat[_leaf_places(len(body), 20)]
         curves[f"PAK, ε = {epsilon} (θ = {pak.theta})"] = _windows(nodes)
     curves["Base"] = (curves["truth"][0], [0.0] * len(truth))
     for name, (_, y) in curves.items():
@@ -97,10 +99,22 @@ def fig5(options: Options) -> Outcome:
         }
 
     found = _at_quantile(options, trials, "ToPS, figure 5: hierarchies (MSE)")
-    k = 2 * 25 * average_variance(16, 5, consistent=True)
-    constants = f"Noise-only MSE = Kθ²/ε² of these queries: H2 14276.0, H16 3195.25, H16 consistent 1170.6 ({k:.0f} "
-    notes = [*found.notes, constants + "on average over all ranges); exact, without data."]
+    constants = ", ".join(f"{name} {k:.6g}" for name, k in noise_constants().items())
+    notes = [*found.notes, f"Noise-only MSE = Kθ²/ε² of these queries, exact and without data: K = {constants}."]
     return Outcome(found.title, found.columns, found.rows, notes, found.panels)
+
+
+def noise_constants() -> dict[str, float]:
+    """K: twice the squared levels times the mean number of node variances in the answer to a query."""
+    queries = QUERIES.tolist()
+    found = {}
+    for fanout in (2, 16):
+        levels = levels_for(fanout, R)
+        plain = np.mean([cover_size(a, b, fanout, levels) for a, b in queries])
+        consistent = np.mean([consistent_variance(a, b, fanout, levels) for a, b in queries])
+        found[f"H{fanout}"] = float(2 * levels**2 * plain)
+        found[f"H{fanout} consistent"] = float(2 * levels**2 * consistent)
+    return found
 
 
 def _end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcome:

@@ -35,7 +35,7 @@ def fig1(options: Options) -> Outcome:
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
-    thetas = np.unique(np.geomspace(1, largest, 24).astype(np.int64))
+    thetas = np.unique(np.geomspace(1, largest, 8 if options.quick else 24).astype(np.int64))
     plain, smoothed = Workload(R, 16, 5, epsilon), Workload(R, 16, 5 - best_smoothing(16, 5, epsilon), epsilon)
     truth = range_sums(stream.body)
     noise = sqrt(2 * 15 * 5**3) / float(epsilon)
@@ -56,11 +56,10 @@ def fig1(options: Options) -> Outcome:
         "Base (θ = 0)": 0,
     }
     base_rmse = sqrt(base_mse(truth))
-    choices = 20 if options.quick else CHOICES
     notes = [
         EVENT,
         f"ε = {float(epsilon):g}. Least at θ: " + ", ".join(f"{name} {theta}" for name, theta in best.items()) + ".",
-        *(_regret(stream, smoothed, *objective, options.seed, choices) for objective in OBJECTIVES.items()),
+        *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
         f"Base: RMSE {base_rmse:.4g}. Not a release: these are the functions that the noisy maximum is over.",
     ]
     x = thetas.tolist()
@@ -138,13 +137,14 @@ def _chosen(stream: Stream, name: str, epsilon: str, publishing: str, seed: int,
     return trial
 
 
-def _regret(stream: Stream, workload: Workload, name: str, objective: str, seed: int, choices: int) -> str:
+def _regret(stream: Stream, workload: Workload, name: str, objective: str, options: Options) -> str:
     """How far noisy choices of θ are from the best: noise after consistency, and truncation of the 200 ranges."""
-    thetas = np.unique(np.geomspace(1, stream.bound, 150).astype(np.int64))
+    points, choices = (30, 20) if options.quick else (150, CHOICES)
+    thetas = np.unique(np.geomspace(1, stream.bound, points).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
     mse = (workload.root_k * thetas / float(workload.epsilon)) ** 2 + bias
     chosen = [
-        noisy_max_threshold(stream, PHASE_EPSILON, source(seed, number, "theta"), objective)
+        noisy_max_threshold(stream, PHASE_EPSILON, source(options.seed, number, "theta"), objective)
         for number in range(choices)
     ]
     ratio = np.exp(np.interp(np.log(chosen), np.log(thetas), np.log(mse))) / mse.min()
