@@ -7,7 +7,6 @@ Every device draws with the machine's entropy. Seeded entropy exists only throug
 import asyncio
 import heapq
 import random
-import resource
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,43 +19,25 @@ from undertone_device.config import read_config
 from undertone_device.storage import FileStorage
 from undertone_shared.campaign import HEADER_BYTES, Campaign, header
 from undertone_shared.entropy import Entropy
-from undertone_shared.errors import Invalid
 from undertone_shared.policy import Policy
 from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.ledger import REPORT, Sent
 from undertone_simulator.liar import Liar
+from undertone_simulator.memory import MemoryStorage
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
 
-# Devices draw in this many groups, spread over this part of each slot; the rest is for what the machine loses.
+# Devices draw in this many groups from this part of each slot on; what is left at its end the machine may lose.
 GROUPS = 16
 FIRST_PART = 0.03
-LAST_PART = 0.63
+JITTER = 0.6
+LARGEST_JITTER = 0.8
 # Asked again this much later if the device's rate limit found the draw early.
 _AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
 SETTLE_SECONDS = 10.0
-
-
-class MemoryStorage:
-    """A device's storage that lives as long as this object: killing a device leaves it, ending the process does not."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, bytes] = {}
-
-    def read(self, name: str) -> bytes | None:
-        """The content last written, or None."""
-        return self._files.get(name)
-
-    def write(self, name: str, data: bytes | memoryview) -> None:
-        """Replace the content."""
-        self._files[name] = bytes(data)
-
-    def delete(self, name: str) -> None:
-        """Remove the content, if any."""
-        self._files.pop(name, None)
 
 
 @dataclass(frozen=True)
@@ -82,7 +63,8 @@ class Fleet:
 
     `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
     devices wrote to its ledger. `behaviour`: who drops out, joins late or lies. `source`: device number → seeded byte
-    source, for simulations only. `skipped` counts draws that this machine was too slow for.
+    source, for simulations only. `jitter`: the part of a slot over which reports are spread, each device at a place of
+    its own. `skipped` counts draws that this machine was too slow for.
     """
 
     def __init__(
@@ -97,6 +79,7 @@ class Fleet:
         source: Callable[[int], SeededSource] | None = None,
         behaviour: Behaviour = HONEST,
         capacity: int = 96,
+        jitter: float = JITTER,
     ):
         self.wire = wire
         self.campaigns: dict[bytes, Campaign] = {}
@@ -107,6 +90,7 @@ class Fleet:
         self._plays = Sent(plays=list(earlier.plays) if earlier else [])
         self._state = state
         self._capacity = capacity
+        self._jitter = jitter
         self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
@@ -250,8 +234,7 @@ class Fleet:
             source.seek(slot - 1)
         # Each group is due once at a time, so its number breaks ties.
         due: list[tuple[float, int, list[WireDevice]]] = [
-            (FIRST_PART + (LAST_PART - FIRST_PART) * group / GROUPS, group, devices)
-            for group, devices in enumerate(self._groups)
+            (FIRST_PART + self._jitter * group / GROUPS, group, devices) for group, devices in enumerate(self._groups)
         ]
         heapq.heapify(due)
         while due:
@@ -296,17 +279,3 @@ class Fleet:
             if device.reporter is not None:
                 counts.update(device.reporter.refusals)
         return counts
-
-
-def allow_connections(count: int) -> None:
-    """Raise this process's limit of open files to `count` connections and some. Raises Invalid where it may not."""
-    need = count + 256
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < need:
-        if hard != resource.RLIM_INFINITY and hard < need:
-            raise Invalid(
-                f"{count} connections need {need} open files, but this process may have {hard} at most: raise it with"
-                f" `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
-                f" /etc/security/limits.conf, or LimitNOFILE={need} in a systemd unit"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

@@ -19,8 +19,9 @@ from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
+from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.fleet import Fleet, allow_connections, read_members
+from undertone_simulator.fleet import JITTER, Fleet, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers
 from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.playback import Continuous, Playback
@@ -40,7 +41,7 @@ class Job:
     number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
     slots of a threshold round, 0 to play column by column; `state`: a folder for the devices' storages, None for
     memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds
-    over which the connections are spread; `behaviour`: fields of `Behaviour`.
+    over which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
     """
 
     folder: str
@@ -57,6 +58,7 @@ class Job:
     faults: tuple[tuple[int, str, str], ...] = ()
     ramp_up: float = 0.0
     behaviour: dict[str, Any] = field(default_factory=dict)
+    jitter: float = JITTER
 
     def save(self, path: Path) -> None:
         """Write the job file. Raises OSError."""
@@ -98,6 +100,7 @@ async def run(job: Job) -> None:
         state=state,
         earlier=read_ledgers([path]),
         behaviour=Behaviour(**job.behaviour),
+        jitter=job.jitter,
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -22,8 +22,9 @@ from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
+from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import REST
-from undertone_simulator.fleet import allow_connections, read_members
+from undertone_simulator.fleet import JITTER, LARGEST_JITTER, read_members
 from undertone_simulator.fleet_process import CONNECTED, PEAK, SKIPPED, Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.membership import device_names
@@ -64,6 +65,7 @@ class Options:
     population: str = "households"
     seed: int = 1
     ramp_up: float = 0.0
+    jitter: float = JITTER
     faults: Mapping[str, float] = field(default_factory=dict)
     behaviour: Behaviour = field(default_factory=Behaviour)
     micropython: int = 0
@@ -76,6 +78,8 @@ class Options:
         check_integer("micropython", self.micropython, 0, self.clients - 1)
         if not 0 <= self.ramp_up <= 86400:
             raise Invalid(f"ramp_up is {self.ramp_up!r}, expected 0 to 86400 seconds")
+        if not 0 <= self.jitter <= LARGEST_JITTER:
+            raise Invalid(f"jitter is {self.jitter!r}, expected 0 to {LARGEST_JITTER} of a slot")
         for name, share in self.faults.items():
             if name not in FAULTS or not 0 <= share <= 1:
                 raise Invalid(f"{name} is {share!r}, expected a share from 0 to 1 of {', '.join(FAULTS)}")
@@ -176,6 +180,7 @@ def _start(options: Options, fleet: Path, folder: Path, names: list[str], source
             faults=_faults(options, names[: options.clients - options.micropython]),
             ramp_up=options.ramp_up,
             behaviour=asdict(options.behaviour),
+            jitter=options.jitter,
         )
     )
     return readings

@@ -53,30 +53,44 @@ report_slots = 2
 groups = "g.csv"
 """
     )
+    (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n")
     found = simulate("--data", tmp_path / "data.npz", "--campaign", tmp_path / "c.toml", "--json")
     assert found.exit_code == 0, found.output
     facts = json.loads(found.stdout)
-    assert facts["notes"] == ["groups are not simulated: the estimates are of everybody together"]
+    assert facts["notes"] == []
     assert len(facts["slots"]) == 2
+    assert {one["group"] for one in facts["groups"]} == {"north", "other"}
 
 
-def test_streams_are_refused_with_a_way_out(tmp_path):
+@pytest.mark.parametrize("how", ["options", "campaign"])
+def test_streams_beside_the_truth(tmp_path, how):
     (tmp_path / "c.toml").write_text(
         """
 [campaign]
 name = "meters"
 sensor = "load"
 unit = "Wh"
-bound = 1000
+bound = 10000
 epsilon = 4
+report_slots = 3
 [stream]
-delta = 1e-5
-slew = 0.05
-reports = 48
+mechanism = "one-bit"
+reports = 3
 """
     )
-    found = simulate("--campaign", tmp_path / "c.toml")
-    assert "undertone demo --stream" in str(found.exception)
+    words = ["--stream", "one-bit"] if how == "options" else ["--campaign", tmp_path / "c.toml"]
+    found = simulate(*words, "--json", "--store", tmp_path / "s.sqlite")
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert facts["reports"] == 3 * 300
+    assert {one["kind"] for one in facts["slots"]} == {"stream"}
+    assert "user-level" in facts["guarantee"]
+    query = CliRunner().invoke(app, ["query", str(tmp_path / "s.sqlite"), "--json"])
+    slots = {one["slot"]: one for one in json.loads(query.stdout)["slots"]}
+    for one in facts["slots"]:
+        assert slots[one["slot"]]["estimate"] == one["estimate"]
+    table = simulate(*words)
+    assert "intervals hold the clipped truth" in table.stdout.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.fleet import allow_connections
+from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.load import Options, run
 
 

@@ -31,6 +31,9 @@ def fleet(
     rate: Annotated[float | None, typer.Option(help="reports per second of all clients, instead of --interval")] = None,
     slots: Annotated[int, typer.Option(help="report slots, after a threshold round of 2")] = 6,
     ramp_up: Annotated[float, typer.Option(help="seconds over which the connections are spread")] = 0.0,
+    jitter: Annotated[
+        float, typer.Option(help="share of a slot over which the clients' reports are spread, 0 to 0.8")
+    ] = 0.6,
     qos: Annotated[int, typer.Option(help="1; a report is never sent at another QoS")] = 1,
     kill: Annotated[float, typer.Option(help=f"power cut, booted two slots later: {_SHARE}")] = 0.0,
     duplicate: Annotated[float, typer.Option(help=f"a report published twice: {_SHARE}")] = 0.0,
@@ -72,6 +75,7 @@ def fleet(
         population=population,
         seed=seed,
         ramp_up=ramp_up,
+        jitter=jitter,
         faults={"kill": kill, "duplicate": duplicate, "delay": delay, "lie": lie},
         behaviour=Behaviour(seed, drop_out, late),
         micropython=micropython,
