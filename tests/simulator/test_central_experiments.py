@@ -101,7 +101,9 @@ def test_figure_6_the_noisy_maximum_is_near_the_best_percentile():
 
 
 def test_figure_7_the_noisy_maximum_beats_smooth_sensitivity():
-    for methods in by_method(quick("tops-fig7"), at="ε of the threshold").values():
+    found = quick("tops-fig7")
+    assert any(note.startswith(f"{STREAM}: c = 60 without noise") for note in found.notes)
+    for methods in by_method(found, at="ε of the threshold").values():
         assert max(methods["NM-E"], methods["NM-E, paper's c = 60"]) < min(methods["S-PAK"], methods["S-P"]) / 10
 
 

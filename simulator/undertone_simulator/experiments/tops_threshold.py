@@ -24,6 +24,7 @@ from undertone_simulator.experiments.tops_methods import (
 from undertone_simulator.experiments.tops_streams import QUERIES, M, R, Stream, one_stream, range_sums, streams
 
 EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
+NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"
 CHOICES = 400
@@ -99,6 +100,7 @@ def fig7(options: Options) -> Outcome:
     """Ways to choose θ at ε, then the same smoothed hierarchy at ε = 0.05."""
     rows: list[list[str | float]] = []
     panels = []
+    notes = [EVENT, _protocol(options)]
     for stream in streams(options):
         truth = range_sums(stream.body)
         curves: dict[str, list[float]] = {}
@@ -113,8 +115,11 @@ def fig7(options: Options) -> Outcome:
             curves.setdefault("Base", []).append(base_mse(truth))
         x = [float(epsilon) for epsilon in EPSILONS]
         panels.append(Panel(stream.name, "ε of the threshold", "MSE", {name: (x, y) for name, y in curves.items()}))
+        workloads = [Workload(R, 16, 5, Fraction(epsilon)) for epsilon in NOISE_FREE_EPSILONS]
+        exact = "/".join(str(_argmax(stream.histogram(), w, stream.bound, "count")) for w in workloads)
+        notes.append(f"{stream.name}: c = 60 without noise gives θ {exact} at ε {'/'.join(NOISE_FREE_EPSILONS)}.")
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
-    return Outcome("ToPS, figure 7: choosing θ (MSE)", columns, rows, [EVENT, _protocol(options)], panels)
+    return Outcome("ToPS, figure 7: choosing θ (MSE)", columns, rows, notes, panels)
 
 
 def _at(stream: Stream, theta: int, epsilon: str, seed: int) -> Trial:
