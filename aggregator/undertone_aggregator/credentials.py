@@ -7,6 +7,7 @@ of 101 keeps provisioning and every connect cheap. Never put a password that a p
 import base64
 import contextlib
 import hashlib
+import hmac
 import os
 import secrets
 import tempfile
@@ -38,6 +39,19 @@ def password_entry(user: str, password: str) -> str:
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS, 64)
     return f"{user}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
+
+
+def password_matches(entry: str, password: str) -> bool:
+    """Whether this is the password of ``$7$iterations$salt$hash``."""
+    _, _, iterations, salt, digest = entry.split("$")
+    found = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
+    return hmac.compare_digest(found, base64.b64decode(digest))
+
+
+def read_passwords(path: Path) -> dict[str, str]:
+    """A password file as user -> entry. Raises OSError."""
+    entries = (line.partition(":") for line in path.read_text().splitlines())
+    return {user: entry for user, _, entry in entries}
 
 
 def write_passwords(path: Path, users: Mapping[str, str]) -> None:

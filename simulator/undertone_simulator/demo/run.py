@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.broker import find_mosquitto, free_port
+from undertone_aggregator.broker import free_port
 from undertone_aggregator.store import Store
 from undertone_shared.errors import Invalid
+from undertone_simulator.demo.amqtt_broker import NOTICE, AmqttBroker, needs_amqtt, within_reach
 from undertone_simulator.demo.plan import Options, Plan, prepare
 from undertone_simulator.demo.result import Result, collect
 from undertone_simulator.demo.stage import NO_EXAMPLE, NO_MICROPYTHON, Stage, end, example_device, find_micropython
@@ -45,7 +46,9 @@ class Display(Protocol):
 
 def run(options: Options, folder: Path, display: Display) -> Result:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
-    find_mosquitto()
+    amqtt = needs_amqtt()
+    if amqtt:
+        options = within_reach(options, display)
     port = free_port()
     display.say(f"reading the population and provisioning {options.devices} devices")
     plan = prepare(options, folder, port)
@@ -57,9 +60,8 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Stage(folder, port) as stage:
-        stage.broker.start()
-        display.say(f"mosquitto on {stage.broker.host}:{stage.broker.port}, with a password for each device")
+    with Stage(folder, port, amqtt=amqtt) as stage:
+        start_broker(stage, display)
         _start_devices(plan, stage, with_micropython=not missing, display=display)
         stage.start_aggregator(plan.config_file)
         sent = _Watch(plan, stage, display).follow()
@@ -73,6 +75,17 @@ def run(options: Options, folder: Path, display: Display) -> Result:
             display.event(event)
         with Store(folder / "store.sqlite", read_only=True) as store:
             return collect(plan, store, sent())
+
+
+def start_broker(stage: Stage, display: Display) -> None:
+    """Start it and say which it is, loudly if it is amqtt. Raises Invalid when it does not start."""
+    broker = stage.broker
+    broker.start()
+    amqtt = isinstance(broker, AmqttBroker)
+    if amqtt:
+        display.say(NOTICE, loud=True)
+    name = "amqtt" if amqtt else "mosquitto"
+    display.say(f"{name} on {broker.host}:{broker.port}, with a password for each device")
 
 
 def ledgers(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from undertone_aggregator.broker import find_mosquitto, free_port
+from undertone_aggregator.broker import free_port
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import parse_epsilon
 from undertone_aggregator.query import open_store
@@ -23,7 +23,8 @@ from undertone_shared.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
 from undertone_simulator import populations
-from undertone_simulator.demo.run import CONNECT_SECONDS, SLACK_SECONDS, Display, Failed, drain, ledgers
+from undertone_simulator.demo.amqtt_broker import needs_amqtt, within_reach
+from undertone_simulator.demo.run import CONNECT_SECONDS, SLACK_SECONDS, Display, Failed, drain, ledgers, start_broker
 from undertone_simulator.demo.stage import NO_EXAMPLE, NO_MICROPYTHON, Stage, end, example_device, find_micropython
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
@@ -142,15 +143,17 @@ class _Plan:
 
 def run_stream(options: StreamOptions, folder: Path, display: Display) -> StreamResult:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
-    find_mosquitto()
+    amqtt = needs_amqtt()
+    if amqtt:
+        options = within_reach(options, display)
     port = free_port()
     display.say(f"provisioning {options.devices} devices for streams of {options.slots} reports")
     plan = _prepare(options, folder, port)
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Stage(folder, port) as stage:
-        stage.broker.start()
+    with Stage(folder, port, amqtt=amqtt) as stage:
+        start_broker(stage, display)
         _start_devices(plan, stage, with_micropython=not missing)
         stage.start_aggregator(folder / "aggregator.toml")
         _follow(plan, stage, display)
