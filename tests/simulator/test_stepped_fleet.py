@@ -31,6 +31,7 @@ FAULTS = [
     Fault(5, "hold", "load-005"),
     Fault(5, "disconnect", "load-006"),
     Fault(6, "lie", "load-007"),
+    Fault(6, "kill-torn", "load-008"),
 ]
 
 

@@ -30,7 +30,7 @@ def write_results(
         began = time.monotonic()
         try:
             write(name, run(name, options), options, folder)
-        except Invalid as wrong:
+        except (Invalid, FileNotFoundError) as wrong:
             skipped[name] = str(wrong)
             say(f"{name}: skipped, {wrong}")
             continue
