@@ -67,6 +67,35 @@ def test_a_pipe_in_a_pipe_out(run):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        "tops --hold-out 9 --span 16 --fanout 4 --smoothing 1 --smoother mean --objective count --c 7.5 --noise laplace",
+        "tops --hold-out 9 --span 16 --fanout 4 --update sequential --share .2 --consistency least-absolute --monotone",
+        "tops --theta 5 --span 64 --fanout 2",
+        "pak --hold-out 10 --span 16 --fanout 4 --delta 1e-6 --percentile 0.9 --threshold s-p --noise gaussian",
+        "pak --theta 5 --consistency least-squares",
+        "simple-1 --horizon 60 --monotone",
+        "simple-2",
+        "two-level --horizon 60 --block 7",
+        "binary --horizon 60",
+        "unbounded",
+        "hybrid --monotone",
+        "square-root --horizon 60 --delta 1e-6",
+        "sanitizer --block 16 --share 0.5 --last-block pad",
+    ],
+)
+def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_path, run):
+    out = tmp_path / "out.csv"
+    text = "".join(f"{i % 7}\n" for i in range(60))
+    made = run("--mechanism", *options.split(), "--epsilon", "1", "--bound", "9", "--output", out, text=text)
+    assert made.err.startswith("event-level differential privacy")
+    question = ["--quantile", "0.5"] if options.startswith("sanitizer") else ["--range", "20:60"]
+    answer = json.loads(run("--query", out, *question, "--json").out)
+    assert len(answer["answers"]) == 1
+    assert answer["guarantee"] in made.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ([], "release needs --mechanism"),

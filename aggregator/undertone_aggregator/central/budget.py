@@ -22,9 +22,9 @@ def parse_delta(delta: Epsilon) -> Fraction:
     return _parse("delta", delta, Fraction(1, 10**30), Fraction(1, 10))
 
 
-def parse_share(name: str, share: Epsilon) -> Fraction:
-    """Raises Invalid unless it is a number from 0.0001 to 0.9999."""
-    return _parse(name, share, LEAST, 1 - LEAST)
+def parse_share(name: str, share: Epsilon, most: Fraction = 1 - LEAST) -> Fraction:
+    """Raises Invalid unless it is a number from 0.0001 to ``most``."""
+    return _parse(name, share, LEAST, most)
 
 
 def parse_positive(name: str, value: Epsilon) -> Fraction:

@@ -15,13 +15,19 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from undertone_aggregator.central.budget import Epsilon, check_bound, check_count, check_word, parse_epsilon
+from undertone_aggregator.central.budget import (
+    Epsilon,
+    check_bound,
+    check_count,
+    check_word,
+    parse_epsilon,
+    parse_share,
+)
 from undertone_aggregator.central.coin import exponential_bounds
 from undertone_aggregator.central.continual import Continual, integers
 from undertone_aggregator.central.entropy import Bytes, FreshBytes
 from undertone_aggregator.central.noise import Integers
 from undertone_aggregator.central.threshold_class import ThresholdSanitizer
-from undertone_shared.errors import Invalid
 
 BLOCK = 4096
 ENDINGS = ("hold", "pad")
@@ -113,12 +119,11 @@ class Sanitizer(StreamingSanitizer):
         source: FreshBytes | None = None,
         *,
         block: int = BLOCK,
-        share: Fraction = Fraction(1),
+        share: Epsilon = Fraction(1),
     ) -> None:
         self.epsilon = parse_epsilon(epsilon)
-        if not 0 < share <= 1:
-            raise Invalid(f"share is {share}, expected more than 0 and at most 1")
-        kept = max(int(share * check_count("block", block, 1, 1 << 24)), 1)
+        part = parse_share("share", share, Fraction(1))
+        kept = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
         self._used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
         super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept)
 

@@ -153,14 +153,15 @@ def test_padding_is_public_and_spread_evenly():
 
 def test_subsampled_blocks_and_their_standard_error():
     values = np.random.default_rng(3).integers(0, 100, 40_000)
-    made = Sanitizer(99, "0.1", seeded(), block=20_000, share=Fraction(1, 10))
+    made = Sanitizer(99, "0.1", seeded(), block=20_000, share="0.1")
     items = made.extend(values)
     assert len(items) == 4000
     share, error = share_at_most(made.parameters, items, 49)
     assert abs(share - np.mean(values <= 49)) < 5 * error
     assert "drawn in secret" in made.guarantee
-    with pytest.raises(Invalid, match="share is 2"):
-        Sanitizer(9, 1, share=Fraction(2))
+    for share in ("2", "0", "much"):
+        with pytest.raises(Invalid, match=f"share is '{share}', expected a number from 0.0001 to 1"):
+            Sanitizer(9, 1, share=share)
 
 
 def test_quantiles_are_monitored_block_by_block():
