@@ -69,7 +69,7 @@ def test_a_pipe_in_a_pipe_out(run):
 @pytest.mark.parametrize(
     "options",
     [
-        "tops --hold-out 9 --span 16 --fanout 4 --smoothing 1 --smoother mean --objective count --c 7.5 --noise laplace",
+        "tops --hold-out 9 --span 16 --fanout 4 --smoothing 1 --smoother mean --objective count --c 7 --noise laplace",
         "tops --hold-out 9 --span 16 --fanout 4 --update sequential --share .2 --consistency least-absolute --monotone",
         "tops --theta 5 --span 64 --fanout 2",
         "pak --hold-out 10 --span 16 --fanout 4 --delta 1e-6 --percentile 0.9 --threshold s-p --noise gaussian",
