@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,11 +41,12 @@ def test_every_experiment_has_a_chapter_and_every_paragraph_an_experiment():
 def test_the_page_has_figure_table_and_what_was_left_out():
     command = registry.command("tops-fig1", Options(quick=True))
     document = OUTCOME.document(command=command, quick=True)
-    text = page({"tops-fig1": document}, {"coverage": "coverage needs EDRP"}, "results")
+    text = page({"tops-fig1": document}, {"coverage": "coverage needs EDRP"}, Path("docs/results"))
     assert "### A title" in text
     assert "`undertone experiment tops-fig1 --quick --seed 1`" in text
     assert "![A title](results/tops-fig1.png)" in text
     assert "| 1 | 0.5 |" in text
+    assert "experiment all --out docs/results" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "not what it finds: tops-fig1" in text
     assert Outcome.of(document).csv() == OUTCOME.csv()

@@ -4,7 +4,7 @@ from dataclasses import astuple, fields
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.experiments.coverage import Coverage, run
-from undertone_simulator.experiments.outcome import Outcome
+from undertone_simulator.experiments.outcome import Outcome, Panel
 from undertone_simulator.experiments.registry import Options
 from undertone_simulator.experiments.theta_populations import in_time_order
 
@@ -26,4 +26,12 @@ def coverage(options: Options) -> Outcome:
         "ε is of one reading (event level): 48 readings a day cost a household 48 ε.",
     ]
     columns = [field.name for field in fields(Coverage)]
-    return Outcome("Coverage on EDRP", columns, [astuple(one) for one in found], notes)
+    epsilons = [float(epsilon) for epsilon in EPSILONS]
+    curves = {
+        "truncated mean": (epsilons, [one.held for one in found]),
+        "raw mean, wider interval": (epsilons, [one.held_raw for one in found]),
+        "raw mean, worst half-hour": (epsilons, [one.least_held_raw for one in found]),
+        "nominal": (epsilons, [0.95] * len(found)),
+    }
+    panel = Panel("Intervals that hold", "ε of a reading", "share", curves, logarithmic=False)
+    return Outcome("Coverage on EDRP", columns, [astuple(one) for one in found], notes, [panel])

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_COLOURS = 48
+_COLOURS = 128
+# Colours of lines, before they are dashed.
+_LINES = 10
 
 Cell = str | int | float
 Curve = tuple[Sequence[float], Sequence[float]]
@@ -78,9 +80,10 @@ class Outcome:
         figure = Figure(figsize=(6.4 * columns, 4.2 * lines), layout="constrained")
         for place, panel in enumerate(self.panels, 1):
             axes = figure.add_subplot(lines, columns, place)
-            for name, (x, y) in panel.curves.items():
+            for number, (name, (x, y)) in enumerate(panel.curves.items()):
                 marker, width = ("o" if len(x) < 20 else None), (1.2 if panel.joined else 0)
-                axes.plot(x, y, marker=marker, markersize=3, linewidth=width, label=name)
+                style = "-" if number < _LINES else "--"
+                axes.plot(x, y, style, marker=marker, markersize=3, linewidth=width, label=name)
             axes.set_title(panel.title)
             axes.set_xlabel(panel.x)
             axes.set_ylabel(panel.y)

@@ -53,18 +53,20 @@ def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
     """The page of all experiments whose files are in ``folder``. Raises OSError."""
     found = {name: json.loads(path.read_text()) for name in names() if (path := folder / f"{name}.json").exists()}
     path = page_of(folder)
-    path.write_text(page(found, skipped or {}, path.stem))
+    path.write_text(page(found, skipped or {}, folder))
     return path
 
 
-def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], folder: str) -> str:
-    """The page as markdown, from the experiments' documents; their files are in ``folder`` beside it."""
+def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
+    """The page as markdown, from the experiments' documents; their files are in the folder ``out`` beside it."""
+    folder = out.name
     quick = [name for name, document in found.items() if document["quick"]]
     parts = [
         "# Results",
-        f"Made by `undertone experiment all --out {folder}`; above each figure stands the command that made it, and"
-        f" `undertone experiment NAME --out {folder}` makes it again, longer with `--repeats`. Every table is a CSV and"
-        f" a JSON file in [{folder}]({folder}).",
+        f"`undertone experiment all --out {out.as_posix()}` makes this page and everything on it;"
+        f" `undertone experiment NAME --out {out.as_posix()}` makes one figure again, longer with `--repeats`, and the"
+        " page with it. The command that made a figure stands above it. Every table is a CSV and a JSON file in"
+        f" [{folder}]({folder}).",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
