@@ -93,11 +93,11 @@ PARAGRAPHS: dict[str, str] = {
     "tops-fig3": (
         "The paper: ToPS beats PAK by orders of magnitude, and the threshold (NM-E) gains more than the better"
         " hierarchy. The first holds on every stream, by three to six orders; the second on POS, DNS and Kosarak,"
-        " while on EDRP and Fare, whose thresholds are nearer to the public bound, the hierarchy gains as much or"
-        " more. On the stand-ins for Fare and Kosarak, ToPS and NM-E + H2 are not alike, as they are in the paper:"
-        " truncation is not the largest error once the threshold is right. And the paper's constant c = 60 is in units"
-        " of item counts, so that on readings in Wh it truncates far too low (an error fourteen to forty times ours on"
-        " EDRP), while on POS, for which it was chosen, it is as good as our default or better."
+        " while on EDRP and Fare, whose thresholds are nearer to the public bound, the hierarchy gains more at the two"
+        " smallest ε. On the stand-ins for Fare and Kosarak, ToPS and NM-E + H2 are not alike, as they are in the"
+        " paper: truncation is not the largest error once the threshold is right. And the paper's constant c = 60 is"
+        " in units of item counts, so that on readings in Wh it truncates far too low (an error fifteen to thirty-five"
+        " times ours on EDRP), while on POS, for which it was chosen, it is as good as our default or better."
     ),
     "tops-fig4": (
         'The paper takes "recent" as the best smoother on DNS and among the best elsewhere. Here mean and median are'
