@@ -6,7 +6,8 @@ import pytest
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.descriptors import allow_connections
-from undertone_simulator.load import Options, run
+from undertone_simulator.load import run
+from undertone_simulator.load_options import Options
 
 
 def test_too_few_descriptors_are_said_before_anything_starts(monkeypatch):

@@ -13,7 +13,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.load import Result
+    from undertone_simulator.load_options import Result
 
 _SHARE = "share of the clients that this happens to, once"
 
@@ -58,7 +58,8 @@ def fleet(
     Exit code 1 if anything is unexplained.
     """
     from undertone_simulator.behaviour import Behaviour
-    from undertone_simulator.load import Failed, Options, run
+    from undertone_simulator.load import Failed, run
+    from undertone_simulator.load_options import Options
 
     if qos != 1:
         raise Invalid(
