@@ -122,10 +122,11 @@ def test_errors_are_one_sentence(arguments, sentence, run):
     assert len(said.err.strip().splitlines()) == 1
 
 
-def test_kill_9_and_resume_from_a_pipe(tmp_path, run):
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"
     command = [*UNDERTONE, *TOPS, "--output", str(out)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert child.stdin is not None
     for i in range(23):
         child.stdin.write(b"%d\n" % (i % 7))
@@ -134,9 +135,10 @@ def test_kill_9_and_resume_from_a_pipe(tmp_path, run):
     while not (state.exists() and json.loads(state.read_text())["progress"]["consumed"] == 23):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    child.kill()
-    child.wait()
-    child.stdin.close()
+    child.send_signal(end)
+    said = child.communicate()[1].decode()
+    assert child.returncode == (130 if end == signal.SIGINT else -signal.SIGKILL)
+    assert ("the same command goes on" in said) == (end == signal.SIGINT)
     before = out.read_text()
     everything = "".join(f"{i % 7}\n" for i in range(40))
     assert "does not begin" in run(*TOPS, "--output", out, text=everything.replace("3", "4"), code=2).err

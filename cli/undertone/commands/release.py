@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from undertone.commands.release_query import answer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def release(
     An interrupted release resumes with the same command; no value is drawn twice.
     """
     if query is not None:
-        return _answer(query, ranges or [], quantiles or [], as_json)
+        return answer(query, ranges or [], quantiles or [], as_json)
     if mechanism is None or epsilon is None or bound is None:
         raise Invalid("release needs --mechanism, --epsilon and --bound")
     from undertone_aggregator.central.budget import check_word, parse_epsilon, parse_positive
@@ -125,13 +126,12 @@ def release(
     if source != "-" and not over_mqtt and not Path(source).is_file():
         raise Invalid(f"input is {source!r}, expected a file, - or mqtt://host:port/topic")
     units = parse_positive("scale", scale)
-    if state is None and output != "-" and not output.startswith("mqtt://"):
-        state = Path(output + ".state")
+    if output != "-" and not output.startswith("mqtt://"):
+        state = state or Path(output + ".state")
+        _refuse_a_second_release(Path(output), state)
     if over_mqtt and state is None:
         raise Invalid("the gateway needs --state FILE, or it could not go on after a crash")
-    if output not in ("-",) and not output.startswith("mqtt://"):
-        _refuse_a_second_release(Path(output), state)
-    with _sink(output, user, ca, settings) as sink:
+    with _sink(output, user, ca) as sink:
         job = Job(made, sink, state, settings)
         print(made.guarantee, file=sys.stderr)
         if job.resumed:
@@ -155,10 +155,10 @@ def release(
         print("all values were held out for the threshold: use a shorter --hold-out, or --theta", file=sys.stderr)
 
 
-def _refuse_a_second_release(output: Path, state: Path | None) -> None:
+def _refuse_a_second_release(output: Path, state: Path) -> None:
     if output.is_dir():
         raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
-    if output.exists() and output.stat().st_size and not (state is not None and state.exists()):
+    if output.exists() and output.stat().st_size and not state.exists():
         raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
 
 
@@ -238,7 +238,7 @@ class _Standard:
 
 
 @contextmanager
-def _sink(output: str, user: str | None, ca: Path | None, settings: dict[str, Any]) -> Iterator[Any]:
+def _sink(output: str, user: str | None, ca: Path | None) -> Iterator[Any]:
     from undertone_aggregator.central.gateway import TopicSink
     from undertone_aggregator.central.job import TextFile
 
@@ -291,40 +291,3 @@ def _gateway(
     finally:
         gateway.close()
     print(f"stopped after {job.progress.consumed} values; the same command goes on from there", file=sys.stderr)
-
-
-def _answer(path: Path, ranges: list[str], quantiles: list[float], as_json: bool) -> None:
-    import numpy as np
-
-    from undertone_aggregator.central.document import read
-    from undertone_aggregator.central.quantiles import Quantiles
-    from undertone_aggregator.central.ranges import range_sum
-
-    parameters, pieces = read(path)
-    if not ranges and not quantiles:
-        raise Invalid("--query needs a question: --range or --quantile")
-    answers: list[dict[str, Any]] = []
-    for text in ranges:
-        first, _, end = text.partition(":")
-        if not (first.isdecimal() and end.isdecimal() and len(text) < 40):
-            raise Invalid(f"range is {text!r}, expected FIRST:END, such as 0:48")
-        found = range_sum(parameters, pieces, int(first), int(end))
-        answers.append({"range": text, "sum": found.value, "standard_error": found.standard_error})
-    if quantiles:
-        if parameters["released"] != "items":
-            raise Invalid("quantiles need a release of synthetic items: --mechanism sanitizer")
-        sketch = Quantiles()
-        sketch.update(np.concatenate([piece.numbers for piece in pieces] or [np.zeros(0, dtype=np.int64)]))
-        for share in quantiles:
-            if not 0 <= share <= 1:
-                raise Invalid(f"quantile is {share}, expected a share from 0 to 1")
-            answers.append({"quantile": share, "value": sketch.quantile(share)})
-    if as_json:
-        print(json.dumps({"guarantee": parameters["guarantee"], "answers": answers}, ensure_ascii=False))
-        return
-    for answer in answers:
-        if "range" in answer:
-            print(f"sum over {answer['range']}: {answer['sum']:.0f} ± {answer['standard_error']:.1f} (s.e.)")
-        else:
-            print(f"quantile {answer['quantile']:g}: {answer['value']}")
-    print(parameters["guarantee"])
