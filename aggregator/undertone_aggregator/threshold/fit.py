@@ -44,7 +44,7 @@ class Likelihood:
         self._lengths = model.lengths(np.log(points))
 
     def value(self, parameters: Vector) -> Vector:
-        """Log-likelihood; parameters [..., J + 1] → [...]."""
+        """Log-likelihood; parameters [..., p] → [...]."""
         s = survival(parameters, self._lengths)
         total: Vector = np.zeros(parameters.shape[:-1])
         for one, part in zip(self.observations, self._slices, strict=True):
@@ -53,12 +53,12 @@ class Likelihood:
         return np.asarray(total)
 
     def laws(self, parameters: Vector) -> list[Vector]:
-        """The law of each observation's symbols, for parameters [J + 1]."""
+        """The law of each observation's symbols, for parameters [p]."""
         s = survival(parameters, self._lengths)
         return [one.matrix @ cell_masses(s[part]) for one, part in zip(self.observations, self._slices, strict=True)]
 
     def score(self, parameters: Vector) -> tuple[Vector, Vector]:
-        """Gradient [J + 1] and expected information [J + 1, J + 1] at parameters [J + 1]."""
+        """Gradient [p] and expected information [p, p] at parameters [p]."""
         s, slope = survival_slope(parameters, self._lengths)
         gradient: Vector = np.zeros(len(parameters))
         information: Vector = np.zeros((len(parameters), len(parameters)))
@@ -75,7 +75,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Mode:
-    """Posterior mode [J + 1], its precision H there, and the log of the Laplace evidence."""
+    """Posterior mode [p], its precision H there, and the log of the Laplace evidence."""
 
     parameters: Vector
     precision: Vector
@@ -84,7 +84,7 @@ class Mode:
 
 
 def fit(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
-    """The posterior mode by Fisher scoring from `start` [J + 1].
+    """The posterior mode by Fisher scoring from `start` [p].
 
     Steps are capped at 1.5 per parameter and halved until the posterior rises; it ends at a gain below 1e-4 or
     after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
@@ -115,7 +115,7 @@ def fit(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
 def draws(
     likelihood: Likelihood, prior: Prior, mode: Mode, count: int, generator: np.random.Generator
 ) -> tuple[Vector, Vector]:
-    """Draws [count, J + 1] from N(mode, H⁻¹) with log weights [count] that correct them to the posterior.
+    """Draws [count, p] from N(mode, H⁻¹) with log weights [count] that correct them to the posterior.
 
     The log weights include the log evidence, so that draws of several components can be pooled. Weights above
     √count times their mean are cut (Ionides 2008): a bounded bias instead of a few draws that decide everything.

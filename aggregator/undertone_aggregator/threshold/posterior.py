@@ -10,16 +10,17 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, co
 from undertone_aggregator.threshold.em import expectation_maximisation, smooth
 from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, fit
 from undertone_aggregator.threshold.objective import Integers
-from undertone_aggregator.threshold.tail import FREE, Component, TailModel, cell_masses, survival
+from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
 
 # Chosen on POS, EDRP, DNS and synthetic populations, then frozen (docs/threshold.md).
 COMPONENTS = (
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.48),
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.41),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.44),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.392),
     Component(slope=0.8, spread=0.6, bend=0.2, free_above=0.3, weight=0.006),
     Component(slope=0.6, spread=0.4, bend=0.7, free_above=0.3, weight=0.002),
-    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.08),
-    Component(slope=0.6, spread=0.3, bend=0.0, free_above=0.0, weight=0.022),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.06),
+    Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.0, weight=0.05, free=1.0),
+    Component(slope=0.45, spread=0.3, bend=-1.0, free_above=0.0, weight=0.05, free=1.0),
 )
 _DRAWS_EACH = 100
 _POOLED = 200
@@ -91,7 +92,7 @@ def posterior(
     model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
     likelihood = Likelihood(model, observations)
     loose = Component(slope=0.8, spread=1.0, bend=0.0, free_above=0.0, weight=1.0)
-    body = fit(likelihood, model.prior(loose, model.knots[-1], FREE), _start(model, start_at, start_s))
+    body = fit(likelihood, model.prior(loose, model.knots[-1]), _start(model, start_at, start_s))
     u = np.log(np.asarray(grid[1:-1], dtype=np.float64))
     body_s = survival(body.parameters, model.lengths(u))
     tells = _tells(cohort)
@@ -174,12 +175,14 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
 
 
 def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
-    z = np.log(-np.log(s))
+    # Only an edge at one tells how many readings are zero.
+    positive = float(np.clip(s[0], 0.05, 0.993)) if u[0] == 0.0 else 0.993
+    z = np.log(-np.log(np.clip(s / positive, 1e-4, 1.0 - 1e-4)))
     slopes = np.diff(np.interp(model.knots, u, z)) / np.diff(model.knots)
     kappa = np.log(np.clip(slopes, 0.05, 6.0))
     beyond = u[int((s > 0.02).sum()) - 1] if s[0] > 0.02 else u[0]
     kappa[(model.knots[1:] > beyond) | (model.knots[:-1] < u[0])] = np.log(0.8)
-    return np.append(np.interp(model.reference, u, z), kappa)
+    return np.concatenate([[np.interp(model.reference, u, z)], kappa, [np.log(positive / (1.0 - positive))]])
 
 
 def _tells(cohort: Sequence[CohortCounts]) -> float:

@@ -19,7 +19,7 @@ from undertone_aggregator.threshold.zoom import zoomed_edges
 # Below this Σ n ε² no method tried was safe (shared experience: worst ratios above 1000).
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
-_CAUTIOUS_SHARE = 0.6
+_CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
 # A body that no smooth tail explains: the tail behind it is then known less well than the posterior says.
 _ODD_SHAPE = 0.9

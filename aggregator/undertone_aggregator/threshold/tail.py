@@ -1,8 +1,8 @@
 """The tail model: S(x) = P(reading >= x) is locally Weibull.
 
-With u = ln x, z(u) = ln(-ln S) is piecewise linear with slopes e^κ_j > 0: one constant slope is exactly a Weibull
-law. The prior lets κ walk slowly, so that the tail beyond the data continues the shape before it, and, in some
-components, fast below an anchor, so that the body may have any shape.
+A share 1 - π of the readings is zero; of the others, with u = ln x, z(u) = ln(-ln(S/π)) is piecewise linear with slopes
+e^κ_j > 0: one constant slope is exactly a Weibull law. The prior lets κ walk slowly, so that the tail beyond the data
+continues the shape before it, and, in some components, fast below an anchor, so that the body may have any shape.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ MAX_KNOTS = 56
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
+# Logit of the share of readings above zero: nearly all, but most may be zero.
+_POSITIVE, _POSITIVE_SPREAD = 5.0, 2.5
 # Beyond this z the survival is zero in any floating point; within it e^z stays finite.
 _LARGEST = 50.0
 
@@ -28,6 +30,7 @@ class Component:
 
     `bend`: expected curvature, d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`:
     κ walks freely where S exceeds this (1: nowhere; 0: wherever the data can tell). `weight`: prior probability.
+    `free`: standard deviation of a free step of κ.
     """
 
     slope: float
@@ -35,11 +38,12 @@ class Component:
     bend: float
     free_above: float
     weight: float
+    free: float = FREE
 
 
 @dataclass(frozen=True)
 class Prior:
-    """N(mean, precision⁻¹) of the parameters (z at the reference, κ_1, …, κ_J); shapes [J + 1], [J + 1, J + 1]."""
+    """N(mean, precision⁻¹) of the parameters (z at the reference, κ_1, …, κ_J, ln(π/(1 - π))); shapes [p], [p, p]."""
 
     mean: Vector
     precision: Vector
@@ -76,17 +80,18 @@ class TailModel:
         low[0], high[-1] = -np.inf, np.inf
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
 
-    def prior(self, component: Component, anchor: float, free: float = FREE) -> Prior:
+    def prior(self, component: Component, anchor: float) -> Prior:
         """The component's prior, its slope stated at `anchor`; κ walks freely below it unless free_above is 1."""
         middle = self.middles
         flat = 1.0 / component.slope
         inverse = np.maximum(flat + component.bend * (middle - anchor), 0.3 * flat)
         between = (middle[1:] + middle[:-1]) / 2.0
-        step = np.where((between < anchor) & (component.free_above < 1.0), free, STIFF)
+        step = np.where((between < anchor) & (component.free_above < 1.0), component.free, STIFF)
         information = 1.0 / (step * step * np.diff(middle))
-        precision = np.zeros((len(middle) + 1, len(middle) + 1))
+        precision = np.zeros((len(middle) + 2, len(middle) + 2))
         precision[0, 0] = 1.0 / _LEVEL_SPREAD**2
-        walk = precision[1:, 1:]
+        precision[-1, -1] = 1.0 / _POSITIVE_SPREAD**2
+        walk = precision[1:-1, 1:-1]
         i = np.arange(len(information))
         walk[i, i] += information
         walk[i + 1, i + 1] += information
@@ -94,25 +99,31 @@ class TailModel:
         walk[i + 1, i] -= information
         held = int(np.argmin(np.abs(middle - anchor - SPACING / 2.0)))
         walk[held, held] += 1.0 / component.spread**2
-        return Prior(np.append(0.0, -np.log(inverse)), precision)
+        return Prior(np.concatenate([[0.0], -np.log(inverse), [_POSITIVE]]), precision)
 
 
 def survival(parameters: Vector, lengths: Vector) -> Vector:
-    """S at the points of `lengths` [m, J]; parameters [..., J + 1] → [..., m]."""
-    z = parameters[..., :1] + np.exp(parameters[..., 1:]) @ lengths.T
-    return np.asarray(np.exp(-np.exp(np.minimum(z, _LARGEST))))
+    """S at the points of `lengths` [m, J], all above zero; parameters [..., J + 2] → [..., m]."""
+    z = parameters[..., :1] + np.exp(parameters[..., 1:-1]) @ lengths.T
+    return np.asarray(_positive(parameters)[..., None] * np.exp(-np.exp(np.minimum(z, _LARGEST))))
 
 
 def survival_slope(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]:
-    """S [m] and ∂S/∂parameters [m, J + 1] at the points of `lengths` [m, J], for parameters [J + 1]."""
-    rates = np.exp(parameters[1:])
+    """S [m] and ∂S/∂parameters [m, J + 2] at the points of `lengths` [m, J], for parameters [J + 2]."""
+    rates = np.exp(parameters[1:-1])
+    share = float(_positive(parameters))
     hazard = np.exp(np.minimum(parameters[0] + lengths @ rates, _LARGEST))
-    s = np.exp(-hazard)
+    s = share * np.exp(-hazard)
     slope = np.empty((len(s), len(parameters)))
     slope[:, 0] = 1.0
-    slope[:, 1:] = lengths * rates
-    slope *= -(hazard * s)[:, None]
+    slope[:, 1:-1] = lengths * rates
+    slope[:, :-1] *= -(hazard * s)[:, None]
+    slope[:, -1] = (1.0 - share) * s
     return s, slope
+
+
+def _positive(parameters: Vector) -> Vector:
+    return np.asarray(1.0 / (1.0 + np.exp(-parameters[..., -1])))
 
 
 def cell_masses(s: Vector) -> Vector:

@@ -5,9 +5,12 @@ distinct integers. Our method takes its reports in three disjoint rounds (1/4, 1
 1024 bins. Every reading is perturbed once, by the mechanism's own mixture form, which has exactly its law.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -31,16 +34,15 @@ from undertone_shared.mechanism import WindowMechanism
 from undertone_simulator.experiments.theta_populations import Population, in_time_order, mixture, real, synthetic
 
 Readings = NDArray[np.int64]
-Log = Callable[[str], None]
 
 EPSILONS = ("0.2", "0.6", "1", "1.5", "2")
 ROUNDS = (1 / 4, 1 / 4, 1 / 2)
 READINGS = 65_536
-RUNS = 50
+RUNS, SHORT = 50, 3
 PAPER_BINS = 1024
 FLEET = 10_000
-# Drawn once, after the method was frozen.
-MIXTURES = (1, 2, 3)
+# Drawn after the method was frozen; 1 judged its first form.
+MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
 
 
@@ -81,28 +83,78 @@ class Judge:
         return float(self.ratios[np.searchsorted(self.thetas, theta)])
 
 
-def run(
-    data: Path | None,
-    quick: bool = False,
-    seed: int = 1,
-    log: Log = lambda _: None,
-) -> list[Row]:
-    """All tables: paper mode, EDRP in time order, fleet mode. `quick`: three runs, two ε, no mixtures.
+@dataclass(frozen=True)
+class Task:
+    """One cell of the table: `methods` on one population at one ε.
 
-    Real populations are left out without `data`. Several minutes per population on one core when not quick.
+    With `slots` [slots, households] the rounds are whole days, without it readings drawn at random.
     """
-    runs, epsilons = (3, ("0.6", "2")) if quick else (RUNS, EPSILONS)
-    measured = real(data) if data is not None else []
-    populations = [*measured, *synthetic(), *([] if quick else map(mixture, MIXTURES))]
-    rows = []
-    for population in populations:
-        compared = ("robust", "ems", "sw-w") if population.tuned else ("robust",)
-        rows += _table("paper", population, Query.paper(2**20), compared, epsilons, runs, seed, log)
-    if data is not None:
-        rows += _ordered(measured[2], in_time_order(data), epsilons, runs, seed, log)
-    for population in measured:
-        rows += _table("fleet", population, Query.fleet(FLEET), ("robust",), epsilons, runs, seed, log)
-    return rows
+
+    mode: str
+    population: Population
+    query: Query
+    methods: tuple[str, ...]
+    epsilon: str
+    runs: int
+    seed: int
+    slots: Readings | None = None
+
+
+def run(tasks: Sequence[Task], workers: int | None = None) -> list[Row]:
+    """The tasks' rows, computed by `workers` processes, by default one for each processor; the same for any number."""
+    workers = workers or os.cpu_count() or 1
+    if workers == 1:
+        return [row for task in tasks for row in rows_of(task)]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        return [row for rows in pool.map(rows_of, tasks) for row in rows]
+
+
+def protocol(
+    data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
+) -> list[Task]:
+    """All cells: paper mode, EDRP in time order, fleet mode; half an hour on one core. `quick`: two ε, no mixtures.
+
+    Real populations are left out without `data`; `only` names the populations wanted, empty for all.
+    """
+    epsilons = ("0.6", "2") if quick else EPSILONS
+    populations = [*(real(data) if data is not None else []), *synthetic(), *([] if quick else map(mixture, MIXTURES))]
+    wanted = [one for one in populations if not only or one.name in only]
+    paper, fleet = Query.paper(2**20), Query.fleet(FLEET)
+    cells: list[tuple[str, Population, Query, tuple[str, ...], Readings | None]] = [
+        ("paper", one, paper, ("robust", "ems", "sw-w") if one.tuned else ("robust",), None) for one in wanted
+    ]
+    edrp = [one for one in wanted if one.name == "EDRP"]
+    if data is not None and edrp:
+        cells.append(("paper, in time order", edrp[0], paper, ("robust",), in_time_order(data)))
+    cells += [("fleet", one, fleet, ("robust",), None) for one in wanted if one.measured]
+    return [
+        Task(mode, one, query, methods, epsilon, runs, seed, slots)
+        for mode, one, query, methods, slots in cells
+        for epsilon in epsilons
+    ]
+
+
+def rows_of(task: Task) -> list[Row]:
+    """The task's regrets, a row for each of its methods."""
+    judge = Judge.of(task.population, task.query)
+    name = "ordered" if task.slots is not None else task.population.name
+    regrets: dict[str, list[float]] = {method: [] for method in task.methods}
+    for number in range(task.runs):
+        key = [task.seed, number, *name.encode(), *task.epsilon.encode()]
+        generator = np.random.default_rng(key)
+        if task.slots is None:
+            readings = _sampled(task.population, generator)
+            parts = np.split(readings, np.cumsum([round(READINGS * share) for share in ROUNDS])[:-1])
+        else:
+            parts = _days(task.slots, generator)
+        bound = task.population.bound
+        chosen = {"robust": robust(parts, task.epsilon, bound, judge, generator)}
+        if len(task.methods) > 1:
+            # Noise of its own: what the paper's methods find does not move with ours.
+            chosen |= papers(np.concatenate(parts), task.epsilon, bound, judge, np.random.default_rng([*key, 1]))
+        for method in task.methods:
+            regrets[method].append(judge.ratio(chosen[method].theta))
+    return [_row(task.mode, task.population.name, method, task.epsilon, regrets[method]) for method in task.methods]
 
 
 def robust(
@@ -150,70 +202,21 @@ def perturbed(mechanism: WindowMechanism, readings: Readings, generator: np.rand
     return np.bincount(symbols, minlength=mechanism.cells)
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """The rows as one markdown table per mode: median / 90 % / worst, runs above 3 in brackets."""
-    blocks = []
-    for mode in dict.fromkeys(row.mode for row in rows):
-        mine = [row for row in rows if row.mode == mode]
-        epsilons = list(dict.fromkeys(row.epsilon for row in mine))
-        found = {(row.population, row.method, row.epsilon): row for row in mine}
-        lines = [
-            f"**{mode}**",
-            "",
-            "| population | method | " + " | ".join(f"ε = {epsilon}" for epsilon in epsilons) + " |",
-            "|---|---|" + "---|" * len(epsilons),
-        ]
-        for population, method in dict.fromkeys((row.population, row.method) for row in mine):
-            cells = [_cell(found[population, method, epsilon]) for epsilon in epsilons]
-            lines.append(f"| {population} | {method} | " + " | ".join(cells) + " |")
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) + "\n"
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at each ε."""
+    epsilons = list(dict.fromkeys(row.epsilon for row in rows))
+    found = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}
+    lines = [
+        [*key, *(_cell(found[*key, epsilon]) for epsilon in epsilons)]
+        for key in dict.fromkeys((row.mode, row.population, row.method) for row in rows)
+    ]
+    return ["mode", "readings", "method", *(f"ε = {epsilon}" for epsilon in epsilons)], lines
 
 
-def _table(
-    mode: str,
-    population: Population,
-    query: Query,
-    methods: Sequence[str],
-    epsilons: Sequence[str],
-    runs: int,
-    seed: int,
-    log: Log,
-) -> list[Row]:
-    judge = Judge.of(population, query)
-    rows = []
-    for epsilon in epsilons:
-        regrets: dict[str, list[float]] = {method: [] for method in methods}
-        for number in range(runs):
-            generator = np.random.default_rng([seed, number, *population.name.encode(), *epsilon.encode()])
-            readings = _sampled(population, generator)
-            parts = np.split(readings, np.cumsum([round(READINGS * share) for share in ROUNDS])[:-1])
-            chosen = {"robust": robust(parts, epsilon, population.bound, judge, generator)}
-            if len(methods) > 1:
-                chosen |= papers(readings, epsilon, population.bound, judge, generator)
-            for method in methods:
-                regrets[method].append(judge.ratio(chosen[method].theta))
-        rows += [_row(mode, population.name, method, epsilon, regrets[method]) for method in methods]
-        log(f"{mode}, {population.name}, ε = {epsilon}: {_cell(rows[-len(methods)])}")
-    return rows
-
-
-def _ordered(
-    population: Population, slots: Readings, epsilons: Sequence[str], runs: int, seed: int, log: Log
-) -> list[Row]:
-    """EDRP as a fleet would live it: rounds of whole consecutive days (1, 1 and 2), from random days on."""
-    judge = Judge.of(population, Query.paper(2**20))
-    rows = []
-    for epsilon in epsilons:
-        regrets = []
-        for number in range(runs):
-            generator = np.random.default_rng([seed, number, *b"ordered", *epsilon.encode()])
-            first = 48 * int(generator.integers(len(slots) // 48 - 3))
-            days = [slots[first + 48 * start : first + 48 * end].ravel() for start, end in ((0, 1), (1, 2), (2, 4))]
-            regrets.append(judge.ratio(robust(days, epsilon, population.bound, judge, generator).theta))
-        rows.append(_row("paper, in time order", population.name, "robust", epsilon, regrets))
-        log(f"in time order, ε = {epsilon}: {_cell(rows[-1])}")
-    return rows
+def _days(slots: Readings, generator: np.random.Generator) -> list[Readings]:
+    """Rounds as a fleet would live them: whole consecutive days (1, 1 and 2), from a random day on."""
+    first = 48 * int(generator.integers(len(slots) // 48 - 3))
+    return [slots[first + 48 * start : first + 48 * end].ravel() for start, end in ((0, 1), (1, 2), (2, 4))]
 
 
 def _sampled(population: Population, generator: np.random.Generator) -> Readings:
@@ -255,5 +258,5 @@ def _row(mode: str, population: str, method: str, epsilon: str, regrets: Sequenc
 
 
 def _cell(row: Row) -> str:
-    figures = "/".join(f"{value:.3g}" for value in (row.median, row.ninety, row.worst))
+    figures = " / ".join(f"{value:.3g}" for value in (row.median, row.ninety, row.worst))
     return f"{figures} ({row.above_three})"

@@ -22,11 +22,15 @@ _REAL = (
 
 @dataclass(frozen=True)
 class Population:
-    """`counts` [bound + 1]: how many readings have each integer value. `tuned`: the method was tuned on it."""
+    """`counts` [bound + 1]: how many readings have each integer value.
+
+    `measured`: real data. `tuned`: real data that the method was tuned on.
+    """
 
     name: str
     counts: Counts
     tuned: bool = False
+    measured: bool = False
 
     @property
     def bound(self) -> int:
@@ -41,7 +45,7 @@ def real(data: Path) -> list[Population]:
         with np.load(data / file) as arrays:
             readings = arrays[array].ravel().astype(np.float64)
         readings = readings[np.isfinite(readings)] * factor
-        found.append(Population(name, _counts(readings, bound), tuned=name != "London daily"))
+        found.append(Population(name, _counts(readings, bound), tuned=name != "London daily", measured=True))
     return found
 
 

@@ -7,7 +7,11 @@ from undertone_simulator.experiments.registry import Options
 
 def regret(options: Options) -> Outcome:
     """MSE at the chosen θ over the least of any candidate; see `theta`."""
-    rows = theta.run(options.data, quick=options.quick, seed=options.seed)
+    runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
+    # A quick run is too short to be shared out.
+    workers = 1 if options.quick else None
+    tasks = theta.protocol(options.data, options.quick, options.seed, runs, options.only)
+    rows = theta.run(tasks, workers)
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
         if row.mode == "paper":
@@ -22,9 +26,9 @@ def regret(options: Options) -> Outcome:
         )
         for method, found in curves.items()
     ]
-    columns = ("mode", "population", "method", "ε", "runs", "median", "90 %", "worst", "above 3")
-    cells = [
-        (r.mode, r.population, r.method, r.epsilon, r.runs, r.median, r.ninety, r.worst, r.above_three) for r in rows
+    columns, lines = theta.table(rows)
+    notes = [
+        f"{runs} runs, each cell: median / 90 % / worst (runs above 3). ε is of one reading (event level). A regret of"
+        " 1 is the best θ that the true frequencies would give."
     ]
-    notes = ["ε is of one reading (event level). A regret of 1 is the best θ that the true frequencies would give."]
-    return Outcome("Threshold: regret of the chosen θ", columns, cells, notes, panels)
+    return Outcome("Threshold: regret of the chosen θ", columns, lines, notes, panels)

@@ -66,8 +66,25 @@ def weibull_rounds():
 def test_a_constant_slope_is_exactly_a_weibull_law():
     model = TailModel.over(BOUND, 4.0)
     x = np.array([1.0, 7.0, 50.0, 300.0, 4_000.0])
-    p = np.append(np.log((np.exp(4.0) / 60.0) ** 0.7), np.full(len(model.middles), np.log(0.7)))
+    p = np.concatenate([[np.log((np.exp(4.0) / 60.0) ** 0.7)], np.full(len(model.middles), np.log(0.7)), [40.0]])
     np.testing.assert_allclose(survival(p, model.lengths(np.log(x))), np.exp(-((x / 60.0) ** 0.7)), rtol=1e-10)
+
+
+def test_a_share_of_zeros_thins_the_tail_and_leaves_its_shape():
+    model = TailModel.over(BOUND, 4.0)
+    lengths = model.lengths(np.log(np.array([1.0, 50.0, 4_000.0])))
+    p = np.concatenate([[-0.5], np.full(len(model.middles), -0.2), [np.log(0.4 / 0.6)]])
+    everything = np.append(p[:-1], 40.0)
+    np.testing.assert_allclose(survival(p, lengths), 0.4 * survival(everything, lengths), rtol=1e-10)
+
+
+def test_three_zeros_in_five_do_not_spoil_the_tail():
+    def draw(generator, n):
+        return np.minimum(weibull(generator, n) * (generator.random(n) >= 0.6), BOUND)
+
+    chosen = choose(rounds_of(draw))
+    assert regret(chosen.theta, draw) < 2.0
+    assert abs(chosen.density[0] - 0.6) < 0.1
 
 
 def test_the_score_is_the_derivative_of_the_likelihood():
@@ -76,7 +93,7 @@ def test_the_score_is_the_derivative_of_the_likelihood():
     points = (2, 5, 9, 30, 100)
     one = Observation(points, generator.dirichlet(np.ones(8), size=6).T, generator.integers(1, 50, 8).astype(float))
     likelihood = Likelihood(model, [one, one])
-    p = np.append(-1.0, generator.normal(-0.3, 0.3, len(model.middles)))
+    p = np.concatenate([[-1.0], generator.normal(-0.3, 0.3, len(model.middles)), [0.5]])
     gradient, information = likelihood.score(p)
     step = 1e-6 * np.eye(len(p))
     numeric = [(likelihood.value(p + h) - likelihood.value(p - h)) / 2e-6 for h in step]
@@ -92,7 +109,7 @@ def test_cell_masses_are_a_distribution():
 def test_the_prior_walks_stiffly_above_the_anchor_and_freely_below():
     model = TailModel.over(BOUND, 4.0)
     prior = model.prior(Component(0.8, 0.2, 0.0, 0.3, 1.0), 5.0)
-    between = -np.diag(prior.precision[1:, 1:], k=1)
+    between = -np.diag(prior.precision[1:-1, 1:-1], k=1)
     middle = (model.middles[1:] + model.middles[:-1]) / 2
     assert between[middle > 5.0].min() > 10 * between[middle < 5.0].max()
 
