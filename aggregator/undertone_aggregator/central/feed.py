@@ -20,6 +20,8 @@ from undertone_shared.errors import Invalid
 BATCH = 1 << 16
 _LARGEST = 1 << 53
 _LONGEST_TEXT = 40
+# Digits of a cell that is below _LARGEST whatever they are.
+_PLAIN = 15
 
 Say = Callable[[str], None]
 
@@ -79,6 +81,10 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
 
 def parse(cell: str, scale: Fraction) -> int | None:
     """A whole number after scaling, or None."""
+    if cell.isdecimal() and len(cell) <= _PLAIN:
+        # The same as below, at a tenth of its time.
+        value, rest = divmod(int(cell) * scale.numerator, scale.denominator)
+        return value if rest == 0 and value < _LARGEST else None
     try:
         if len(cell) > _LONGEST_TEXT or not abs(float(cell)) < _LARGEST:
             return None

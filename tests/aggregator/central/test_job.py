@@ -207,6 +207,12 @@ def test_bad_inputs_in_one_sentence(tmp_path):
         assert feed.parse(cell, Fraction(1)) in (None, 1)
 
 
+def test_plain_digits_and_other_numbers_are_read_alike():
+    for cell in ("0", "7", "500", "999999999999999"):
+        for scale in (Fraction(1), Fraction(1000), Fraction(1, 10), Fraction(7, 500)):
+            assert feed.parse(cell, scale) == feed.parse(cell + ".0", scale)
+
+
 def test_lines_of_a_pipe_come_in_batches_as_they_arrive():
     read, write = os.pipe()
     try:
