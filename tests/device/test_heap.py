@@ -71,12 +71,11 @@ def run(boards, mosquitto_binary, tmp_path, free_port):
                     port=broker.port,
                     timeout=1800,
                 )
-                time.sleep(0.2)
+                print(result.stdout)
+                assert result.returncode == 0, result.stdout + result.stderr
+                server.check(slots, check(result.stdout))
             finally:
                 server.close()
-        print(result.stdout)
-        assert result.returncode == 0, result.stdout + result.stderr
-        server.check(slots, check(result.stdout))
 
     return run
 

@@ -4,7 +4,6 @@ The heap is 64 KB of 32-bit words; the 64-bit interpreter here has words twice a
 """
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -44,14 +43,13 @@ def soak(micropython, mosquitto_binary, tmp_path, free_port, compiled):
                     paths=[compiled],
                     timeout=900,
                 )
-                time.sleep(0.2)
+                print(result.stdout)
+                assert result.returncode == 0, result.stdout + result.stderr
+                lines = [line.split() for line in result.stdout.splitlines()]
+                check(lines)
+                server.check(slots, int(lines[-1][1]))
             finally:
                 server.close()
-        assert result.returncode == 0, result.stdout + result.stderr
-        lines = [line.split() for line in result.stdout.splitlines()]
-        print(result.stdout)
-        check(lines)
-        server.check(slots, int(lines[-1][1]))
 
     return run
 
