@@ -45,8 +45,8 @@ PARAGRAPHS: dict[str, str] = {
     "theta": (
         "The papers have no such table. ToPL reports that its white box (SW-W) beats plain Square Wave (SW) on its"
         " four streams, and leaves open how far either is from the best threshold. Measured against the best threshold"
-        " that the true frequencies would give, smoothed EM is hundreds of times worse on small counts, because a"
-        " little estimated mass far out in a domain of thousands costs more than the noise; SW-W stops at a run of"
+        " that the true frequencies would give, smoothed EM is tens to a thousand times worse on small counts, because"
+        " a little estimated mass far out in a domain of thousands costs more than the noise; SW-W stops at a run of"
         " empty bins and is good or bad by luck, and on half-hourly meters it gets worse as ε grows. The default fits"
         " a tail instead and stays near 1 on everything smooth; where one reading in ten is a hundred times the"
         " others, and ε is small, it misses too, and docs/threshold.md says how far."
