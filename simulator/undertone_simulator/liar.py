@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from undertone_aggregator.admission import drawn
 from undertone_device.reporter import Reporter
 from undertone_device.stream_state import StreamState
 from undertone_shared.intake import unpack
@@ -10,6 +11,12 @@ from undertone_shared.report import COHORT, STREAM, pack
 if TYPE_CHECKING:
     from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
+    from undertone_shared.notation import Mechanism
+
+
+def largest_lie(mechanism: "Mechanism") -> int:
+    """The largest symbol that the server admits: it shifts a mean as far as one report can."""
+    return max(drawn(mechanism))
 
 
 class _LateNoise(StreamState):
@@ -20,9 +27,9 @@ class _LateNoise(StreamState):
 
 
 class Liar(Reporter):
-    """While ``lying``, every report carries the mechanism's largest symbol, which shifts a mean as far as one report
+    """While ``lying``, every report carries the largest lie; for streams, the upper end of the range.
 
-    can (for streams: the upper end of the range, a valid release). Its reports are valid and are counted.
+    Its reports are valid and are counted.
     """
 
     lying = False
@@ -43,4 +50,4 @@ class Liar(Reporter):
             return pack(STREAM, one.fingerprint, slot, (top,) * len(one.values), one.chain)
         rule = campaign.report
         mechanism = campaign.cohort.mechanism if one.kind == COHORT or rule is None else rule.mechanism
-        return pack(one.kind, one.fingerprint, slot, (mechanism.symbols - 1,))
+        return pack(one.kind, one.fingerprint, slot, (largest_lie(mechanism),))

@@ -25,6 +25,7 @@ from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.crowd import Crowd, Part
 from undertone_simulator.faults import Fault
 from undertone_simulator.ledger import Play
+from undertone_simulator.liar import largest_lie
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Source
 from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
@@ -194,6 +195,6 @@ class Simulation:
         if lies:
             devices, truncated = devices[~liars], truncated[~liars]
         counts = histogram(mechanism, truncated, high - low, self._seeded.words(slot, devices))
-        counts[-1] += lies
+        counts[largest_lie(mechanism)] += lies
         key = Key(campaign.name, campaign.fingerprint, kind, group, slot)
         self._counts[key] = add_counts(self._counts[key], counts) if key in self._counts else counts

@@ -17,12 +17,13 @@ PARAGRAPHS: dict[str, str] = {
         " them. The prediction is for readings of the whole day, and the simulation draws them from it."
     ),
     "poisoning": (
-        "The papers assume honest devices. A fake one can send any symbol, and the best lie is the largest: it shifts"
-        " the mean by its share times what that symbol decodes to, less the mean, which is the bound in the last"
-        " column. Smaller ε means larger decoded values, hence cheaper lies. At ε = 0.5 the Hybrid reports by"
-        " stochastic rounding alone; its largest symbol is one of Piecewise, which no honest device sends: the misfit"
-        " alarm sees it. The median over groups does not help once there are liars in every group: it defends against"
-        " few fakes, or against fakes that cluster, and against others only authentication does."
+        "The papers assume honest devices. A fake one can send any symbol that an honest one may draw, and the best"
+        " lie is the largest: it shifts the mean by its share times what that symbol decodes to, less the mean, which"
+        " is the bound in the last column. Smaller ε means larger decoded values, hence cheaper lies. At ε = 0.5 the"
+        " Hybrid reports by stochastic rounding alone, and the symbols of its piecewise part, which decode further"
+        " out, are refused: lies move it about half as far as Piecewise. The median over groups does not help once"
+        " there are liars in every group: it defends against few fakes, or against fakes that cluster, and against"
+        " others only authentication does."
     ),
     "tops-fig5": (
         "The paper prefers a fan-out of 16 with consistency to the binary tree, by experiment; the constants of the"

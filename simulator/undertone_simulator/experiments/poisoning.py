@@ -13,6 +13,7 @@ from undertone_shared.campaign import ReportRule
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.experiments.outcome import Cell, Outcome, Panel
 from undertone_simulator.experiments.registry import Options
+from undertone_simulator.liar import largest_lie
 from undertone_simulator.planning import Known, Predictor
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
@@ -68,7 +69,7 @@ def _measured(
     means, medians = [], []
     for slot in range(options.repeats or REPEATS):
         drawn = symbols(mechanism, truncated, theta, Seeded(options.seed).words(slot, devices))
-        drawn[liars] = mechanism.symbols - 1
+        drawn[liars] = largest_lie(mechanism)
         group = np.random.default_rng([options.seed, slot]).integers(GROUPS, size=len(drawn))
         counts = [np.bincount(drawn[group == g], minlength=mechanism.symbols) for g in range(GROUPS)]
         means.append(decoder.mean(np.sum(counts, axis=0))[0] - truth)
@@ -78,5 +79,5 @@ def _measured(
 
 def _bound(mechanism: Mechanism, truncated: NDArray[np.int64], theta: int, share: float) -> float:
     """share · (largest decoded value - mean of the truncated readings), in % of θ."""
-    top = max(float(Fraction(*mechanism.decode(j, theta))) for j in range(mechanism.symbols))
+    top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
     return 100 * share * (top - float(truncated.mean())) / theta
