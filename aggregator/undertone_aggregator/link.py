@@ -137,6 +137,10 @@ class Inbox:
         with contextlib.suppress(OSError, ValueError):
             self._client.disconnect()
             self.flush()
+        # They hold this object, which holds the client: without them its sockets are closed when this object is gone,
+        # and not only when the collector finds the cycle.
+        self._client.on_connect = self._client.on_message = None
+        self._client.on_subscribe = self._client.on_unsubscribe = None
 
     def _reconnect(self, now: float, seconds: float) -> None:
         self.subscribed = False
@@ -219,6 +223,7 @@ class Outlet:
         if self._started:
             self._client.disconnect()
             self._client.loop_stop()
+        self._client.on_connect = None
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:

@@ -7,6 +7,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker, find_mosquitto
 from undertone_shared.errors import Invalid
@@ -43,8 +44,7 @@ class User:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+        leave(self.client)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -12,6 +12,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone.__main__ import main
 
@@ -221,8 +222,7 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
             child.kill()
             child.wait()
             for client in (listener.client, meter):
-                client.disconnect()
-                client.loop_stop()
+                leave(client)
     counts = listener.numbers()
     assert sorted(counts) == list(range(30))
     # ε = 20 and B = 1000: noise of scale 50 per reading; 29 readings of 500, one empty.

@@ -7,6 +7,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from rig import make_campaign
 
+from support.paho_client import leave
 from undertone_shared import intake, issue
 from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -69,5 +70,4 @@ class Server:
         assert len(numbers) == sent >= slots
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)

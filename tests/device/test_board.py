@@ -10,6 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
 from support import micropython as mp
+from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from undertone_shared import intake, issue
 
@@ -75,8 +76,7 @@ class Site:
         return [intake.unpack(payload).slot for payload in self.payloads]
 
     def close(self):
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, hybrid, make_campaign
 
 from support import micropython as mp
+from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device import __main__ as command
 from undertone_device.assembly import read_policy
@@ -77,8 +78,7 @@ class Server:
             time.sleep(0.05)
 
     def close(self):
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from support.designed import frozen_tables
+from support.paho_client import leave
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule
@@ -54,8 +55,7 @@ class Server:
         self._client.publish(self._topic, message, qos=1, retain=True)
 
     def close(self):
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)
 
 
 def campaign(epoch, last, **changes):

@@ -6,6 +6,7 @@ import time
 import paho.mqtt.client as mqtt
 import pytest
 
+from support.paho_client import leave
 from undertone_aggregator.admission import REASONS
 from undertone_aggregator.store import Store
 from undertone_device.packets import encode_publish
@@ -45,8 +46,7 @@ class Liar:
         self._client.socket().sendall(packet)
 
     def close(self):
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)
 
 
 @pytest.fixture
@@ -167,8 +167,7 @@ def test_a_device_cannot_publish_a_campaign(scene):
     try:
         assert arrived.wait(10)
     finally:
-        reader.disconnect()
-        reader.loop_stop()
+        leave(reader)
     assert [message[12:] for message in seen] == [scene.campaign.body]
 
 

@@ -8,6 +8,7 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from support.ci import unavailable
+from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import Options, amqtt_broker, run
@@ -97,8 +98,7 @@ class Client:
         return sorted(self.messages)
 
     def close(self):
-        self.mqtt.disconnect()
-        self.mqtt.loop_stop()
+        leave(self.mqtt)
 
 
 def test_mosquitto_goes_first(monkeypatch):

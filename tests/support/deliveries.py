@@ -7,6 +7,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.link import Address
@@ -39,7 +40,8 @@ class Sender:
         self._client.username_pw_set("fleet", PASSWORD)
         self._client.max_inflight_messages_set(500)
         self._client.reconnect_delay_set(1, 1)
-        self._client.on_publish = lambda client, data, mid, reason, properties: self._acknowledged.add(mid)
+        acknowledged = self._acknowledged
+        self._client.on_publish = lambda client, data, mid, reason, properties: acknowledged.add(mid)
         self._client.connect(broker.host, broker.port)
         self._client.loop_start()
 
@@ -57,8 +59,7 @@ class Sender:
         wait_for(lambda: wanted <= self._acknowledged, seconds, "the broker's acknowledgement")
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        leave(self._client)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0, what: str = "it") -> None:
