@@ -13,6 +13,7 @@ from undertone_simulator.experiments.registry import Options, names, run
 from undertone_simulator.experiments.results import page_of, write, write_page, write_results
 
 ALL = "all"
+DATA = Path("../shared/data")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def experiment(
     name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(names())}")],
     data: Annotated[
-        Path | None, typer.Option(help="folder of the real data sets; UNDERTONE_DATA if absent; else stand-ins only")
+        Path | None, typer.Option(help=f"folder of the real data sets; UNDERTONE_DATA if absent, else {DATA}")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this stream, such as POS; may be repeated")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="repeats; few if absent, the papers take 100")] = None,
@@ -36,9 +37,7 @@ def experiment(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
-    if data is None and os.environ.get("UNDERTONE_DATA"):
-        data = Path(os.environ["UNDERTONE_DATA"])
-    options = Options(data, 1 if quick and repeats is None else repeats, seed, tuple(only or ()), quick)
+    options = Options(data or _data(), 1 if quick and repeats is None else repeats, seed, tuple(only or ()), quick)
     if name == ALL:
         _all(options, out, png, as_json)
         return
@@ -50,6 +49,14 @@ def experiment(
     if png is not None:
         found.draw(png)
     typer.echo(json.dumps(found.document(), ensure_ascii=False, indent=2) if as_json else found.markdown(), nl=False)
+
+
+def _data() -> Path | None:
+    found = Path(os.environ.get("UNDERTONE_DATA") or DATA)
+    if found.is_dir():
+        return found
+    print(f"no data sets at {found}: set UNDERTONE_DATA to their folder; only stand-ins are used", file=sys.stderr)
+    return None
 
 
 def _all(options: Options, out: Path | None, png: Path | None, as_json: bool) -> None:

@@ -1,0 +1,46 @@
+"""``undertone experiment``: where it finds the real data sets."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from undertone.app import app
+from undertone.commands import experiment
+from undertone_simulator.experiments.outcome import Outcome
+from undertone_simulator.experiments.registry import Options
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The options of each experiment that was asked for; none is run."""
+    found: list[Options] = []
+
+    def run(name: str, options: Options) -> Outcome:
+        found.append(options)
+        return Outcome(name, ("a",), [(1,)], [], [])
+
+    monkeypatch.setattr(experiment, "run", run)
+    return found
+
+
+def test_the_data_folder_by_option_by_variable_by_default(asked, tmp_path, monkeypatch):
+    for name in ("given", "variable", "shared/data"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.chdir(tmp_path / "checkout")
+    monkeypatch.delenv("UNDERTONE_DATA", raising=False)
+    CliRunner().invoke(app, ["experiment", "theta"])
+    monkeypatch.setenv("UNDERTONE_DATA", str(tmp_path / "variable"))
+    CliRunner().invoke(app, ["experiment", "theta"])
+    CliRunner().invoke(app, ["experiment", "theta", "--data", str(tmp_path / "given")])
+    assert [one.data for one in asked] == [Path("../shared/data"), tmp_path / "variable", tmp_path / "given"]
+
+
+def test_without_data_it_says_so(asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNDERTONE_DATA", str(tmp_path / "nowhere"))
+    result = CliRunner().invoke(app, ["experiment", "theta"])
+    assert result.exit_code == 0
+    assert "no data sets at" in result.output
+    assert "nowhere" in result.output
+    assert asked[0].data is None
