@@ -28,7 +28,7 @@ from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.load_options import FAULTS, Options, Result
 from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
-from undertone_simulator.provision import Target, make_policy, provision
+from undertone_simulator.provision import Target, local_server, make_policy, provision
 from undertone_simulator.readings import Readings
 from undertone_simulator.verify import Accounts, reconcile
 
@@ -216,16 +216,7 @@ def _alive(child: Any, name: str, last_words: str) -> None:
 
 def _campaign(options: Options, source: Synthetic, port: int) -> str:
     return f"""\
-[broker]
-managed = false
-host = "127.0.0.1"
-port = {port}
-password_file = "aggregator.password"
-
-[store]
-path = "store.sqlite"
-audit = true
-
+{local_server(port)}
 [campaign]
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"

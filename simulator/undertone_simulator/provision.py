@@ -41,6 +41,21 @@ class Target:
     authority: Path | None
 
 
+def local_server(port: int) -> str:
+    """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit."""
+    return f"""\
+[broker]
+managed = false
+host = "127.0.0.1"
+port = {port}
+password_file = "aggregator.password"
+
+[store]
+path = "store.sqlite"
+audit = true
+"""
+
+
 def device_names(sensor: str, count: int) -> list[str]:
     """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
     if not 1 <= count <= LARGEST_FLEET:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.config import parse_config
+from undertone_aggregator.design import hybrid
 from undertone_aggregator.partial import Partial
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
@@ -15,6 +16,7 @@ from undertone_shared.report import COHORT, REPORT
 from undertone_shared.table import TableMechanism
 from undertone_simulator import membership
 from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.liar import largest_lie
 from undertone_simulator.populations import population
 from undertone_simulator.readings import Readings
 from undertone_simulator.simulation import Simulation
@@ -158,3 +160,13 @@ def test_theta_is_looked_at_again(plain):
     kinds = [epoch.campaign.report is None for epoch in plain.timeline.epochs]
     assert kinds[:3] == [True, True, False]
     assert {key.kind for key in plain.partial} == {COHORT, REPORT}
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1"])
+def test_a_liar_sends_the_largest_symbol_that_an_honest_device_may_draw(epsilon):
+    mechanism = hybrid(epsilon, 16)
+    lie = largest_lie(mechanism)
+    for level in range(17):
+        weights = mechanism.weights(level)
+        assert weights[lie] > 0
+        assert not any(weights[lie + 1 :])

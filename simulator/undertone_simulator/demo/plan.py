@@ -12,7 +12,7 @@ from undertone_shared.checks import check_integer
 from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
 from undertone_simulator.loaders import load
-from undertone_simulator.provision import Target, device_names, make_policy, provision
+from undertone_simulator.provision import Target, device_names, local_server, make_policy, provision
 from undertone_simulator.readings import Readings
 
 CAMPAIGN = "demo"
@@ -130,16 +130,7 @@ def _campaign(options: Options, readings: Readings, bound: int, port: int) -> st
     lead = LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT
     rounds = [min(options.round_slots, readings.per_day)] * ROUNDS
     return f"""\
-[broker]
-managed = false
-host = "127.0.0.1"
-port = {port}
-password_file = "aggregator.password"
-
-[store]
-path = "store.sqlite"
-audit = true
-
+{local_server(port)}
 [campaign]
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"

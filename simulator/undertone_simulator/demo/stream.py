@@ -28,7 +28,7 @@ from undertone_simulator.demo.run import CONNECT_SECONDS, SLACK_SECONDS, Display
 from undertone_simulator.demo.stage import NO_EXAMPLE, NO_MICROPYTHON, Stage, end, example_device, find_micropython
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
-from undertone_simulator.provision import Target, device_names, make_policy, provision, stream_policy
+from undertone_simulator.provision import Target, device_names, local_server, make_policy, provision, stream_policy
 from undertone_simulator.readings import Readings
 from undertone_simulator.verify import Accounts, reconcile
 
@@ -183,16 +183,7 @@ def _prepare(options: StreamOptions, folder: Path, port: int) -> _Plan:
 
 def _campaign(options: StreamOptions, readings: Readings, port: int) -> str:
     return f"""\
-[broker]
-managed = false
-host = "127.0.0.1"
-port = {port}
-password_file = "aggregator.password"
-
-[store]
-path = "store.sqlite"
-audit = true
-
+{local_server(port)}
 [campaign]
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
