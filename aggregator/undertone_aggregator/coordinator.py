@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.facts import mechanism_facts
+from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_aggregator.config import CampaignPlan, StreamPlan
-from undertone_aggregator.epochs import Epoch, Timeline
-from undertone_aggregator.facts import mechanism_facts
-from undertone_aggregator.goodness import ALARM
+from undertone_aggregator.estimate.misfit import ALARM
+from undertone_aggregator.estimate.reconstruct import MODEL, Estimate, Reconstruction
+from undertone_aggregator.estimate.stream import SMOOTHED, StreamReconstruction
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.partial import Partial
 from undertone_aggregator.publish import estimate_message, status_message
-from undertone_aggregator.reconstruct import MODEL, Estimate, Reconstruction
 from undertone_aggregator.rounds import Rounds
-from undertone_aggregator.store import RECEIVED, Store
-from undertone_aggregator.stream.estimate import SMOOTHED, StreamReconstruction
-from undertone_aggregator.stream.rounds import StreamRounds
+from undertone_aggregator.stream_rounds import StreamRounds
 from undertone_shared.issue import aggregate_topic, pack
 from undertone_shared.topics import config_topic
 
@@ -31,7 +31,7 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Publisher(Protocol):
-    """Where retained messages go; `undertone_aggregator.link.Outlet` is one."""
+    """Where retained messages go; `undertone_aggregator.collect.link.Outlet` is one."""
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
         """Publish retained; ``again``: also at every later connect."""

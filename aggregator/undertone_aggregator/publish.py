@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from undertone_aggregator.epochs import Epoch
-from undertone_aggregator.guarantee import campaign_guarantee, certificate
-from undertone_aggregator.reconstruct import Estimate
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
+from undertone_aggregator.estimate.reconstruct import Estimate
 from undertone_shared.campaign import Campaign
 
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.design.joint import Design, Progress, choose_jointly
-from undertone_aggregator.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
-from undertone_aggregator.partial import Counts, Partial
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,

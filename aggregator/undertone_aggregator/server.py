@@ -13,12 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.link import Address, Outlet
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
-from undertone_aggregator.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.link import Address, Outlet
-from undertone_aggregator.store import Store
-from undertone_aggregator.workers import ProcessWorker, ThreadWorker, Worker, take_over
 from undertone_shared.campaign import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name

@@ -8,18 +8,18 @@ nothing is imported before it is asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from undertone_aggregator.distribution import Quantile as Quantile
-    from undertone_aggregator.query import Results as Results
-    from undertone_aggregator.query import open_store as open_store
-    from undertone_aggregator.ranges import RangeEstimate as RangeEstimate
-    from undertone_aggregator.reconstruct import Estimate as Estimate
+    from undertone_aggregator.estimate.distribution import Quantile as Quantile
+    from undertone_aggregator.estimate.query import Results as Results
+    from undertone_aggregator.estimate.query import open_store as open_store
+    from undertone_aggregator.estimate.ranges import RangeEstimate as RangeEstimate
+    from undertone_aggregator.estimate.reconstruct import Estimate as Estimate
 
 _PLACES = {
-    "Estimate": "reconstruct",
-    "Quantile": "distribution",
-    "RangeEstimate": "ranges",
-    "Results": "query",
-    "open_store": "query",
+    "Estimate": "estimate.reconstruct",
+    "Quantile": "estimate.distribution",
+    "RangeEstimate": "estimate.ranges",
+    "Results": "estimate.query",
+    "open_store": "estimate.query",
 }
 
 __all__ = ["Estimate", "Quantile", "RangeEstimate", "Results", "open_store"]

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.admission import EVERYBODY, UNGROUPED
+from undertone_aggregator.collect.admission import EVERYBODY, UNGROUPED
 from undertone_shared.campaign import Campaign
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.faults import Fault

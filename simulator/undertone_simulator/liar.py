@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from undertone_aggregator.admission import drawn
+from undertone_aggregator.collect.admission import drawn
 from undertone_device.reporter import Reporter
 from undertone_device.stream_state import StreamState
 from undertone_shared.intake import unpack

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from undertone_aggregator.broker import find_mosquitto, free_port
+from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.store import Store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
 from undertone_simulator.descriptors import allow_connections

@@ -20,7 +20,7 @@ from typing import Any
 from undertone_aggregator import credentials
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
-from undertone_aggregator.stream.rounds import stream_rule
+from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import check_name

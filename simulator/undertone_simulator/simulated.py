@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from undertone_aggregator.admission import EVERYBODY
+from undertone_aggregator.collect.admission import EVERYBODY
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.config import CampaignPlan, StreamPlan
-from undertone_aggregator.epochs import Timeline
-from undertone_aggregator.partial import Partial
-from undertone_aggregator.reconstruct import MEASURED, Estimate, Reconstruction
-from undertone_aggregator.seen import COUNTED
-from undertone_aggregator.stream.estimate import STREAM, StreamReconstruction
+from undertone_aggregator.estimate.reconstruct import MEASURED, Estimate, Reconstruction
+from undertone_aggregator.estimate.stream import STREAM, StreamReconstruction
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 
@@ -48,8 +48,8 @@ class Simulated:
     def save(self, path: Path) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.
+        from undertone_aggregator.collect.store import Batch, Store
         from undertone_aggregator.server import open_campaign
-        from undertone_aggregator.store import Batch, Store
 
         if path.exists():
             raise Invalid(f"{path} exists already: a simulation is never added to a store")

@@ -13,9 +13,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.collect.epochs import REPORT, THRESHOLD, Epoch, Timeline
+from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts
 from undertone_aggregator.config import CampaignPlan
-from undertone_aggregator.epochs import REPORT, THRESHOLD, Epoch, Timeline
-from undertone_aggregator.partial import Counts, Key, Partial, add_counts
 from undertone_aggregator.rounds import Rounds
 from undertone_shared import report
 from undertone_shared.campaign import SEED_BYTES, Campaign

@@ -8,11 +8,11 @@ from itertools import groupby
 
 import numpy as np
 
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.moments import layout_of
+from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts
 from undertone_aggregator.config import CampaignPlan, StreamPlan
-from undertone_aggregator.epochs import Timeline
-from undertone_aggregator.partial import Counts, Key, Partial, add_counts
-from undertone_aggregator.stream.moments import layout_of
-from undertone_aggregator.stream.rounds import StreamRounds
+from undertone_aggregator.stream_rounds import StreamRounds
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.checks import check_integer

@@ -6,7 +6,7 @@ One coordinate per reading. A device's noise is drawn with its report, from the 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.stream.moments import LAGS, Layout
+from undertone_aggregator.collect.moments import LAGS, Layout
 from undertone_shared.stream import GAUSSIAN, StreamRule
 from undertone_simulator.seeded import Buffers
 from undertone_simulator.vectorised_gaussian import discrete_gaussian
@@ -119,7 +119,7 @@ class Streams:
 
 
 def moments(layout: Layout, lag: int, index: Integers, released: Integers, windows: Unsigned) -> Integers:
-    """What admitted reports add to a slot's vector of moments: see `undertone_aggregator.stream.moments`."""
+    """What admitted reports add to a slot's vector of moments: see `undertone_aggregator.collect.moments`."""
     counts = np.zeros(layout.cells, dtype=np.int64)
     ages = np.minimum(index, layout.ages)
     for age in np.unique(ages):

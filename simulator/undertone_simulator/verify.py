@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from undertone_aggregator.admission import DUPLICATES
-from undertone_aggregator.seen import COUNTED
-from undertone_aggregator.store import RECEIVED, Store
+from undertone_aggregator.collect.admission import DUPLICATES
+from undertone_aggregator.collect.seen import COUNTED
+from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, Key, Sent

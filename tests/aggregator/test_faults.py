@@ -14,12 +14,12 @@ import pytest
 from support import deliveries
 from support.deliveries import Sender, wait_for
 from support.server import delivery
-from undertone_aggregator.admission import Admission
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.epochs import Timeline
-from undertone_aggregator.partial import Partial
-from undertone_aggregator.seen import COUNTED, Seen, digest
-from undertone_aggregator.store import Batch, Store
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.seen import COUNTED, Seen, digest
+from undertone_aggregator.collect.store import Batch, Store
 from undertone_shared.campaign import Campaign
 
 CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from support import server
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.store import Batch, Store
 from undertone_aggregator.coordinator import Coordinator
-from undertone_aggregator.epochs import Timeline
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.partial import Key
 from undertone_aggregator.rounds import LARGEST_CHANGE, Rounds, limit_change
-from undertone_aggregator.store import Batch, Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.campaign import Campaign

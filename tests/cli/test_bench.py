@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 from undertone.app import app
 from undertone.commands.bench import lines
 from undertone_shared.errors import Invalid
-from undertone_simulator import bench
-from undertone_simulator.bench.row import Row, duration, rate
+from undertone_studies import bench
+from undertone_studies.bench.row import Row, duration, rate
 
 COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
 
@@ -42,7 +42,7 @@ def test_the_float_baseline_is_the_hybrid_mechanism():
     import numpy as np
 
     from undertone_aggregator.design.continuous import hybrid_variance
-    from undertone_simulator.bench.mechanisms import FloatHybrid
+    from undertone_studies.bench.mechanisms import FloatHybrid
 
     # Mean and variance within 5 and 8 standard errors of 2^18 draws: false alarm below 1e-6.
     n = 1 << 18

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from undertone.app import app
 from undertone.commands import experiment
-from undertone_simulator.experiments.outcome import Outcome
-from undertone_simulator.experiments.registry import Options
+from undertone_studies.experiments.outcome import Outcome
+from undertone_studies.experiments.registry import Options
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from undertone.__main__ import main
-from undertone_aggregator.partial import Key, Partial
-from undertone_aggregator.store import Batch, Store
+from undertone_aggregator.collect.partial import Key, Partial
+from undertone_aggregator.collect.store import Batch, Store
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import FleetLedger
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from undertone_aggregator.broker import ManagedBroker, free_port
+from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.server import serve
-from undertone_aggregator.store import Store
 from undertone_simulator.clock import Clock
 from undertone_simulator.fleet import Fleet, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers

@@ -7,8 +7,8 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from support.paho_client import leave
-from undertone_aggregator.admission import REASONS
-from undertone_aggregator.store import Store
+from undertone_aggregator.collect.admission import REASONS
+from undertone_aggregator.collect.store import Store
 from undertone_device.packets import encode_publish
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.topics import SHARDS, config_topic, report_topic, shard

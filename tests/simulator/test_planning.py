@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from undertone_aggregator.reconstruct import Decoder
+from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning import Known, Predictor, plan_fleet

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from undertone_aggregator.store import Store
+from undertone_aggregator.collect.store import Store
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
 from undertone_simulator.faults import Fault, schedule

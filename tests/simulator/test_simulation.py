@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.design import hybrid
-from undertone_aggregator.partial import Partial
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import parse_config
-from undertone_aggregator.store import Store
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import TICKS_MASK
 from undertone_simulator.faults import Fault, schedule

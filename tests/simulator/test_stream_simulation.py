@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from undertone_aggregator.collect.moments import layout_of
 from undertone_aggregator.config import parse_config
-from undertone_aggregator.query import open_store
-from undertone_aggregator.stream.moments import layout_of
-from undertone_aggregator.stream.rounds import stream_rule
+from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.entropy import Entropy
 from undertone_shared.gaussian import discrete_gaussian as one_by_one
 from undertone_simulator.behaviour import Behaviour

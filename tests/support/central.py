@@ -5,8 +5,8 @@ from math import exp
 
 import numpy as np
 
-from undertone_aggregator.central import noise
-from undertone_aggregator.central.entropy import FreshBytes
+from undertone_central import noise
+from undertone_central.entropy import FreshBytes
 
 
 def seeded(seed: int = 1) -> FreshBytes:

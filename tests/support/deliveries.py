@@ -10,7 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.link import Address
+from undertone_aggregator.collect.link import Address
 
 PASSWORD = "a password for a test"
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.bench import names, run
-from undertone_simulator.bench.row import Row
+from undertone_studies.bench import names, run
+from undertone_studies.bench.row import Row
 
 ALL = "all"
 

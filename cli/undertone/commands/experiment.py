@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.experiments.registry import Options, names, run
-from undertone_simulator.experiments.results import page_of, write, write_page, write_results
+from undertone_studies.experiments.registry import Options, names, run
+from undertone_studies.experiments.results import page_of, write, write_page, write_results
 
 ALL = "all"
 DATA = Path("../shared/data")

@@ -12,10 +12,10 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.distribution import Quantile
-    from undertone_aggregator.query import Results
-    from undertone_aggregator.ranges import RangeEstimate
-    from undertone_aggregator.reconstruct import Estimate
+    from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.query import Results
+    from undertone_aggregator.estimate.ranges import RangeEstimate
+    from undertone_aggregator.estimate.reconstruct import Estimate
 
 _LAST = 0xFFFFFFFF
 
@@ -42,8 +42,8 @@ def query(
 
     --every 48 gives means over days of half-hours; --quantiles the distribution of the readings, per cycle or --every.
     """
-    from undertone_aggregator.query import document, open_store, to_csv, write_parquet
-    from undertone_aggregator.ranges import over
+    from undertone_aggregator.estimate.query import document, open_store, to_csv, write_parquet
+    from undertone_aggregator.estimate.ranges import over
 
     if as_json and as_csv:
         raise Invalid("--json and --csv exclude each other")
@@ -84,7 +84,7 @@ def _show(
     from rich.console import Console
     from rich.table import Table
 
-    from undertone_aggregator.distribution import Quantile
+    from undertone_aggregator.estimate.distribution import Quantile
 
     campaign, exact = results.campaign, results.certificate
     console = Console()
@@ -122,9 +122,9 @@ def _show(
 
 
 def _cells(one: "Estimate | RangeEstimate | Quantile") -> list[str]:
-    from undertone_aggregator.distribution import Quantile
-    from undertone_aggregator.query import utc
-    from undertone_aggregator.reconstruct import Estimate
+    from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.query import utc
+    from undertone_aggregator.estimate.reconstruct import Estimate
 
     if isinstance(one, Quantile):
         reports = str(one.cohort + one.reports)

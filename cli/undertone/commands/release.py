@@ -18,9 +18,9 @@ from undertone.commands.release_query import answer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.central.job import Job
-    from undertone_aggregator.central.noise import Integers
-    from undertone_aggregator.link import Address
+    from undertone_aggregator.collect.link import Address
+    from undertone_central.job import Job
+    from undertone_central.noise import Integers
 
 _NAMED_FAULTS = 20
 
@@ -108,10 +108,10 @@ def release(
         return answer(query, ranges or [], quantiles or [], as_json)
     if mechanism is None or epsilon is None or bound is None:
         raise Invalid("release needs --mechanism, --epsilon and --bound")
-    from undertone_aggregator.central.budget import check_word, parse_epsilon, parse_positive
-    from undertone_aggregator.central.job import Job
-    from undertone_aggregator.central.make import make
-    from undertone_aggregator.central.sanitizer import ENDINGS
+    from undertone_central.budget import check_word, parse_epsilon, parse_positive
+    from undertone_central.job import Job
+    from undertone_central.make import make
+    from undertone_central.sanitizer import ENDINGS
 
     options: dict[str, Any] = {
         "delta": delta, "theta": theta, "hold_out": hold_out, "span": span, "fanout": fanout, "noise": noise,
@@ -164,7 +164,7 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
 
 def _files(job: "Job", source: str, column: str | None, units: Fraction, continues: bool) -> int:
     """Feed a file or a pipe; what a resumed release has read before is read again, compared and skipped."""
-    from undertone_aggregator.central import feed
+    from undertone_central import feed
 
     faults = 0
 
@@ -195,7 +195,7 @@ def _files(job: "Job", source: str, column: str | None, units: Fraction, continu
 
 def _after(parts: "Iterable[Integers]", job: "Job") -> "Iterator[Integers]":
     """What follows the values that were read before. Raises Invalid when those differ."""
-    from undertone_aggregator.central.job import checksum
+    from undertone_central.job import checksum
 
     missing, found = job.progress.consumed, 0
     for values in parts:
@@ -239,8 +239,8 @@ class _Standard:
 
 @contextmanager
 def _sink(output: str, user: str | None, ca: Path | None) -> Iterator[Any]:
-    from undertone_aggregator.central.gateway import TopicSink
-    from undertone_aggregator.central.job import TextFile
+    from undertone_central.gateway import TopicSink
+    from undertone_central.job import TextFile
 
     if output.startswith("mqtt://"):
         address, topic = _address(output, user, ca)
@@ -254,7 +254,7 @@ def _sink(output: str, user: str | None, ca: Path | None) -> Iterator[Any]:
 
 
 def _address(url: str, user: str | None, ca: Path | None) -> "tuple[Address, str]":
-    from undertone_aggregator.link import Address
+    from undertone_aggregator.collect.link import Address
 
     try:
         parts = urlsplit(url)
@@ -272,7 +272,7 @@ def _gateway(
 ) -> None:
     import hashlib
 
-    from undertone_aggregator.central.gateway import Gateway
+    from undertone_central.gateway import Gateway
 
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):

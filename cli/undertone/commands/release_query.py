@@ -11,9 +11,9 @@ def answer(path: Path, ranges: list[str], quantiles: list[float], as_json: bool)
     """Print the answers to questions about a release. Raises Invalid, OSError."""
     import numpy as np
 
-    from undertone_aggregator.central.document import read
-    from undertone_aggregator.central.quantiles import Quantiles
-    from undertone_aggregator.central.ranges import range_sum
+    from undertone_central.document import read
+    from undertone_central.quantiles import Quantiles
+    from undertone_central.ranges import range_sum
 
     parameters, pieces = read(path)
     if not ranges and not quantiles:

@@ -60,7 +60,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
-    from undertone_aggregator.admission import EVERYBODY
+    from undertone_aggregator.collect.admission import EVERYBODY
     from undertone_aggregator.config import StreamPlan, read_config
     from undertone_aggregator.options import parse
     from undertone_aggregator.server import read_groups
@@ -169,7 +169,7 @@ def _plan(
 
 def document(found: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Everything about the campaign and its slots, as one JSON object."""
-    from undertone_aggregator.guarantee import campaign_guarantee, certificate
+    from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
     from undertone_aggregator.publish import plain
 
     newest = found.timeline.epochs[-1].campaign

@@ -32,7 +32,7 @@ def verify(
     Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
     named fault.
     """
-    from undertone_aggregator.store import Store
+    from undertone_aggregator.collect.store import Store
     from undertone_simulator.verify import reconcile
 
     with Store(store, read_only=True) as opened:

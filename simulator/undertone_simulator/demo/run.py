@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.broker import free_port
-from undertone_aggregator.store import Store
+from undertone_aggregator.collect.store import Store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.amqtt_broker import NOTICE, AmqttBroker, needs_amqtt, within_reach
 from undertone_simulator.demo.plan import Options, Plan, prepare

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from undertone_aggregator.broker import free_port
+from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import parse_epsilon
-from undertone_aggregator.query import open_store
-from undertone_aggregator.reconstruct import Estimate
-from undertone_aggregator.store import Store
-from undertone_aggregator.stream.rounds import stream_rule
+from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.estimate.reconstruct import Estimate
+from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack

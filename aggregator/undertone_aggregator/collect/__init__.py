@@ -1,0 +1,1 @@
+"""What arrives: taken in, judged, counted and kept."""

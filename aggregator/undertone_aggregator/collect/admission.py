@@ -1,0 +1,200 @@
+"""Admission: every delivery is counted exactly once, or refused for a reason that is counted. Pure; never raises."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.chains import record as chain_record
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.moments import largest_release, layout_of
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
+from undertone_aggregator.collect.store import Batch
+from undertone_shared import intake, report
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import WHOLE, in_cohort
+from undertone_shared.errors import Invalid
+from undertone_shared.stream import StreamRule
+from undertone_shared.topics import SHARDS
+
+if TYPE_CHECKING:
+    from undertone_shared.notation import Mechanism
+
+RETAINED = "retained"
+TOPIC = "topic"
+SHARD = "shard"
+MALFORMED = "malformed"
+OTHER_CAMPAIGN = "other_campaign"
+WRONG_KIND = "wrong_kind"
+SYMBOL = "symbol"
+FUTURE = "future"
+LATE = "late"
+
+REASONS = {
+    RETAINED: "a stored copy, not a fresh report",
+    TOPIC: "published where no report belongs",
+    SHARD: "the shard in the topic is not the device's",
+    MALFORMED: "not a report: length, version, kind or chain",
+    OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
+    WRONG_KIND: "cohort and report kind mixed up for this device and slot",
+    SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
+    FUTURE: "for a slot that is not over yet",
+    LATE: "for a slot that ended too long ago",
+    CONFLICT: "another report for an interval that was already counted (alarm)",
+}
+DUPLICATES = {
+    DUPLICATE: "the same bytes again",
+    UNVERIFIED: "for an interval beyond memory, or too old to compare",
+}
+
+LATE_SLOTS = 96
+LATE_SECONDS = 2 * 86400
+# How far a device's clock may be ahead of ours.
+TOLERANCE_SECONDS = 60
+EVERYBODY = "all"
+UNGROUPED = "other"
+
+
+class Admission:
+    """The rules for one campaign. ``groups``: device -> group; without it everybody is in group ``all``.
+
+    ``seen`` and ``chains`` are the state of deduplication, and of streams' chains, for this admission's shards.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        campaign: str,
+        slot_seconds: int,
+        seen: Seen,
+        *,
+        groups: Mapping[str, str] | None = None,
+        audit: bool = False,
+        tolerance_seconds: int = TOLERANCE_SECONDS,
+        chains: Chains | None = None,
+    ) -> None:
+        self.seen = seen
+        self.chains = Chains() if chains is None else chains
+        self.timeline = Timeline(())
+        self._campaign = campaign
+        self._slot_seconds = slot_seconds
+        self._groups = groups
+        self._audit = audit
+        self._tolerance = tolerance_seconds
+        self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
+        # The levels of `undertone_shared.intake.parse_report_topic`, matched in one go.
+        self._topic = re.compile(
+            re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
+        ).fullmatch
+
+    def judge(self, topic: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
+        """The outcome of one delivery at Unix second ``now``, added to ``batch``: a word of `REASONS`, `DUPLICATES`
+
+        or ``counted``.
+        """
+        match = self._topic(topic)
+        device = match[2] if match else ""
+        outcome = self._judge(int(match[1]), device, payload, retained, now, batch) if match else TOPIC
+        batch.outcomes[outcome] += 1
+        if self._audit:
+            batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
+        return outcome
+
+    def _judge(self, shard: int, device: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
+        if retained:
+            return RETAINED
+        home, key = device_key(device)
+        if shard != home:
+            return SHARD
+        try:
+            one = intake.unpack(payload)
+        except Invalid:
+            return MALFORMED
+        slot, kind = one.slot, one.kind
+        span = self.timeline.span(one.fingerprint)
+        if span is None or not span[1] <= slot < span[2]:
+            return OTHER_CAMPAIGN
+        campaign = span[0].campaign
+        if campaign.stream is not None:
+            return self._judge_stream(campaign, campaign.stream, one, device, key, payload, now, batch)
+        cohort = campaign.cohort
+        belongs = cohort.share == WHOLE or in_cohort(cohort.seed, cohort.share, slot, device)
+        if kind != (report.COHORT if belongs else report.REPORT):
+            return WRONG_KIND
+        mechanism = cohort.mechanism if belongs or campaign.report is None else campaign.report.mechanism
+        symbol = one.values[0]
+        if symbol not in drawn(mechanism):
+            return SYMBOL
+        outcome = self._first(key, slot, payload, now, batch)
+        if outcome == COUNTED:
+            batch.partial.add(self._key(one, device, slot), symbol, mechanism.symbols)
+        return outcome
+
+    def _judge_stream(
+        self,
+        campaign: Campaign,
+        rule: StreamRule,
+        one: intake.Report,
+        device: str,
+        key: int,
+        payload: bytes,
+        now: int,
+        batch: Batch,
+    ) -> str:
+        if one.kind != report.STREAM:
+            return WRONG_KIND
+        if len(one.values) != rule.dimension:
+            return MALFORMED
+        if one.chain > rule.reports or max(map(abs, one.values)) > largest_release(rule):
+            return SYMBOL
+        outcome = self._first(key, one.slot, payload, now, batch)
+        if outcome == COUNTED:
+            layout = layout_of(rule)
+            origin = one.slot - one.chain * rule.lag
+            at = self._key(one, device, one.slot)
+            batch.partial.add_moments(at, layout.report(one.values, one.chain), layout.cells)
+            for later, lag in self.chains.observe(key, one.slot, origin):
+                batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
+            batch.chains += chain_record(key, one.slot, origin)
+        return outcome
+
+    def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
+        """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""
+        end = (slot + 1) * self._slot_seconds
+        if end > now + self._tolerance:
+            return FUTURE
+        if end < now - self._late:
+            return LATE
+        code = digest(payload)
+        outcome = self.seen.judge(key, slot, code)
+        if outcome == COUNTED:
+            batch.seen += record(key, slot, code)
+        return outcome
+
+    def _key(self, one: intake.Report, device: str, slot: int) -> Key:
+        group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
+        return Key(self._campaign, one.fingerprint, one.kind, group, slot)
+
+
+@lru_cache(maxsize=64)
+def drawn(mechanism: "Mechanism") -> frozenset[int]:
+    """The symbols that a device can draw; without those of a Hybrid's part that its coin never chooses.
+
+    They are the same at every level: else a ratio of probabilities would be infinite.
+    """
+    return frozenset(symbol for symbol, weight in enumerate(mechanism.weights(0)) if weight)
+
+
+def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:
+    """The subscriptions of one of several workers: every ``workers``-th shard; a lone worker takes whatever comes."""
+    if workers == 1:
+        return [f"{prefix}/{campaign}/+/+/report"]
+    return [f"{prefix}/{campaign}/{shard}/+/report" for shard in worker_shards(worker, workers)]
+
+
+def worker_shards(worker: int, workers: int) -> range:
+    """The shards of one of several workers: disjoint, all of them together."""
+    return range(worker, SHARDS, workers)

@@ -1,0 +1,52 @@
+"""What reports in an epoch, in words and numbers: the mechanism's kind and its predicted gain on the Hybrid."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.design.joint import gain
+from undertone_aggregator.design.population import Population
+from undertone_shared.mechanism import Hybrid
+from undertone_shared.table import TableMechanism
+
+
+@dataclass(frozen=True)
+class MechanismFacts:
+    """``kind``: hybrid, piecewise or optimal. A reading is rounded to one of ``levels`` + 1.
+
+    ``variance_ratio``: mean variance of a report over the Hybrid's at the same θ and ε, among the readings as the
+    threshold phase estimated them; ``error_ratio``: its square root, of the standard errors.
+    """
+
+    kind: str
+    levels: int
+    symbols: int
+    variance_ratio: float
+
+    @property
+    def error_ratio(self) -> float:
+        """Standard error over the Hybrid's."""
+        return math.sqrt(self.variance_ratio)
+
+    def sentence(self) -> str:
+        """For people."""
+        if self.kind == "hybrid":
+            return "the Hybrid reports"
+        what = "an optimal table" if self.kind == "optimal" else "the piecewise mechanism"
+        change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
+        return (
+            f"{what} of {self.levels + 1} levels and {self.symbols} symbols reports: standard errors {change} than the"
+            f" Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
+        )
+
+
+def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
+    """The facts of a report epoch; None without a report rule, or a density to predict from."""
+    rule, chosen = epoch.report, epoch.threshold
+    if rule is None or chosen is None:
+        return None
+    mechanism = rule.mechanism
+    kind = "optimal" if isinstance(mechanism, TableMechanism) else "hybrid" if isinstance(mechanism, Hybrid) else None
+    saved = gain(mechanism, epsilon, rule.theta, Population(chosen.density, chosen.edges))
+    return MechanismFacts(kind or "piecewise", mechanism.levels, mechanism.symbols, 1.0 - saved)

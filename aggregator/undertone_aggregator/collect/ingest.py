@@ -1,0 +1,199 @@
+"""Ingest: deliveries in batches, each batch one transaction, acknowledged to the broker only after its commit."""
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from undertone_aggregator.collect.admission import Admission, topic_filters, worker_shards
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.link import Address, Inbox
+from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
+from undertone_aggregator.collect.store import Batch, Store
+from undertone_shared.topics import SHARDS
+
+# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
+QUIET_SECONDS = 0.005
+IDLE_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+# Records between two snapshots of the deduplication state, at least.
+COMPACT_RECORDS = 100_000
+
+Say = Callable[[str], None]
+Failpoint = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class IngestPlan:
+    """What one worker needs to know; it can be sent to another process.
+
+    ``draining``: take what is queued for the session of every shard, and subscribe no more.
+    """
+
+    prefix: str
+    campaign: str
+    slot_seconds: int
+    worker: int = 0
+    workers: int = 1
+    batch: int = 2000
+    batch_seconds: float = 0.05
+    audit: bool = False
+    groups: Mapping[str, str] | None = None
+    draining: bool = False
+
+    @property
+    def name(self) -> str:
+        """The worker's key in the store, and the end of its session's name at the broker."""
+        return f"{self.worker}of{self.workers}"
+
+    @property
+    def client_id(self) -> str:
+        """The persistent session's name at the broker."""
+        return session_name(self.campaign, self.name)
+
+
+def session_name(campaign: str, worker: str) -> str:
+    """The client id under which the broker queues reports for a worker."""
+    return f"undertone-{campaign}-{worker}"
+
+
+def nowhere(_: str) -> None:
+    """The failpoint of production."""
+
+
+class Ingest:
+    """One worker: a broker session, its shards' deduplication state, a connection to the store.
+
+    ``failpoint(place)`` is called at before_commit, after_commit, during_acknowledgement and after_acknowledgement:
+    a test may end the process there. ``clock`` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        store: Store,
+        address: Address,
+        *,
+        say: Say = lambda _: None,
+        clock: Callable[[], float] = time.time,
+        failpoint: Failpoint = nowhere,
+    ) -> None:
+        self._plan = plan
+        self._store = store
+        self._say = say
+        self._clock = clock
+        self._failpoint = failpoint
+        filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+        self.inbox = Inbox(address, plan.client_id, filters, plan.batch, say, unsubscribe=plan.draining)
+        self._admission = self._resume()
+        self._records = 0
+        self._stop = threading.Event()
+
+    def run(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+        """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
+
+        ``ready`` is called once the broker keeps reports for this worker's session.
+        """
+        told = False
+        self._stop = stop
+        try:
+            while not stop.is_set():
+                self.step()
+                if self.inbox.subscribed and not told:
+                    told = True
+                    ready()
+        finally:
+            self.inbox.close()
+
+    def step(self) -> int:
+        """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
+        inbox = self.inbox
+        if not inbox.messages and not inbox.pump(IDLE_SECONDS):
+            return 0
+        deadline = time.monotonic() + self._plan.batch_seconds
+        while len(inbox.messages) < self._plan.batch and time.monotonic() < deadline:
+            if not inbox.pump(QUIET_SECONDS):
+                break
+        messages, connection = inbox.messages, inbox.connection
+        inbox.messages = []
+        if not self.commit([(_topic(message), bytes(message.payload), message.retain) for message in messages]):
+            return 0
+        self._failpoint("after_commit")
+        # After a new connection the broker delivers again, perhaps under other packet numbers.
+        if inbox.connection == connection:
+            half = len(messages) // 2
+            inbox.acknowledge(messages[:half])
+            self._failpoint("during_acknowledgement")
+            inbox.acknowledge(messages[half:])
+        self._failpoint("after_acknowledgement")
+        return len(messages)
+
+    def commit(self, deliveries: list[tuple[str, bytes, bool]]) -> bool:
+        """Judge and store (topic, payload, retained); False when the store failed until it was time to stop."""
+        stale = False
+        while True:
+            try:
+                if stale:
+                    self._admission = self._resume()
+                batch = self.judge(deliveries)
+                self._failpoint("before_commit")
+                self._store.commit(self._plan.name, batch)
+                break
+            except sqlite3.Error as wrong:
+                # Nothing is acknowledged, so the broker keeps what we cannot store.
+                self._say(f"the store cannot be written, trying again: {wrong}")
+                stale = True
+                if self._stop.wait(RETRY_SECONDS):
+                    return False
+        self._records += len(batch.seen) // RECORD_BYTES
+        if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
+            # It only saves room: if it fails, the next batch tries again.
+            with contextlib.suppress(sqlite3.Error):
+                self._compact()
+        return True
+
+    def _compact(self) -> None:
+        admission = self._admission
+        self._store.compact_seen(self._plan.name, admission.seen.snapshot())
+        if len(admission.chains):
+            self._store.compact_chains(self._plan.name, admission.chains.records())
+        self._records = 0
+
+    def judge(self, deliveries: Iterable[tuple[str, bytes, bool]]) -> Batch:
+        """The batch that these deliveries (topic, payload, retained) make."""
+        # A new epoch is in the store before it is broadcast, hence before any report that follows it.
+        if self._store.epoch_count() != len(self._admission.timeline):
+            self._admission.timeline = Timeline(self._store.epochs())
+        batch = Batch()
+        now = int(self._clock())
+        for topic, payload, retained in deliveries:
+            self._admission.judge(topic, payload, retained, now, batch)
+        return batch
+
+    def _resume(self) -> Admission:
+        """The admission as the store left it."""
+        plan = self._plan
+        seen = Seen()
+        shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
+        seen.load(self._store.seen(), shards)
+        chains = Chains()
+        chains.load(self._store.chains(), shards)
+        return Admission(
+            plan.prefix,
+            plan.campaign,
+            plan.slot_seconds,
+            seen,
+            chains=chains,
+            groups=plan.groups,
+            audit=plan.audit,
+        )
+
+
+def _topic(message: object) -> str:
+    try:
+        return str(message.topic)  # type: ignore[attr-defined]
+    except UnicodeDecodeError:
+        return ""

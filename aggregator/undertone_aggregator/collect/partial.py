@@ -1,0 +1,161 @@
+"""Partial: what is kept of reports. Integer histograms of symbols, with one associative, commutative merge.
+
+Streams keep vectors of moments instead, which add up alike: see `undertone_aggregator.collect.moments`.
+
+The same object serves one process, several, the store and a backup: nothing else of a report survives admission.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.errors import Invalid
+from undertone_shared.report import STREAM
+
+Counts = NDArray[np.int64]
+
+VERSION = 1
+MAGIC = b"UTP"
+LARGEST_CELLS = 1 << 22
+_WIDTHS = (1, 2, 4, 8)
+_SPARSE = 4
+
+
+class Key(NamedTuple):
+    """What one histogram is of. ``fingerprint`` names the epoch, ``kind`` is that of `undertone_shared.report`."""
+
+    campaign: str
+    fingerprint: bytes
+    kind: int
+    group: str
+    slot: int
+
+
+class Partial(Mapping[Key, Counts]):
+    """Histograms [symbols] by `Key`; a key that is absent counts nothing."""
+
+    def __init__(self, counts: Mapping[Key, Counts] | None = None) -> None:
+        self._counts: dict[Key, Counts] = dict(counts or {})
+
+    def __getitem__(self, key: Key) -> Counts:
+        return self._counts[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, key: Key, symbol: int, symbols: int) -> None:
+        """Count one report of ``symbol`` out of ``symbols``, in place."""
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = np.zeros(symbols, dtype=np.int64)
+        counts[symbol] += 1
+
+    def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
+        """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = np.zeros(cells, dtype=np.int64)
+        for cell, amount in added:
+            counts[cell] += amount
+
+    def merge(self, other: "Partial") -> "Partial":
+        """The Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
+
+        Raises Invalid when a key has histograms of two lengths, which no two admissions of one epoch produce.
+        """
+        merged = dict(self._counts)
+        for key, counts in other._counts.items():
+            merged[key] = add_counts(merged[key], counts) if key in merged else counts
+        return Partial(merged)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partial):
+            return NotImplemented
+        return self._counts.keys() == other._counts.keys() and all(
+            np.array_equal(counts, other._counts[key]) for key, counts in self._counts.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def reports(self) -> int:
+        """Number of reports counted."""
+        return sum(int(counts[0] if key.kind == STREAM else counts.sum()) for key, counts in self._counts.items())
+
+    def to_bytes(self) -> bytes:
+        """``UTP``, version u8, then per key in order: its fields and its packed histogram; little-endian."""
+        parts = [MAGIC, bytes([VERSION])]
+        for key in sorted(self._counts):
+            campaign, group, packed = key.campaign.encode(), key.group.encode(), pack_counts(self._counts[key])
+            parts.append(struct.pack("<BBBII", len(campaign), len(group), key.kind, key.slot, len(packed)))
+            parts += [campaign, group, key.fingerprint, packed]
+        return b"".join(parts)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Partial":
+        """The Partial that ``to_bytes`` wrote. Raises Invalid for anything else."""
+        if data[:3] != MAGIC or data[3:4] != bytes([VERSION]):
+            raise Invalid(f"the partial starts with {data[:4]!r}, expected {MAGIC + bytes([VERSION])!r}")
+        partial, at = Partial(), 4
+        try:
+            while at < len(data):
+                names, groups, kind, slot, size = struct.unpack_from("<BBBII", data, at)
+                fields = struct.unpack_from(f"{names}s{groups}s4s{size}s", data, at + 11)
+                at += 11 + names + groups + 4 + size
+                key = Key(fields[0].decode(), fields[2], kind, fields[1].decode(), slot)
+                if key in partial:
+                    raise Invalid(f"the partial holds {key} twice")
+                partial._counts[key] = unpack_counts(fields[3])
+        except (struct.error, UnicodeDecodeError):
+            raise Invalid(f"the partial is damaged at byte {at}") from None
+        return partial
+
+
+def add_counts(one: Counts, other: Counts) -> Counts:
+    """The histogram of both. Raises Invalid for two lengths."""
+    if one.shape != other.shape:
+        raise Invalid(f"histograms have {len(one)} and {len(other)} cells, expected the same number")
+    return one + other
+
+
+def pack_counts(counts: Counts) -> bytes:
+    """A histogram in few bytes: form u8, cells u32, then all counts, or the indices u32 and counts that are not 0.
+
+    Form: log2 of a count's width in bytes, plus 4 when sparse.
+    """
+    largest = int(counts.max(initial=0))
+    width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))
+    kind = f"<u{_WIDTHS[width]}"
+    filled = np.flatnonzero(counts)
+    if len(filled) * (4 + _WIDTHS[width]) < len(counts) * _WIDTHS[width]:
+        body = filled.astype("<u4").tobytes() + counts[filled].astype(kind).tobytes()
+        return struct.pack("<BI", width + _SPARSE, len(counts)) + body
+    return struct.pack("<BI", width, len(counts)) + counts.astype(kind).tobytes()
+
+
+def unpack_counts(data: bytes) -> Counts:
+    """The histogram that ``pack_counts`` wrote. Raises Invalid for anything else."""
+    if len(data) < 5 or data[0] >= 2 * _SPARSE:
+        raise Invalid("a histogram is damaged: it has no valid head")
+    form, cells = struct.unpack_from("<BI", data)
+    size = _WIDTHS[form % _SPARSE]
+    kind = f"<u{size}"
+    if cells > LARGEST_CELLS:
+        raise Invalid(f"a histogram has {cells} cells, expected at most {LARGEST_CELLS}")
+    if form < _SPARSE:
+        if len(data) != 5 + cells * size:
+            raise Invalid(f"a histogram of {cells} cells has {len(data)} bytes, expected {5 + cells * size}")
+        return np.frombuffer(data, kind, offset=5).astype(np.int64)
+    filled, rest = divmod(len(data) - 5, 4 + size)
+    index = np.frombuffer(data, "<u4", count=filled, offset=5)
+    if rest or np.any(index >= cells) or np.any(index[1:] <= index[:-1]):
+        raise Invalid(f"a sparse histogram of {cells} cells is damaged")
+    counts = np.zeros(cells, dtype=np.int64)
+    counts[index] = np.frombuffer(data, kind, offset=5 + 4 * filled).astype(np.int64)
+    return counts

@@ -1,0 +1,257 @@
+"""Ingest workers: one is a thread of the server, several are processes on disjoint shards of one store."""
+
+import contextlib
+import fcntl
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from undertone_aggregator.collect.admission import topic_filters
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say, session_name
+from undertone_aggregator.collect.link import Address, Inbox, forget_session
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.store import Store
+from undertone_shared.errors import Invalid
+
+RESTART_SECONDS = 1.0
+# How long a store may still be in use by the workers of a server that was killed.
+LOCK_SECONDS = 5.0
+DRAINED_SECONDS = 1.0
+_STOP_SECONDS = 30.0
+_SESSIONS = "sessions"
+
+
+class Worker(Protocol):
+    """A running worker."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the broker keeps reports for it."""
+
+    def check(self) -> None:
+        """Raises what ended a thread; starts a process again that has died, unless it was stopped."""
+
+    def stop(self) -> None:
+        """Let it commit and acknowledge what it has read, then end it."""
+
+
+class ThreadWorker:
+    """The lone worker, in a thread with its own connection to the store."""
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        store: Path,
+        address: Address,
+        say: Say,
+        clock: Callable[[], float],
+        failpoint: Failpoint,
+    ) -> None:
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+
+        def work() -> None:
+            try:
+                with in_use(store), Store(store) as own:
+                    Ingest(plan, own, address, say=say, clock=clock, failpoint=failpoint).run(
+                        self._stop, self._ready.set
+                    )
+            except BaseException as failure:
+                self._failure = failure
+
+        self._thread = threading.Thread(target=work, name="ingest", daemon=True)
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the broker keeps reports for it."""
+        return self._ready.is_set()
+
+    def check(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Let it commit and acknowledge what it has read, then end it."""
+        self._stop.set()
+        self._thread.join()
+
+
+class ProcessWorker:
+    """One of several workers, in its own process, which ends with ours however that ends.
+
+    ``failpoint`` must be a function that another process can import.
+    """
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        store: Path,
+        address: Address,
+        say: Say,
+        clock: Callable[[], float],
+        failpoint: Failpoint,
+    ) -> None:
+        self._plan = plan
+        self._say = say
+        self._arguments = (plan, store, address, clock, failpoint)
+        self._stopped = False
+        self._start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the broker keeps reports for it."""
+        return self._ready
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id."""
+        return self._process.pid
+
+    def check(self) -> None:
+        """Take its messages; start it again if it has died."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._pipe.poll():
+                message = self._pipe.recv()
+                if message is None:
+                    self._ready = True
+                else:
+                    self._say(f"worker {self._plan.name}: {message}")
+        if self._stopped:
+            return
+        if not self._process.is_alive() and time.monotonic() >= self._start_at:
+            self._say(f"worker {self._plan.name} ended with code {self._process.exitcode}: starting it again")
+            self._start()
+
+    def stop(self) -> None:
+        """Let it commit and acknowledge what it has read, then end it."""
+        self._stopped = True
+        self._pipe.close()
+        self._process.join(_STOP_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, *self._arguments), name=self._plan.client_id)
+        self._process.start()
+        theirs.close()
+        self._ready = False
+        self._start_at = time.monotonic() + RESTART_SECONDS
+
+
+def _work(
+    pipe: multiprocessing.connection.Connection,
+    plan: IngestPlan,
+    path: Path,
+    address: Address,
+    clock: Callable[[], float],
+    failpoint: Failpoint,
+) -> None:
+    """The process of a worker: its parent closes the pipe, or dies, and it stops."""
+    import signal
+
+    # Ctrl-C reaches the whole group; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            pipe.recv()
+        stop.set()
+
+    def send(message: str | None) -> None:
+        with contextlib.suppress(OSError):
+            pipe.send(message)
+
+    threading.Thread(target=watch, daemon=True).start()
+    with in_use(path), Store(path) as store:
+        Ingest(plan, store, address, say=send, clock=clock, failpoint=failpoint).run(stop, lambda: send(None))
+
+
+@contextlib.contextmanager
+def in_use(store: Path, *, alone: bool = False) -> Iterator[None]:
+    """Hold the store: together with other workers, or ``alone``, which waits for the workers of a killed server.
+
+    Raises Invalid when somebody else keeps it.
+    """
+    handle = os.open(f"{store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise Invalid(f"another aggregator uses the store {store}") from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def take_over(
+    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
+) -> None:
+    """Bring store and broker sessions to ``plan.workers``, while no worker runs; give up when ``stop`` is set.
+
+    One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
+    then the old ones are emptied and forgotten: a report that reached both is a duplicate.
+    """
+    with in_use(store.path, alone=True):
+        # Every number of workers whose sessions the broker may hold, this one last: a take-over may be interrupted.
+        known = [int(number) for number in store.meta().get(_SESSIONS, "").split()]
+        old = [number for number in known if number != plan.workers]
+        store.set_meta({_SESSIONS: " ".join(str(number) for number in [*old, plan.workers])})
+        if old:
+            say(f"{plan.workers} workers take over from {', '.join(map(str, old))}")
+            for worker in range(plan.workers):
+                _begin_session(replace(plan, worker=worker), address, say, stop)
+            for number in old:
+                for worker in range(number):
+                    _empty_session(store, replace(plan, worker=worker, workers=number), address, say, clock, stop)
+        if stop.is_set():
+            return
+        store.set_meta({_SESSIONS: str(plan.workers)})
+        seen = Seen()
+        seen.load(store.seen())
+        if len(seen):
+            store.compact_seen("", seen.snapshot(), everyone=True)
+        chains = Chains()
+        chains.load(store.chains())
+        if len(chains):
+            store.compact_chains("", chains.records(), everyone=True)
+
+
+def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
+    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+    inbox = Inbox(address, plan.client_id, filters, plan.batch, say)
+    while not inbox.subscribed and not stop.is_set():
+        inbox.pump(0.1)
+    # What was read meanwhile is not acknowledged: it comes again.
+    inbox.close()
+
+
+def _empty_session(
+    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
+) -> None:
+    ingest = Ingest(replace(plan, draining=True), store, address, say=say, clock=clock)
+    last = time.monotonic()
+    while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
+        if ingest.step() or not ingest.inbox.subscribed:
+            last = time.monotonic()
+    ingest.inbox.close()
+    if not stop.is_set():
+        forget_session(address, session_name(plan.campaign, plan.name))

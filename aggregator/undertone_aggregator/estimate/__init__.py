@@ -1,0 +1,1 @@
+"""What the counts say: estimates with their errors and intervals."""

@@ -1,0 +1,102 @@
+"""The mechanism's noise in a slot's mean, from the slot's own histogram.
+
+The readings of the devices that reported are fixed numbers, so the variance wanted is the mean over them of
+Var(Y | x), in units of the half-width: x and decoded Y in [-1, 1]-units.
+"""
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from undertone_aggregator.collect.partial import Counts
+from undertone_aggregator.design.population import Population, Vector
+from undertone_aggregator.threshold.counts import level_law, level_positions
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.table import TableMechanism
+
+# Below this the reports say too little about x²; only stochastic rounding, alone, has 1 + p2 = 0.
+_LEAST_CURVATURE = 0.2
+# How far a slot's readings may be from the whole population's: a Dirichlet prior worth so many readings without noise.
+_CONCENTRATION = 3.0
+
+
+class Noise(Protocol):
+    """Mean variance of one report, from a histogram [symbols] with at least one report; half-width units."""
+
+    def __call__(self, counts: Counts) -> float: ...
+
+
+def noise_of(mechanism: WindowMechanism | Hybrid | TableMechanism, width: int, population: Population | None) -> Noise:
+    """For a mechanism on [0, width]; ``population``: the readings as the threshold phase has estimated them."""
+    if isinstance(mechanism, TableMechanism):
+        return TableNoise(mechanism, width, population or Population.even(width))
+    return QuadraticNoise(mechanism, width)
+
+
+def decoded(mechanism: WindowMechanism | Hybrid | TableMechanism, width: int) -> Vector:
+    """The decoded value of each symbol in half-width units, from exact rationals; shape [symbols]."""
+    return np.array([float(Fraction(*mechanism.decode(j, width)) / width * 2 - 1) for j in range(mechanism.symbols)])
+
+
+class QuadraticNoise:
+    """Window mechanisms and the Hybrid: Var(Y | x) = p0 + p1 x + p2 x², exactly.
+
+    The means of x and x² over the devices are estimated without bias from the same reports. (The empirical variance
+    of the decoded reports would add the readings' own spread.)
+    """
+
+    def __init__(self, mechanism: WindowMechanism | Hybrid, width: int) -> None:
+        self._y = decoded(mechanism, width)
+        levels = [Fraction(*mechanism.value(k, width)) / width * 2 - 1 for k in range(mechanism.levels + 1)]
+        variances = [float(Fraction(*mechanism.variance(k, width)) / width / width * 4) for k in range(len(levels))]
+        degree = min(2, len(levels) - 1)
+        fitted = np.polynomial.polynomial.polyfit([float(x) for x in levels], variances, degree)
+        self._p0, self._p1, self._p2 = (*(float(p) for p in fitted), 0.0)[:3]
+        # Rounding between neighbouring levels, averaged over where a reading may lie between them.
+        self._rounding = float(np.mean([float(b - a) ** 2 for a, b in pairwise(levels)])) / 6.0
+
+    def __call__(self, counts: Counts) -> float:
+        """The mean variance over the devices of a histogram."""
+        n = int(counts.sum())
+        return self.at(float(counts @ self._y) / n, float(counts @ np.square(self._y)) / n, n)
+
+    def at(self, first: float, second: float, n: int) -> float:
+        """The same from the mean and the mean square of n decoded reports."""
+        x = min(max(first, -1.0), 1.0)
+        rounding = (1.0 + self._p2) * self._rounding
+        if 1.0 + self._p2 > _LEAST_CURVATURE:
+            square = (second - self._p0 - self._p1 * x - rounding) / (1.0 + self._p2)
+        else:
+            square = x * x - second / n
+        square = min(max(square, x * x, 0.0), 1.0)
+        return max(self._p0 + self._p1 * x + self._p2 * square + rounding, 0.0)
+
+
+class TableNoise:
+    """Tables, whose Var(Y | x) has any shape v: the best linear estimate of its mean from the histogram.
+
+    The slot's distribution of readings is the population's f plus a deviation with covariance
+    C = (diag f - f fᵀ)/(1 + concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is
+    v·f + g·(h/n - p), g = (A C Aᵀ + diag(p)/n)⁻¹ A C v: of all linear ones the least mean square error.
+    """
+
+    def __init__(self, mechanism: TableMechanism, width: int, population: Population) -> None:
+        rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.row_total()
+        law = level_law(level_positions(mechanism, width), width, population.edges)
+        f = population.density
+        variances = population.variances(mechanism, width)
+        channel = rows.T @ law
+        self._law = channel @ f
+        centred = channel - self._law[:, None]
+        self._mean = float(f @ variances)
+        self._spread = (centred * f) @ centred.T / (1.0 + _CONCENTRATION)
+        self._slope = (centred * f) @ (variances - self._mean) / (1.0 + _CONCENTRATION)
+        self._range = (float(variances.min()), float(variances.max()))
+
+    def __call__(self, counts: Counts) -> float:
+        """The mean variance over the devices of a histogram."""
+        n = int(counts.sum())
+        weights = np.linalg.solve(self._spread + np.diag(self._law / n), self._slope)
+        return float(np.clip(self._mean + weights @ (counts / n - self._law), *self._range))

@@ -1,0 +1,232 @@
+"""Reconstruction: per slot and group the mean of the devices that reported, with a standard error that holds.
+
+The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism: a fixed
+number, so only the mechanism's noise counts, not the spread of the readings: see `estimate.noise`. (The
+empirical variance of the decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) The
+wider interval is meant to cover the mean of the readings themselves: it adds
+the model of `undertone_aggregator.estimate.bias`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.collect.admission import EVERYBODY
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.partial import Counts, Key, add_counts
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.estimate.bias import TruncationBias
+from undertone_aggregator.estimate.misfit import Goodness, manipulation
+from undertone_aggregator.estimate.noise import decoded, noise_of
+from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
+from undertone_shared import report
+from undertone_shared.campaign import ReportRule
+
+Vector = NDArray[np.float64]
+
+# Nominal 95 %.
+Z = 1.959963984540054
+MEASURED = "report"
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One slot of one group, in the reading's unit.
+
+    ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a
+    95 % interval [low, high]. ``kind`` ``model``: a threshold epoch, the mean of a fitted distribution, without
+    standard error or stated coverage. ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
+    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
+    interval that adds it; None where no threshold round came before. ``misfit``: log10 of the evidence that the
+    histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more is an alarm.
+    ``manipulation``: if 1 % of the reports are fake, the mean of the others is at most so far from ``estimate``.
+    """
+
+    slot: int
+    start: int
+    group: str
+    kind: str
+    reports: int
+    cohort: int
+    estimate: float
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    theta: int | None
+    bias: float | None = None
+    bias_se: float | None = None
+    low_raw: float | None = None
+    high_raw: float | None = None
+    misfit: float | None = None
+    manipulation: float | None = None
+
+    @property
+    def total(self) -> float:
+        """The sum over the reporting devices."""
+        return self.estimate * self.reports
+
+
+class Decoder:
+    """Mean and variance from a histogram of one epoch's reports; what a single report decodes to at least and at most.
+
+    ``population``: the readings less the offset, as earlier slots have shown them.
+    """
+
+    def __init__(self, rule: ReportRule, offset: int, population: Population | None = None) -> None:
+        width = rule.width
+        self.symbols = rule.mechanism.symbols
+        self._half = width / 2.0
+        self._middle = offset + rule.low + self._half
+        self._y = decoded(rule.mechanism, width)
+        # What the threshold phase knows is of readings above 0.
+        used = None if rule.low else population
+        self.noise = noise_of(rule.mechanism, width, used)
+        self.goodness = Goodness(rule.mechanism, width, used)
+        sent = self._y[self.goodness.possible]
+        self.lowest, self.highest = (float(self._middle + self._half * y) for y in (sent.min(), sent.max()))
+
+    def mean(self, counts: Counts) -> tuple[float, float, int]:
+        """(mean, its variance, number of reports), in the reading's unit. ``counts`` [symbols], at least one report."""
+        n = int(counts.sum())
+        return self._middle + self._half * float(counts @ self._y) / n, self._half**2 * self.noise(counts) / n, n
+
+
+class Reconstruction:
+    """Estimates from Partials, under a campaign's epochs."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._decoders: dict[bytes, Decoder] = {}
+
+    def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
+        """One estimate per slot and group that has reports, by slot, then group; ``all`` is everybody together.
+
+        ``groups``: only these. Reports of an old epoch within the grace are decoded by their own rule.
+        """
+        cells: dict[tuple[int, str], dict[tuple[int, bytes], Counts]] = {}
+        for key, counts in partial.items():
+            for group in {key.group, EVERYBODY}:
+                into = cells.setdefault((key.slot, group), {})
+                source = (key.kind, key.fingerprint)
+                into[source] = add_counts(into[source], counts) if source in into else counts
+        if groups is not None:
+            wanted = set(groups)
+            cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
+        misfits = self._misfits(cells)
+        found = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
+        return self._with_bias([one for one in found if one is not None])
+
+    def _misfits(
+        self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
+    ) -> dict[tuple[int, str], float]:
+        """The evidence against each slot and group; that of two epochs within the grace adds up."""
+        together: dict[bytes, list[tuple[tuple[int, str], Counts]]] = {}
+        for key, sources in cells.items():
+            for (kind, fingerprint), counts in sources.items():
+                if kind == report.REPORT and counts.sum():
+                    together.setdefault(fingerprint, []).append((key, counts))
+        found: dict[tuple[int, str], float] = {}
+        for fingerprint, ones in together.items():
+            epoch = self.timeline.of(fingerprint)
+            if epoch is not None:
+                values = self.decoder(epoch).goodness.misfits(np.stack([counts for _, counts in ones]))
+                for (key, _), value in zip(ones, values, strict=True):
+                    found[key] = found.get(key, 0.0) + float(value)
+        return found
+
+    def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
+        """The same estimates with the model of what truncation removed, its daily profile learnt from them all."""
+        together: dict[tuple[Epoch, str], list[Estimate]] = {}
+        for one in estimates:
+            epoch = self.timeline.at(one.slot)
+            if one.kind == MEASURED and epoch is not None and epoch.threshold is not None:
+                together.setdefault((epoch, one.group), []).append(one)
+        found = {}
+        for (epoch, _), ones in together.items():
+            bias = self._bias(epoch, ones)
+            found.update({(one.slot, one.group): _raw(one, epoch, bias) for one in ones})
+        return [found.get((one.slot, one.group), one) for one in estimates]
+
+    def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias:
+        campaign = epoch.campaign
+        assert epoch.threshold is not None
+        assert campaign.report is not None
+        sums: dict[int, list[float]] = {}
+        for one in estimates:
+            sums.setdefault(one.slot % campaign.cycle, []).append(one.estimate - campaign.offset)
+        noise = float(np.mean([(one.standard_error or 0.0) ** 2 for one in estimates]))
+        profile = {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
+        return TruncationBias(epoch.threshold, campaign.report.theta, profile)
+
+    def _estimate(
+        self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], misfit: float | None
+    ) -> Estimate | None:
+        measured: list[tuple[Epoch, Counts]] = []
+        model: list[tuple[Epoch, Counts]] = []
+        for (kind, fingerprint), counts in sources.items():
+            epoch = self.timeline.of(fingerprint)
+            if epoch is not None and counts.sum():
+                (measured if kind == report.REPORT else model).append((epoch, counts))
+        cohort = sum(int(counts.sum()) for _, counts in model)
+        if not measured and not model:
+            return None
+        start = slot * (measured or model)[0][0].campaign.slot_seconds
+        if not measured:
+            epoch, counts = max(model, key=lambda one: int(one[1].sum()))
+            return Estimate(slot, start, group, MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None)
+        decoders = [self.decoder(epoch) for epoch, _ in measured]
+        parts = [decoder.mean(counts) for decoder, (_, counts) in zip(decoders, measured, strict=True)]
+        reports = sum(n for _, _, n in parts)
+        mean = sum(n * m for m, _, n in parts) / reports
+        error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
+        newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
+        theta = newest.campaign.report.theta if newest.campaign.report else None
+        lowest, highest = min(one.lowest for one in decoders), max(one.highest for one in decoders)
+        return Estimate(
+            *(slot, start, group, MEASURED, reports, cohort, mean, error, mean - Z * error, mean + Z * error, theta),
+            misfit=misfit,
+            manipulation=manipulation(mean, lowest, highest),
+        )
+
+    def decoder(self, epoch: Epoch) -> Decoder:
+        """The decoder of a report epoch, made once."""
+        fingerprint = epoch.campaign.fingerprint
+        if fingerprint not in self._decoders:
+            rule, chosen = epoch.report, epoch.threshold
+            assert rule is not None
+            population = None if chosen is None else Population(chosen.density, chosen.edges)
+            self._decoders[fingerprint] = Decoder(rule, epoch.campaign.offset, population)
+        return self._decoders[fingerprint]
+
+    def _model(self, epoch: Epoch, counts: Counts) -> float:
+        """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
+        mechanism = epoch.campaign.cohort.mechanism
+        edges = CohortCounts(mechanism, counts).edges
+        # Smoothing would move mass between cells of very different width, hence the mean.
+        fit = expectation_maximisation(WindowChannel(mechanism), counts.astype(np.float64), stop="paper")
+        return epoch.campaign.offset + float(fit.density @ self._cell_means(edges))
+
+    def _cell_means(self, edges: tuple[int, ...]) -> Vector:
+        """The mean reading within each cell: under the newest fitted distribution, else the cell's middle."""
+        middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
+        chosen = next((e.threshold for e in reversed(self.timeline.epochs) if e.threshold is not None), None)
+        if chosen is None:
+            return np.asarray(middles)
+        fine = np.asarray(chosen.edges, dtype=np.float64)
+        centre = (fine[:-1] + fine[1:] - 1) / 2.0
+        cell = np.clip(np.searchsorted(edges, centre, side="right") - 1, 0, len(middles) - 1)
+        mass = np.bincount(cell, weights=chosen.density, minlength=len(middles))
+        moment = np.bincount(cell, weights=chosen.density * centre, minlength=len(middles))
+        return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
+
+
+def _raw(one: Estimate, epoch: Epoch, bias: TruncationBias) -> Estimate:
+    """The estimate with its wider interval."""
+    removed, error = bias.at(one.slot % epoch.campaign.cycle, one.reports)
+    half = Z * math.hypot(one.standard_error or 0.0, error)
+    middle = one.estimate + removed
+    return replace(one, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)

@@ -1,0 +1,31 @@
+"""Central releases: streams, counts and synthetic items from raw values that one trusted party holds, event level."""
+
+from undertone_central.continual import Continual
+from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.entropy import FreshBytes
+from undertone_central.factorisation import SquareRoot
+from undertone_central.pak import Pak
+from undertone_central.quantiles import Quantiles
+from undertone_central.sanitizer import Offline, Sanitizer, StreamingSanitizer
+from undertone_central.tops import Tops
+from undertone_central.unbounded import Hybrid, Monotone, Unbounded
+
+__all__ = [
+    "Binary",
+    "Continual",
+    "Counter",
+    "FreshBytes",
+    "Hybrid",
+    "Monotone",
+    "Offline",
+    "Pak",
+    "Quantiles",
+    "Sanitizer",
+    "Simple1",
+    "Simple2",
+    "SquareRoot",
+    "StreamingSanitizer",
+    "Tops",
+    "TwoLevel",
+    "Unbounded",
+]

@@ -1,0 +1,117 @@
+"""Exact coins: Bernoulli variables whose irrational probability is compared digit by digit, never rounded.
+
+A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p; heads iff U < p. The
+digits of p come from integer bounds that are refined until they agree.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central.entropy import Bytes
+
+Flips = NDArray[np.bool_]
+_FIRST = 8
+_MORE = 32
+
+
+def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
+    """Integers low <= e^r 2^bits <= high, r >= 0: Taylor series of r/2^h <= 1/2, squared h times, in fixed point."""
+    halvings = (r.numerator // r.denominator).bit_length() + 1
+    x = (r.numerator << bits) // (r.denominator << halvings)
+    low = high = term_low = term_high = 1 << bits
+    i = 0
+    while term_high > 2:
+        i += 1
+        term_low = (term_low * x >> bits) // i
+        term_high = (term_high * (x + 1) >> bits) // i + 1
+        low += term_low
+        high += term_high
+    # Later terms fall by a factor above 2 each: together they stay below the last one, with its rounding below 4.
+    high += 4
+    for _ in range(halvings):
+        low = low * low >> bits
+        high = (high * high >> bits) + 1
+    return low, high
+
+
+class Coin:
+    """Heads with probability p, an irrational number: ``bounds(bits)`` gives low <= p 2^bits <= high."""
+
+    def __init__(self, bounds: Callable[[int], tuple[int, int]]) -> None:
+        self._bounds = bounds
+        self._digits: dict[int, int] = {}
+
+    def digits(self, bits: int) -> int:
+        """floor(p 2^bits)."""
+        if bits not in self._digits:
+            working = bits + 64
+            while True:
+                low, high = self._bounds(working)
+                low, high = low >> (working - bits), high >> (working - bits)
+                if low == high:
+                    break
+                working *= 2
+            self._digits[bits] = low
+        return self._digits[bits]
+
+    def next_digits(self, done: int, bits: int) -> int:
+        """The ``bits`` digits of p after the first ``done``, as an integer."""
+        return self.digits(done + bits) - (self.digits(done) << bits)
+
+
+@cache
+def logistic_coin(r: Fraction) -> Coin:
+    """p = 1/(1 + e^r), r > 0 (r = 0 would be a fair coin, which is rational)."""
+
+    def bounds(bits: int) -> tuple[int, int]:
+        low, high = exponential_bounds(r, bits)
+        one = 1 << bits
+        return (one << bits) // (one + high), (one << bits) // (one + low) + 1
+
+    return Coin(bounds)
+
+
+@cache
+def exponential_coin(r: Fraction) -> Coin:
+    """p = e^-r, r > 0."""
+
+    def bounds(bits: int) -> tuple[int, int]:
+        low, high = exponential_bounds(r, bits)
+        return (1 << 2 * bits) // high, (1 << 2 * bits) // low + 1
+
+    return Coin(bounds)
+
+
+class Coins:
+    """Several coins, flipped together: the first byte decides all but one flip in 256."""
+
+    def __init__(self, coins: list[Coin]) -> None:
+        self._coins = coins
+        self._first = np.array([coin.digits(_FIRST) for coin in coins], dtype=np.uint8)[:, None]
+        self._more: list[NDArray[np.uint32]] = []
+
+    def flip(self, source: Bytes, n: int) -> Flips:
+        """Heads or tails, shape [coins, n]."""
+        first = np.frombuffer(source.take(len(self._coins) * n), dtype=np.uint8).reshape(len(self._coins), n)
+        heads: Flips = first < self._first
+        row, column = np.divmod(np.flatnonzero(first == self._first), n)
+        level = 1
+        while len(row):
+            word = np.frombuffer(source.take(_MORE // 8 * len(row)), dtype="<u4")
+            digits = self._level(level)[row]
+            heads[row, column] = word < digits
+            tied = word == digits
+            row, column = row[tied], column[tied]
+            level += 1
+        return heads
+
+    def _level(self, level: int) -> NDArray[np.uint32]:
+        while level > len(self._more):
+            done = _FIRST + _MORE * len(self._more)
+            digits = [coin.next_digits(done, _MORE) for coin in self._coins]
+            self._more.append(np.array(digits, dtype=np.uint32))
+        return self._more[level - 1]

@@ -1,0 +1,217 @@
+"""Chan, Shi, Song's counters (TISSEC 2011): the running sum of a stream, ε-DP at the level of events.
+
+A value is an integer in [0, B] (B = 1 counts); None is an empty item and looks like 0 from outside. One value moves
+each sum that it is part of by at most B.
+"""
+
+from abc import abstractmethod
+from fractions import Fraction
+from math import isqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from undertone_central.budget import Epsilon, check_bound, check_count, parse_epsilon
+from undertone_central.continual import Continual, OneByOne, clip, integers
+from undertone_central.entropy import FreshBytes
+from undertone_central.noise import Draws, Integers
+from undertone_shared.errors import Invalid
+
+LONGEST = 1 << 40
+# What a draw belongs to.
+Term = tuple[str, int]
+
+
+class Counter(Continual):
+    """Released: the noisy running sum after each value."""
+
+    released = "counts"
+    name: ClassVar[str]
+
+    def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
+        self.bound = check_bound(bound)
+        self.epsilon = parse_epsilon(epsilon)
+        self._source = source or FreshBytes()
+        self._time = 0
+
+    @property
+    def guarantee(self) -> str:
+        """One sentence."""
+        return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {self._length}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {
+            "mechanism": self.name,
+            "released": self.released,
+            "bound": self.bound,
+            "epsilon": str(self.epsilon),
+        }
+
+    @property
+    def _length(self) -> str:
+        return "streams of any length"
+
+    def _draws(self, share: Fraction) -> Draws:
+        """Laplace noise for sums that get this share of ε."""
+        return Draws(self.bound / (self.epsilon * share), self._source)
+
+    @abstractmethod
+    def terms(self, time: int) -> dict[Term, float]:
+        """The draws that the count after ``time`` values sums, each with its variance."""
+
+    def variance(self, first: int, end: int) -> float:
+        """Of count ``end`` less count ``first``: what both sum cancels. Count 0 is the exact 0."""
+        before, after = self.terms(first), self.terms(end)
+        return sum(v for term, v in (before | after).items() if (term in before) != (term in after))
+
+
+class Bounded(Counter):
+    """A counter for at most ``horizon`` values. Raises Invalid for the value after the last."""
+
+    def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, source)
+        self.horizon = check_count("horizon", horizon, 1, LONGEST)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {**super().parameters, "horizon": self.horizon}
+
+    @property
+    def _length(self) -> str:
+        return f"at most {self.horizon} values"
+
+    def _tick(self, n: int = 1) -> None:
+        if self._time + n > self.horizon:
+            raise Invalid(f"the stream has more than the horizon of {self.horizon} values")
+        self._time += n
+
+
+class Simple1(Bounded):
+    """Every prefix sum with fresh noise: Lap(TB/ε) each, since a value is in up to T of them."""
+
+    name = "simple-1"
+    kept = ("_time", "_sum")
+
+    def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, horizon, source)
+        self._sum = 0
+        self._noise = self._draws(Fraction(1, horizon))
+
+    def extend(self, values: Integers) -> Integers:
+        """The counts after each of these values."""
+        sums = self._sum + np.cumsum(np.clip(integers(values), 0, self.bound))
+        self._tick(len(sums))
+        self._sum = int(sums[-1]) if len(sums) else self._sum
+        return sums + self._noise.take(len(sums))
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw."""
+        return {("prefix", time): self._noise.law.variance} if time else {}
+
+
+class Simple2(Counter):
+    """Every value with Lap(B/ε), summed up: the error grows with the square root of time."""
+
+    name = "simple-2"
+    kept = ("_time", "_sum")
+
+    def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, source)
+        self._sum = 0
+        self._noise = self._draws(Fraction(1))
+
+    def extend(self, values: Integers) -> Integers:
+        """The counts after each of these values."""
+        values = np.clip(integers(values), 0, self.bound)
+        sums = self._sum + np.cumsum(values + self._noise.take(len(values)))
+        self._time += len(sums)
+        self._sum = int(sums[-1]) if len(sums) else self._sum
+        return sums
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw per value."""
+        return {("value", i): self._noise.law.variance for i in range(time)}
+
+    def variance(self, first: int, end: int) -> float:
+        """One draw's per value in between."""
+        return (end - first) * self._noise.law.variance
+
+
+class TwoLevel(Bounded, OneByOne):
+    """Blocks of ``block`` values and single values, ε/2 each: t = qB + r is the sum of q blocks and r values.
+
+    ``block`` None is floor(sqrt(T)). A last block may be incomplete: its values are then counted one by one.
+    """
+
+    name = "two-level"
+    kept = ("_time", "_blocks", "_items", "_exact")
+
+    def __init__(
+        self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None, *, block: int | None = None
+    ) -> None:
+        super().__init__(bound, epsilon, horizon, source)
+        self.block = check_count("block", isqrt(horizon) if block is None else block, 1, LONGEST)
+        # Noisy sums of complete blocks and of the open block's values; the open block's exact sum.
+        self._blocks = self._items = self._exact = 0
+        self._noise = self._draws(Fraction(1, 2))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {**super().parameters, "block": self.block}
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        self._tick()
+        x = clip(value, self.bound)
+        self._exact += x
+        if self._time % self.block:
+            self._items += x + self._noise.one()
+        else:
+            self._blocks += self._exact + self._noise.one()
+            self._exact = self._items = 0
+        return [self._blocks + self._items]
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw for each complete block and each value after them."""
+        blocks = time // self.block
+        named = [("block", i) for i in range(blocks)] + [("value", i) for i in range(blocks * self.block, time)]
+        return dict.fromkeys(named, self._noise.law.variance)
+
+
+class Binary(Bounded, OneByOne):
+    """The dyadic intervals that t's binary digits name, each with Lap(B levels/ε); levels = floor(log2 T) + 1.
+
+    Memory: one exact and one noisy sum per level.
+    """
+
+    name = "binary"
+    kept = ("_time", "_exact", "_noisy")
+
+    def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, horizon, source)
+        levels = horizon.bit_length()
+        self._exact = [0] * levels
+        self._noisy = [0] * levels
+        self._noise = self._draws(Fraction(1, levels))
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        self._tick()
+        level = (self._time & -self._time).bit_length() - 1
+        total = clip(value, self.bound) + sum(self._exact[:level])
+        self._exact[: level + 1] = [0] * level + [total]
+        self._noisy[: level + 1] = [0] * level + [total + self._noise.one()]
+        return [sum(self._noisy)]
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw per binary digit."""
+        return {(f"level {i}", time >> i): self._noise.law.variance for i in digits(time)}
+
+
+def digits(time: int) -> list[int]:
+    """The places of the ones among the binary digits."""
+    return [i for i in range(time.bit_length()) if time >> i & 1]

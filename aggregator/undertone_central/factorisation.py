@@ -1,0 +1,107 @@
+"""The square-root factorisation: what continual counting has become since Chan et al., as a baseline.
+
+Fichtenberger, Henzinger, Upadhyay (ICML 2023): the running sum A = CC with Toeplitz C of coefficients
+f_k = binom(2k, k)/4^k. Release C(Cx + z), z Gaussian for the L2 sensitivity B sqrt(Σ_{k<T} f_k²), which grows like
+the square root of a logarithm where the binary counter's error grows like its power 3/2. (ε, δ), not pure.
+Here c_k = round(2^32 f_k), the noise is discrete Gaussian on the integers that Σ c_k x lives on, calibrated by the
+analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to e^{-8π²} it is post-processing of a continuous Gaussian.
+"""
+
+from fractions import Fraction
+from math import ceil, exp
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from undertone_central.budget import Epsilon, parse_delta
+from undertone_central.continual import OneByOne, clip
+from undertone_central.counting import Bounded, Term
+from undertone_central.entropy import FreshBytes
+from undertone_central.gaussian import GaussianDraws
+from undertone_shared.errors import Invalid
+
+LONGEST = 1 << 17
+DELTA = Fraction(1, 10**6)
+_BITS = 32
+
+
+class SquareRoot(Bounded, OneByOne):
+    """Memory and time per value grow with the horizon: at most 2^17 values. The count is rounded to an integer.
+
+    Rounding of c moves it by less than B t^1.5 2^-32.
+    """
+
+    name = "square-root"
+    kept = ("_time", "_values", "_noisy")
+
+    def __init__(
+        self,
+        bound: int,
+        epsilon: Epsilon,
+        horizon: int,
+        source: FreshBytes | None = None,
+        *,
+        delta: Epsilon = DELTA,
+    ) -> None:
+        super().__init__(bound, epsilon, horizon, source)
+        self.delta = parse_delta(delta)
+        if horizon > LONGEST:
+            raise Invalid(f"horizon is {horizon}, expected at most {LONGEST} for the square-root factorisation")
+        k = np.arange(1, horizon)
+        self._f = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+        self._c = np.rint(self._f * 2.0**_BITS).astype(np.int64)
+        if bound * float(self._c.sum()) >= 2.0**60:
+            raise Invalid(f"bound {bound} over {horizon} values does not fit in 64 bits")
+        squares = sum(int(c) ** 2 for c in self._c)
+        multiplier = Fraction(ceil(analytic_multiplier(float(self.epsilon), float(self.delta)) * 2**40), 2**40)
+        self._noise = GaussianDraws(ceil(bound**2 * squares * multiplier**2) + Fraction(4), self._source)
+        self._values = np.zeros(horizon, dtype=np.int64)
+        self._noisy = np.zeros(horizon, dtype=np.int64)
+
+    @property
+    def guarantee(self) -> str:
+        """One sentence."""
+        parameters = f"ε = {float(self.epsilon):g} per value, δ = {float(self.delta):g}"
+        return f"event-level differential privacy, {parameters}; {self._length}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {**super().parameters, "delta": str(self.delta)}
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        self._tick()
+        t = self._time
+        self._values[t - 1] = clip(value, self.bound)
+        self._noisy[t - 1] = int(self._values[:t] @ self._c[t - 1 :: -1]) + self._noise.take(1)[0]
+        return [round(float(self._noisy[:t] @ self._f[t - 1 :: -1]) / 2.0**_BITS)]
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw per value, weighted."""
+        variance = float(self._noise.law.variance) / 4.0**_BITS
+        return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
+
+    def variance(self, first: int, end: int) -> float:
+        """σ² ‖row end - row first‖²."""
+        row = self._f[end - 1 :: -1][:end].copy() if end else np.zeros(0)
+        if first:
+            row[:first] -= self._f[first - 1 :: -1]
+        return float(row @ row) * float(self._noise.law.variance) / 4.0**_BITS
+
+
+def analytic_multiplier(epsilon: float, delta: float) -> float:
+    """The least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
+
+    def spent(sigma: float) -> float:
+        shift = epsilon * sigma
+        return float(ndtr(0.5 / sigma - shift) - exp(epsilon) * ndtr(-0.5 / sigma - shift))
+
+    low, high = 0.0, 1.0
+    while spent(high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if spent(middle) <= delta else (middle, high)
+    return high * (1 + 1e-9)

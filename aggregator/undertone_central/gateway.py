@@ -1,0 +1,117 @@
+"""The gateway: raw readings arrive over MQTT on a trusted network, the private stream leaves over MQTT.
+
+A reading is a decimal number, or its running number and the value (``17 250``): then a number that is not above the
+last is a repetition and is dropped. Without numbers, a redelivery after a crash is recognised by its packet id. A
+batch is acknowledged once its release is durable and the broker has it.
+"""
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import paho.mqtt.client as mqtt
+
+from undertone_aggregator.collect.link import Address, Inbox
+from undertone_central.document import TITLE
+from undertone_central.feed import parse
+from undertone_central.job import Job
+
+BATCH = 1000
+PAUSE = 0.2
+SECONDS = 60.0
+
+
+class TopicSink:
+    """Publishes each line of a release at QoS 1; the heading retained under ``<topic>/about``.
+
+    After a restart the lines of the last batch may come twice, with equal numbers. Raises OSError without a broker.
+    """
+
+    def __init__(self, address: Address, topic: str, client_id: str) -> None:
+        self._topic = topic
+        self._client = address.client(client_id, clean_session=True)
+        self._client.max_inflight_messages_set(BATCH)
+        try:
+            self._client.connect(address.host, address.port, address.keepalive)
+        except (OSError, ValueError) as wrong:
+            raise OSError(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}") from None
+        self._client.loop_start()
+
+    def append(self, text: str, at: int) -> None:
+        """Publish the text's lines; returns when the broker has them. Raises OSError if it does not in a minute."""
+        sent = []
+        for line in text.splitlines():
+            about = line.startswith(TITLE)
+            topic = f"{self._topic}/about" if about else self._topic
+            payload = line[len(TITLE) :] if about else line
+            sent.append(self._client.publish(topic, payload.encode(), qos=1, retain=about))
+        deadline = time.monotonic() + SECONDS
+        for info in sent:
+            while not info.is_published():
+                if time.monotonic() > deadline:
+                    raise OSError(f"the broker did not take the release of {self._topic} within {SECONDS:g} seconds")
+                time.sleep(0.002)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+class Gateway:
+    """Readings of one topic, through a `Job`. ``step`` does what has arrived."""
+
+    def __init__(
+        self, job: Job, address: Address, topic: str, client_id: str, scale: Fraction, say: Callable[[str], None]
+    ) -> None:
+        self._job = job
+        self._scale = scale
+        self._say = say
+        self._inbox = Inbox(address, client_id, [topic], BATCH, say)
+        # Of the last committed batch: the packets whose acknowledgement the broker may not have, the newest number.
+        self._packets: set[int] = set(job.notes.get("packets", ()))
+        self._number: int = job.notes.get("number", -1)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether readings can arrive."""
+        return self._inbox.subscribed
+
+    def step(self) -> int:
+        """Release what has arrived, waiting a little for the first; returns how many readings that were."""
+        self._inbox.pump(PAUSE)
+        messages, self._inbox.messages = self._inbox.messages, []
+        if not messages:
+            return 0
+        values = [value for value in map(self._value, messages) if value is not None]
+        packets = [message.mid for message in messages]
+        if values:
+            notes: dict[str, Any] = {"packets": packets, "number": self._number}
+            self._job.step(np.array(values, dtype=np.int64), notes)
+            self._packets = set(packets)
+        self._inbox.acknowledge(messages)
+        return len(values)
+
+    def close(self) -> None:
+        """Disconnect; the broker keeps what arrives until the next start."""
+        self._inbox.close()
+
+    def _value(self, message: mqtt.MQTTMessage) -> int | None:
+        """The reading; None for a repetition."""
+        if message.retain:
+            self._say("a retained message is not a reading of now; left out")
+            return None
+        words = message.payload.decode("utf-8", "replace").replace(",", " ").split()
+        value = parse(words[-1], self._scale) if len(words) in (1, 2) else None
+        if len(words) == 2:
+            number = parse(words[0], Fraction(1))
+            if number is None or number <= self._number:
+                return None
+            self._number = number
+        elif message.dup and message.mid in self._packets:
+            return None
+        if value is None:
+            self._say(f"{message.payload[:40]!r} is not a whole number; counted as an empty item")
+        return value or 0

@@ -1,0 +1,112 @@
+"""Exact discrete Laplace and geometric noise on the integers, in numpy.
+
+The binary digits of a geometric variable are independent: with P(G = g) = (1 - q) q^g, bit i is 1 with probability
+q^{2^i}/(1 + q^{2^i}), and what is above bit m is geometric again with q^{2^m}. So a draw is one exact coin per bit.
+With the sign taken as one more coin of bit 0's law, and -1 - G on its heads, the result is two-sided:
+P(X = x) = (1 - q)/(1 + q) q^|x|, nothing is rejected, and no double decides anything.
+"""
+
+from fractions import Fraction
+from functools import cache
+from math import ceil, exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central.coin import Coins, exponential_coin, logistic_coin
+from undertone_central.entropy import Bytes
+from undertone_shared.errors import Invalid
+
+Integers = NDArray[np.int64]
+
+# Bits above 8 scales are heads with probability below e^-8: left to a loop that hardly ever runs.
+_TAIL = 8
+_BUFFER = 512
+# A draw reaches 64 scales with probability e^-64; sums of draws must stay far below 2^63.
+LARGEST_SCALE = 1 << 46
+
+
+def joined(parts: list[Integers]) -> Integers:
+    """One array after the other, without those that are empty; a single one is not copied."""
+    filled = [part for part in parts if len(part)]
+    return filled[0] if len(filled) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *filled])
+
+
+class DiscreteLaplace:
+    """P(X = x) = (1 - q)/(1 + q) q^|x| with q = e^{-1/scale}: ε-DP for integers that move by at most scale ε."""
+
+    def __init__(self, scale: Fraction) -> None:
+        if not 0 < scale <= LARGEST_SCALE:
+            raise Invalid(f"the noise has scale {float(scale):g}, expected more than 0 and at most 2^46")
+        self.scale = scale
+        rate = 1 / scale
+        self._bits = max(ceil(_TAIL * scale) - 1, 0).bit_length()
+        self._coins = Coins(
+            [logistic_coin(rate)]
+            + [logistic_coin(rate * 2**i) for i in range(self._bits)]
+            + [exponential_coin(rate * 2**self._bits)]
+        )
+        self._tail = Coins([exponential_coin(rate * 2**self._bits)])
+
+    def sample(self, source: Bytes, n: int) -> Integers:
+        """``n`` independent draws."""
+        heads = self._coins.flip(source, n)
+        magnitude = self._magnitude(heads, source)
+        return np.where(heads[0], -1 - magnitude, magnitude)
+
+    def sample_geometric(self, source: Bytes, n: int) -> Integers:
+        """``n`` independent draws of P(G = g) = (1 - q) q^g, g >= 0."""
+        return self._magnitude(self._coins.flip(source, n), source)
+
+    @property
+    def variance(self) -> float:
+        """2q/(1 - q)²."""
+        q = exp(-1 / self.scale)
+        return 2 * q / (1 - q) ** 2 if q > 0 else 0.0
+
+    def _magnitude(self, heads: NDArray[np.bool_], source: Bytes) -> Integers:
+        n = heads.shape[1]
+        bits = heads[1 : self._bits + 1].view(np.uint8)
+        words = np.zeros((n, 8), dtype=np.uint8)
+        for start in range(0, len(bits), 8):
+            byte = bits[start].copy()
+            for i, bit in enumerate(bits[start + 1 : start + 8], 1):
+                byte |= bit << i
+            words[:, start // 8] = byte
+        magnitude = words.view("<i8")[:, 0].astype(np.int64)
+        going = np.flatnonzero(heads[-1])
+        while len(going):
+            magnitude[going] += 1 << self._bits
+            going = going[self._tail.flip(source, len(going))[0]]
+        return magnitude
+
+
+@cache
+def discrete_laplace(scale: Fraction) -> DiscreteLaplace:
+    """The sampler of that scale, made once."""
+    return DiscreteLaplace(scale)
+
+
+class Draws:
+    """A sequence of draws of one law, in blocks: ``one`` and ``take`` read the same sequence."""
+
+    def __init__(self, scale: Fraction, source: Bytes) -> None:
+        self.law = discrete_laplace(scale)
+        self._source = source
+        self._block = np.zeros(0, dtype=np.int64)
+
+    def one(self) -> int:
+        """The next draw."""
+        return int(self.take(1)[0])
+
+    def take(self, n: int) -> Integers:
+        """The next ``n`` draws."""
+        parts = [self._block[:n]]
+        self._block = self._block[n:]
+        missing = n - len(parts[0])
+        while missing > 0:
+            fresh = self.law.sample(self._source, _BUFFER)
+            parts.append(fresh[:missing])
+            self._block = fresh[missing:]
+            missing -= len(parts[-1])
+        return joined(parts)

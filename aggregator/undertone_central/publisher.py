@@ -1,0 +1,83 @@
+"""ToPS's second half at a given θ: truncate, add a consistent hierarchy's noise to block sums, smooth within blocks."""
+
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from undertone_central.continual import Saved
+from undertone_central.entropy import FreshBytes
+from undertone_central.hierarchy import Consistent, node_scale
+from undertone_central.noise import Integers
+from undertone_central.smoothers import Smoother
+
+
+class Publisher(Saved):
+    """One released integer per value, ε-DP for values in [0, θ]; larger ones are truncated.
+
+    Blocks of g = fanout^smoothing values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
+    the smoother's and three numbers.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_hierarchy", "_smoother", "_place", "_exact", "_debt")
+
+    def __init__(
+        self,
+        theta: int,
+        epsilon: Fraction,
+        source: FreshBytes,
+        smoother: Smoother,
+        *,
+        fanout: int,
+        levels: int,
+        smoothing: int,
+        consistency: str,
+        monotone: bool,
+    ) -> None:
+        self.theta = theta
+        self._hierarchy = Consistent(fanout, levels, node_scale(theta, levels, epsilon), source, consistency)
+        self._smoother = smoother
+        self._group = fanout**smoothing
+        self._monotone = monotone
+        # Values of the open block so far, and their exact sum; what monotone releases still owe the running sum.
+        self._place = 0
+        self._exact = 0
+        self._debt = 0
+
+    def publish(self, values: Integers) -> Integers:
+        """The released values for these."""
+        values = np.clip(values, 0, self.theta)
+        released = self._hierarchy.publish(values) if self._group == 1 else self._smoothed(values)
+        return self._without_falls(released) if self._monotone else released
+
+    def _smoothed(self, values: Integers) -> Integers:
+        if not len(values):
+            return values
+        g = self._group
+        end = self._place + len(values)
+        parts = np.add.reduceat(values, np.maximum(np.arange(-self._place, len(values), g), 0))
+        parts[0] += self._exact
+        exact = parts[: end // g]
+        self._exact = int(parts[end // g :].sum())
+        block_sums = self._hierarchy.publish(exact)
+        predictions = self._smoother.follow(block_sums)
+        # What u promises for the first k values of its block is floor(ku/g); the last one settles the block's sum.
+        promised = predictions[:, None] * np.arange(g + 1)
+        if g & (g - 1) == 0:
+            promised >>= g.bit_length() - 1
+        else:
+            promised //= g
+        table = np.diff(promised, axis=1)
+        table[:-1, -1] += block_sums - predictions[:-1]
+        released = table.reshape(-1)[self._place : end]
+        self._place = end % g
+        return np.asarray(released)
+
+    def _without_falls(self, released: Integers) -> Integers:
+        """Each in [0, θ], with a running sum as near to the released one as that allows."""
+        out = []
+        for value in released.tolist():
+            wanted = value + self._debt
+            out.append(min(max(wanted, 0), self.theta))
+            self._debt = wanted - out[-1]
+        return np.array(out, dtype=np.int64)

@@ -1,0 +1,39 @@
+"""Continually monitored quantiles: a KLL sketch (Apache DataSketches) of a sanitized stream.
+
+Post-processing: the sketch sees synthetic items only, so it may be asked at any time, as often as one likes.
+"""
+
+from typing import Any
+
+from undertone_central.noise import Integers
+from undertone_shared.errors import Invalid
+
+SIZE = 200
+
+
+class Quantiles:
+    """Rank error about 1.3 % at the default size, however long the stream. Raises Invalid without the package."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        try:
+            from datasketches import kll_ints_sketch
+        except ModuleNotFoundError:
+            raise Invalid("quantiles need datasketches, install it with: pip install 'undertone[sketches]'") from None
+        self._sketch: Any = kll_ints_sketch(size)
+
+    def update(self, items: Integers) -> None:
+        """More items of the stream."""
+        if len(items):
+            self._sketch.update(items.astype("int32"))
+
+    def quantile(self, share: float) -> int:
+        """The item below or at which this share of the stream lies. Raises Invalid before the first item."""
+        if self._sketch.is_empty():
+            raise Invalid("there is no item yet: a block must be complete first")
+        return int(self._sketch.get_quantile(share))
+
+    def share_at_most(self, x: int) -> float:
+        """The share of the stream that is at most x. Raises Invalid before the first item."""
+        if self._sketch.is_empty():
+            raise Invalid("there is no item yet: a block must be complete first")
+        return float(self._sketch.get_rank(x, True))

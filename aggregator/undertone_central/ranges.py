@@ -1,0 +1,153 @@
+"""Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
+
+What they need is public: the release's parameters and its numbers. The standard error covers the noise, exactly, and
+for a smoothed stream the prediction inside a block that the range cuts, from how much the release's own block sums
+change. It does not cover truncation at θ: sums are those of truncated values.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.factorisation import SquareRoot
+from undertone_central.hierarchy import node_scale
+from undertone_central.noise import Integers, discrete_laplace
+from undertone_central.threshold_class import ThresholdSanitizer
+from undertone_central.unbounded import Hybrid, Unbounded
+from undertone_central.variance import consistent_variance, cover
+from undertone_shared.errors import Invalid
+
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RangeSum:
+    """The sum over [first, end) and its standard error."""
+
+    first: int
+    end: int
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a release under one θ: the position in the stream of its first value, and its numbers in order."""
+
+    first: int
+    theta: int
+    numbers: Integers
+
+
+def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
+    """Raises Invalid for a range that is empty or not wholly released, naming what is."""
+    if not 0 <= first < end:
+        raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
+    kind = parameters["released"]
+    if kind == "items":
+        raise Invalid("a release of synthetic items answers shares below thresholds, not sums over time")
+    value, variance, at = 0.0, 0.0, first
+    for piece in pieces:
+        length = _length(parameters, piece)
+        if piece.first <= at < end and at < piece.first + length:
+            stop = min(end, piece.first + length)
+            part, its_variance = _SUMS[kind](parameters, piece, at - piece.first, stop - piece.first)
+            value, variance, at = value + part, variance + its_variance, stop
+    if at < end:
+        spans = ", ".join(f"{p.first}:{p.first + _length(parameters, p)}" for p in pieces) or "nothing yet"
+        raise Invalid(f"the range {first}:{end} is not released in full: there is {spans}")
+    return RangeSum(first, end, value, sqrt(variance))
+
+
+def share_at_most(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
+    """The share of a sanitized stream's values that are <= x, and at most its standard error.
+
+    Raises Invalid before the first block.
+    """
+    if not len(items):
+        raise Invalid("there is no item yet: a block must be complete first")
+    kept = parameters["kept_items"]
+    sanitizer = ThresholdSanitizer(parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
+    blocks = len(items) / kept
+    share = float(np.mean(items <= x))
+    sampling = share * (1 - share) / kept if kept < parameters["block"] else 0.0
+    return share, sqrt(((sanitizer.deviation / kept) ** 2 + sampling) / blocks)
+
+
+def make_counter(parameters: Parameters) -> Counter:
+    """A counter with these public parameters. Raises Invalid for an unknown one."""
+    bound, epsilon = parameters["bound"], Fraction(parameters["epsilon"])
+    horizon = parameters.get("horizon", 1)
+    makers: dict[str, Callable[[], Counter]] = {
+        "simple-1": lambda: Simple1(bound, epsilon, horizon),
+        "simple-2": lambda: Simple2(bound, epsilon),
+        "two-level": lambda: TwoLevel(bound, epsilon, horizon, block=parameters["block"]),
+        "binary": lambda: Binary(bound, epsilon, horizon),
+        "unbounded": lambda: Unbounded(bound, epsilon),
+        "hybrid": lambda: Hybrid(bound, epsilon),
+        "square-root": lambda: SquareRoot(bound, epsilon, horizon, delta=Fraction(parameters["delta"])),
+    }
+    if parameters["mechanism"] not in makers:
+        raise Invalid(f"mechanism is {parameters['mechanism']!r}, expected one of {', '.join(makers)}")
+    return makers[parameters["mechanism"]]()
+
+
+def _length(parameters: Parameters, piece: Piece) -> int:
+    """How many values of the stream a piece covers."""
+    if parameters["released"] != "nodes":
+        return len(piece.numbers)
+    # The values whose nodes are all there: leaf t brings one node per height whose width divides t.
+    low, high = 0, len(piece.numbers)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _nodes_before(parameters, middle) <= len(piece.numbers) else (low, middle - 1)
+    return low
+
+
+def _nodes_before(parameters: Parameters, leaves: int) -> int:
+    return sum(leaves // parameters["fanout"] ** h for h in range(parameters["levels"]))
+
+
+def _node_variance(parameters: Parameters, theta: int) -> float:
+    epsilon = Fraction(parameters["publishing_epsilon"])
+    return discrete_laplace(node_scale(theta, parameters["levels"], epsilon)).variance
+
+
+def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tuple[float, float]:
+    g, theta = parameters["group"], piece.theta
+    noise = _node_variance(parameters, theta)
+    whole = consistent_variance(first // g, end // g, parameters["fanout"], parameters["levels"]) * noise
+    total = float(piece.numbers[first:end].sum())
+    cuts = [(end - first) / g] if first // g == end // g else [first % g / g, end % g / g]
+    return total, whole + sum(cut * cut for cut in cuts) * _prediction_error(piece, g)
+
+
+def _prediction_error(piece: Piece, g: int) -> float:
+    """The mean squared change from one released block sum to the next; (gθ/6)², as in Eq. 7, where there is none."""
+    if g == 1:
+        return 0.0
+    blocks = piece.numbers[: len(piece.numbers) // g * g].reshape(-1, g).sum(axis=1)
+    return float(np.mean(np.diff(blocks) ** 2.0)) if len(blocks) > 1 else (g * piece.theta / 6) ** 2
+
+
+def _of_counts(parameters: Parameters, piece: Piece, first: int, end: int) -> tuple[float, float]:
+    before = int(piece.numbers[first - 1]) if first else 0
+    return float(int(piece.numbers[end - 1]) - before), make_counter(parameters).variance(first, end)
+
+
+def _of_nodes(parameters: Parameters, piece: Piece, first: int, end: int) -> tuple[float, float]:
+    fanout, nodes = parameters["fanout"], cover(first, end, parameters["fanout"], parameters["levels"])
+    places = [_nodes_before(parameters, (i + 1) * fanout ** (h - 1) - 1) + h - 1 for h, i in nodes]
+    return float(piece.numbers[places].sum()), len(nodes) * _node_variance(parameters, piece.theta)
+
+
+_SUMS: dict[str, Callable[[Parameters, Piece, int, int], tuple[float, float]]] = {
+    "values": _of_values,
+    "counts": _of_counts,
+    "nodes": _of_nodes,
+}

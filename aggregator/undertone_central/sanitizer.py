@@ -1,0 +1,163 @@
+"""Kaplan and Stemmer's streaming sanitizer: an offline sanitizer, applied to one block after the other.
+
+Blocks are disjoint, so what is (ε, δ)-DP for a block is (ε, δ)-DP for the stream; whatever is computed from the
+synthetic items (quantiles by any sketch) is post-processing. If the offline sanitizer errs by at most α with
+probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ, and by α + 2β as k grows.
+
+Subsampling: of every block a fixed share, drawn without replacement, is sanitized with a larger ε' (Remark 2.3; for
+blocks of fixed size and streams that differ in one value, sampling without replacement is what amplifies:
+ε = ln(1 + share (e^ε' - 1)), Balle, Barthe, Gaboardi, NeurIPS 2018).
+"""
+
+from fractions import Fraction
+from math import exp, log
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from undertone_central.budget import (
+    Epsilon,
+    check_bound,
+    check_count,
+    check_word,
+    parse_epsilon,
+    parse_share,
+)
+from undertone_central.coin import exponential_bounds
+from undertone_central.continual import Continual, integers
+from undertone_central.entropy import Bytes, FreshBytes
+from undertone_central.noise import Integers
+from undertone_central.threshold_class import ThresholdSanitizer
+
+BLOCK = 4096
+ENDINGS = ("hold", "pad")
+
+
+class Offline(Protocol):
+    """A sanitizer of a data set: as many synthetic items as it gets, private for data sets that differ in one."""
+
+    @property
+    def guarantee(self) -> str:
+        """Its parameters, in words."""
+        ...
+
+    def sanitize(self, items: Integers, source: Bytes) -> Integers:
+        """Synthetic items in their stead."""
+        ...
+
+
+class StreamingSanitizer(Continual):
+    """The generic reduction. Released: after every block of ``block`` values, ``kept_items`` synthetic ones.
+
+    ``kept_items`` of every block, drawn without replacement, are sanitized; the others are not looked at.
+    Memory: one block and the offline sanitizer's.
+    """
+
+    released = "items"
+    kept: ClassVar[tuple[str, ...]] = ("_held",)
+
+    def __init__(
+        self, bound: int, offline: Offline, source: FreshBytes | None = None, *, block: int, kept_items: int
+    ) -> None:
+        self.bound = check_bound(bound)
+        self._offline = offline
+        self._source = source or FreshBytes()
+        self._block = check_count("block", block, 1, 1 << 24)
+        self._kept_items = check_count("kept_items", kept_items, 1, block)
+        self._held = np.zeros(0, dtype=np.int64)
+
+    @property
+    def guarantee(self) -> str:
+        """One sentence."""
+        return f"event-level differential privacy, {self._offline.guarantee}; synthetic items per block"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {
+            "mechanism": "sanitizer",
+            "released": self.released,
+            "bound": self.bound,
+            "block": self._block,
+            "kept_items": self._kept_items,
+        }
+
+    def extend(self, values: Integers) -> Integers:
+        """The synthetic items of the blocks that these values complete."""
+        values = np.concatenate([self._held, np.clip(integers(values), 0, self.bound)])
+        whole = len(values) - len(values) % self._block
+        self._held = values[whole:].copy()
+        out = [self._sanitized(block) for block in values[:whole].reshape(-1, self._block)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *out])
+
+    def close(self, ending: str = "hold") -> Integers:
+        """The end of the stream: a last incomplete block is held back, or padded with public items.
+
+        The padding is evenly spread over [0, B]; how much of it there is, is public like the stream's length.
+        """
+        if check_word("ending", ending, ENDINGS) == "hold" or not len(self._held):
+            return np.zeros(0, dtype=np.int64)
+        missing = self._block - len(self._held)
+        return self.extend(np.arange(1, missing + 1, dtype=np.int64) * self.bound // missing)
+
+    def _sanitized(self, block: Integers) -> Integers:
+        if self._kept_items < len(block):
+            block = block[subset(len(block), self._kept_items, self._source)]
+        return self._offline.sanitize(block, self._source)
+
+
+class Sanitizer(StreamingSanitizer):
+    """With the pure-ε sanitizer for thresholds, hence for quantiles. Raises Invalid.
+
+    ``share``: of every block's values that are sanitized, at the larger ε' that the sampling pays for.
+    """
+
+    def __init__(
+        self,
+        bound: int,
+        epsilon: Epsilon,
+        source: FreshBytes | None = None,
+        *,
+        block: int = BLOCK,
+        share: Epsilon = Fraction(1),
+    ) -> None:
+        self.epsilon = parse_epsilon(epsilon)
+        part = parse_share("share", share, Fraction(1))
+        kept = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
+        self._used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
+        super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept)
+
+    @property
+    def guarantee(self) -> str:
+        """One sentence."""
+        text = (
+            f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; synthetic items per block"
+        )
+        if self._kept_items == self._block:
+            return text
+        return f"{text}, from {self._kept_items} of its {self._block} values, drawn in secret"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release."""
+        return {**super().parameters, "epsilon": str(self.epsilon), "sanitizing_epsilon": str(self._used)}
+
+
+def amplified(epsilon: Fraction, share: Fraction) -> Fraction:
+    """The largest ε' (a little less, at most 20) with ln(1 + share (e^ε' - 1)) <= ε, checked in integers."""
+    used = Fraction(min(log(1 + (exp(epsilon) - 1) / float(share)), 20.0)).limit_denominator(1 << 20)
+    while True:
+        # 1 + share (e^ε' - 1) <= e^ε, the left side rounded up, the right side down.
+        bits = 128
+        left = (1 << bits) + share * (exponential_bounds(used, bits)[1] - (1 << bits))
+        if left <= exponential_bounds(epsilon, bits)[0]:
+            return used
+        used -= Fraction(1, 1 << 20)
+
+
+def subset(n: int, size: int, source: Bytes) -> Integers:
+    """A uniform subset of ``size`` of 0..n-1, ascending: the places of the smallest of n distinct random words."""
+    while True:
+        words = np.frombuffer(source.take(8 * n), dtype="<u8")
+        if len(np.unique(words)) == n:
+            return np.sort(np.argsort(words)[:size])

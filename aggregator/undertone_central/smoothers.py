@@ -1,0 +1,153 @@
+"""Smoothers of ToPS (Appendix D): how much the next block sum is expected to be, from those already released.
+
+Post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete, and
+until then each of its values is published as u/g, u the prediction; the last value closes the block, so that block
+sums stay exactly what was released. s minimises Eq. 7.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from undertone_central.continual import Saved
+from undertone_central.noise import Integers
+from undertone_shared.errors import Invalid
+
+# Released sums that the median remembers: one span of 2^20 values in blocks of 256.
+MEDIAN_OF = 4096
+MOVING_OVER = 5
+EXPONENTIAL_SHARE = 0.6
+
+
+class Smoother(Saved, ABC):
+    """Predicts ``initial`` until a sum is released."""
+
+    kept: ClassVar[tuple[str, ...]] = ("prediction",)
+
+    def __init__(self) -> None:
+        self.prediction = 0.0
+
+    def start(self, initial: float) -> None:
+        """The prediction before any sum."""
+        self.prediction = initial
+
+    @abstractmethod
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+
+    def follow(self, released: Integers) -> Integers:
+        """The predictions, as integers, that these sums' blocks and the one after them begin with: [n] → [n + 1]."""
+        found = [self.prediction]
+        for x in released.tolist():
+            self.update(x)
+            found.append(self.prediction)
+        return np.rint(found).astype(np.int64)
+
+
+class Recent(Smoother):
+    """u = the newest sum."""
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        self.prediction = float(released)
+
+    def follow(self, released: Integers) -> Integers:
+        """All at once."""
+        found = np.concatenate([[round(self.prediction)], released])
+        if len(released):
+            self.prediction = float(released[-1])
+        return found.astype(np.int64)
+
+
+class Mean(Smoother):
+    """u = the mean of all sums."""
+
+    kept = ("prediction", "_count")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        self._count += 1
+        before = self.prediction if self._count > 1 else 0.0
+        self.prediction = before + (released - before) / self._count
+
+
+class Median(Smoother):
+    """u = the median of the newest 4096 sums."""
+
+    kept = ("prediction", "_recent", "_sorted")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recent: list[int] = []
+        self._sorted: list[int] = []
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        if len(self._recent) == MEDIAN_OF:
+            del self._sorted[bisect_left(self._sorted, self._recent.pop(0))]
+        self._recent.append(released)
+        insort(self._sorted, released)
+        half = len(self._sorted) // 2
+        self.prediction = (self._sorted[half] + self._sorted[~half]) / 2
+
+
+class MovingAverage(Smoother):
+    """u = the mean of the newest 5 sums."""
+
+    kept = ("prediction", "_recent")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recent: list[int] = []
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        self._recent = [*self._recent[1 - MOVING_OVER :], released]
+        self.prediction = sum(self._recent) / len(self._recent)
+
+
+class Exponential(Smoother):
+    """u_i = (1 - α) u_(i-1) + α x_i, α = 0.6; u_1 = x_1."""
+
+    kept = ("prediction", "_started")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started = False
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        share = EXPONENTIAL_SHARE if self._started else 1.0
+        self._started = True
+        self.prediction += share * (released - self.prediction)
+
+
+SMOOTHERS: dict[str, type[Smoother]] = {
+    "recent": Recent,
+    "mean": Mean,
+    "median": Median,
+    "moving-average": MovingAverage,
+    "exponential": Exponential,
+}
+
+
+def make_smoother(name: str) -> Smoother:
+    """Raises Invalid for an unknown name."""
+    if name not in SMOOTHERS:
+        raise Invalid(f"smoother is {name!r}, expected one of {', '.join(SMOOTHERS)}")
+    return SMOOTHERS[name]()
+
+
+def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
+    """Eq. 7: the s from 0 to levels - 1 that minimises (b-1)(L-s)³ 2θ²/ε² + (b^s θ/6)², whatever θ is."""
+    return min(
+        range(levels),
+        key=lambda s: (fanout - 1) * (levels - s) ** 3 * 2 / epsilon**2 + Fraction(fanout ** (2 * s), 36),
+    )

@@ -1,0 +1,126 @@
+"""ToPS's threshold: a noisy maximum over θ = 1..B of what truncation at θ costs, ε-DP for the values it reads.
+
+Two objectives, both functions of the histogram of m values that one value moves by at most 1 at any θ, and all in the
+same direction: the monotone case, where noise of scale 1/ε suffices.
+
+- ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])², K
+  that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, θ)/θ for the excess, A = m sqrt(6K)/(rε) and
+  x = E_θ/A: score(θ) = -A (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1 and ln 2 + x - 1 from there on, where bias
+  rules and the cap hides how much. One value moves E_θ by at most 1, and 0 <= g' <= 1. There is no constant to choose:
+  values in other units give the same θ in those units.
+- ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
+  excess of c per truncated value. c is in the readings' own unit.
+
+Scores are rounded down to a public grid; noise on that grid is discrete Laplace, or geometric (one-sided, which is
+permute-and-flip: McKenna and Sheldon, NeurIPS 2020; Ding et al., 2021). Ties go to the smaller θ.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central.entropy import Bytes
+from undertone_central.hierarchy import levels_for
+from undertone_central.noise import Integers, discrete_laplace
+from undertone_central.variance import average_variance
+
+Real = NDArray[np.float64]
+
+OBJECTIVES = ("excess", "count")
+NOISES = ("laplace", "exponential")
+# The paper's constant for item counts.
+PAPER_C = Fraction(60)
+GRID = 1 << 10
+CANDIDATES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the threshold is chosen for: ranges up to ``span`` = b^L over ``levels`` released levels at ``epsilon``."""
+
+    span: int
+    fanout: int
+    levels: int
+    epsilon: Fraction
+
+    @property
+    def root_k(self) -> float:
+        """sqrt(K), K = 2 levels² × the mean number of node variances in a random range sum after consistency."""
+        return self.levels * sqrt(2 * average_variance(self.fanout, self.levels, consistent=True))
+
+
+def candidates(bound: int, objective: str) -> Integers:
+    """The paper's 1..B (or 2^16 of them, equally spaced); for ``excess`` in steps of 1 or 10 %, whichever is more.
+
+    The error is flat within a step, and a maximum over fewer noisy scores errs less.
+    """
+    if objective == "count":
+        step = -(-bound // CANDIDATES)
+        return np.arange(bound, 0, -step, dtype=np.int64)[::-1].copy()
+    found = [1]
+    while found[-1] < bound:
+        found.append(min(found[-1] + max(found[-1] // 10, 1), bound))
+    return np.array(found, dtype=np.int64)
+
+
+def counts_above(histogram: Integers, thetas: Integers) -> Integers:
+    """m_θ = #{v > θ}; ``histogram`` [B + 1] counts the values 0..B."""
+    return np.asarray(histogram.sum() - np.cumsum(histogram)[thetas])
+
+
+def capped_excess(histogram: Integers, thetas: Integers) -> Real:
+    """E_θ = Σ min((v - θ)⁺, θ)/θ, as (Σ_{t=θ}^{2θ-1} m_t)/θ."""
+    above = histogram.sum() - np.cumsum(histogram)
+    sums = np.concatenate([[0], np.cumsum(above)])
+    last = np.minimum(2 * thetas, len(above))
+    return np.asarray((sums[last] - sums[thetas]) / thetas)
+
+
+def scores(
+    histogram: Integers, thetas: Integers, workload: Workload, objective: str = "excess", c: Fraction = PAPER_C
+) -> Real:
+    """The objective's score of each θ, without noise; ``objective`` is one of `OBJECTIVES`."""
+    m = int(histogram.sum())
+    if objective == "count":
+        levels = levels_for(workload.fanout, workload.span)
+        price = 3 * m * sqrt(2 * (workload.fanout - 1) * levels**3) / (float(c * workload.epsilon) * workload.span)
+        return np.asarray(-price * thetas - counts_above(histogram, thetas), dtype=np.float64)
+    a = m * sqrt(6) * workload.root_k / (workload.span * float(workload.epsilon))
+    x = capped_excess(histogram, thetas) / a
+    small = np.minimum(x, 1.0)
+    return np.asarray(-a * (2 * np.log(thetas) + np.log1p(small * small) + (x - small)))
+
+
+def on_grid(real: Real) -> Integers:
+    """Scores as integer multiples of 2^-10 after rounding down, sensitivity 2^10 + 1 for real scores of 1."""
+    return np.floor(real * GRID).astype(np.int64)
+
+
+def noisy_max(score: Integers, sensitivity: int, epsilon: Fraction, noise: str, source: Bytes) -> int:
+    """The index of the largest noisy score: ε-DP if one value moves all scores in one direction, by <= sensitivity.
+
+    ``noise`` is one of `NOISES`.
+    """
+    law = discrete_laplace(sensitivity / epsilon)
+    sample = law.sample if noise == "laplace" else law.sample_geometric
+    return int(np.argmax(score + sample(source, len(score))))
+
+
+def choose_threshold(
+    histogram: Integers,
+    workload: Workload,
+    epsilon: Fraction,
+    source: Bytes,
+    *,
+    objective: str = "excess",
+    c: Fraction = PAPER_C,
+    noise: str = "exponential",
+) -> int:
+    """θ, ε-DP for each value in the histogram [B + 1]."""
+    thetas = candidates(len(histogram) - 1, objective)
+    grid = on_grid(scores(histogram, thetas, workload, objective, c))
+    # Rounding down, and doubles in the real-valued objective, may add one step of the grid.
+    return int(thetas[noisy_max(grid, GRID + 1, epsilon, noise, source)])

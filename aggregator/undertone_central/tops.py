@@ -1,0 +1,209 @@
+"""ToPS: threshold optimiser, perturber, smoother (Wang et al., CCS 2021), on an endless stream in bounded memory.
+
+The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
+published values are disjoint, so each value meets one ε-DP mechanism (parallel composition). θ may be chosen anew:
+
+- ``parallel``: after each span of published values, ``hold_out`` more are withheld for a new θ, with all of ε;
+- ``sequential``: each span's values choose the next span's θ with a share of ε and are published with the rest.
+"""
+
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from undertone_central.budget import (
+    Epsilon,
+    check_bound,
+    check_count,
+    check_word,
+    parse_epsilon,
+    parse_positive,
+    parse_share,
+)
+from undertone_central.continual import Continual, integers
+from undertone_central.entropy import FreshBytes
+from undertone_central.hierarchy import levels_for
+from undertone_central.noise import Integers, joined
+from undertone_central.publisher import Publisher
+from undertone_central.smoothers import best_smoothing, make_smoother
+from undertone_central.threshold import NOISES, OBJECTIVES, PAPER_C, Workload, choose_threshold
+from undertone_shared.errors import Invalid
+
+UPDATES = ("none", "parallel", "sequential")
+HOLD_OUT = 1 << 16
+SPAN = 1 << 20
+FANOUT = 16
+_FOR_EVER = -1
+
+
+class Tops(Continual):
+    """Released: one integer per value that is not withheld.
+
+    ``bound``: public B; ``theta``: a public threshold, where none is to be chosen (nothing is held out then); ``span``
+    = fanout^L: the longest range of interest; ``smoothing``: s, None for Eq. 7's; ``share``: of ε, for sequential
+    updates; ``monotone``: released values in [0, θ], so that their running sum never falls. Raises Invalid.
+    """
+
+    released = "values"
+    kept: ClassVar[tuple[str, ...]] = ("theta", "_phase", "_left", "_histogram", "_publisher")
+
+    def __init__(
+        self,
+        bound: int,
+        epsilon: Epsilon,
+        source: FreshBytes | None = None,
+        *,
+        theta: int | None = None,
+        hold_out: int = HOLD_OUT,
+        span: int = SPAN,
+        fanout: int = FANOUT,
+        smoothing: int | None = None,
+        smoother: str = "recent",
+        objective: str = "excess",
+        c: Epsilon = PAPER_C,
+        noise: str = "exponential",
+        consistency: str = "least-squares",
+        update: str = "none",
+        share: Epsilon = Fraction(1, 10),
+        monotone: bool = False,
+    ) -> None:
+        self.bound = check_bound(bound)
+        self.epsilon = parse_epsilon(epsilon)
+        self._source = source or FreshBytes()
+        self._span, self._levels = span, levels_for(fanout, span)
+        self._hold_out = check_count("hold_out", hold_out, 1, 1 << 30)
+        self._objective = check_word("objective", objective, OBJECTIVES)
+        self._noise = check_word("noise", noise, NOISES)
+        self._c = parse_positive("c", c)
+        self._update = check_word("update", update, UPDATES)
+        self._share = parse_share("share", share) if update == "sequential" else Fraction(0)
+        self._given = theta is not None
+        if self._given and update != "none":
+            raise Invalid(f"update is {update!r}, expected 'none': a given theta never changes")
+        publishing = self.epsilon * (1 - self._share)
+        if smoothing is None:
+            smoothing = best_smoothing(fanout, self._levels, publishing)
+        self._smoothing = check_count("smoothing", smoothing, 0, self._levels - 1)
+        self._workload = Workload(span, fanout, self._levels - smoothing, publishing)
+        self._smoother = smoother
+        self._consistency = consistency
+        self._monotone = monotone
+        self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
+        # θ in force, 0 while values are withheld; how many values the phase has left.
+        self.theta = self._phase = 0
+        self._left = self._hold_out
+        self._publisher = self._publisher_at(self.bound)
+        if theta is not None:
+            self._publish_under(check_count("theta", theta, 1, self.bound))
+
+    @property
+    def guarantee(self) -> str:
+        """One sentence."""
+        theta = {
+            "none": "a public θ" if self._given else f"θ from the first {self._hold_out} values, never published",
+            "parallel": f"θ from {self._hold_out} withheld values before each span, never published",
+            "sequential": f"of which {float(self.epsilon * self._share):g} for the next span's θ",
+        }[self._update]
+        return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {theta}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is public about the release so far."""
+        return {
+            "mechanism": "tops",
+            "released": self.released,
+            "bound": self.bound,
+            "epsilon": str(self.epsilon),
+            "publishing_epsilon": str(self._workload.epsilon),
+            "theta": self.theta,
+            "hold_out": 0 if self._given else self._hold_out,
+            "update": self._update,
+            "span": self._span,
+            "fanout": self._workload.fanout,
+            "levels": self._workload.levels,
+            "group": self._workload.fanout**self._smoothing,
+            "smoother": self._smoother,
+            "consistency": self._consistency,
+            "monotone": self._monotone,
+        }
+
+    @property
+    def phase_left(self) -> int | None:
+        """Values until θ changes or is chosen; None for never."""
+        return None if self._left == _FOR_EVER else self._left
+
+    @property
+    def phase(self) -> int:
+        """How many times that has happened."""
+        return self._phase
+
+    @property
+    def withholding(self) -> bool:
+        """Whether arriving values are used for θ and not published."""
+        return not self.theta
+
+    def extend(self, values: Integers) -> Integers:
+        """The released values for these; none for those that are withheld."""
+        values = integers(values)
+        out = []
+        while len(values):
+            part = values if self._left == _FOR_EVER else values[: self._left]
+            values = values[len(part) :]
+            if not self.theta or self._update == "sequential":
+                self._histogram += np.bincount(np.clip(part, 0, self.bound), minlength=len(self._histogram))
+            if self.theta:
+                out.append(self._publisher.publish(part))
+            if self._left != _FOR_EVER:
+                self._left -= len(part)
+                if self._left == 0:
+                    self._next_phase()
+        return joined(out)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave. Raises Invalid."""
+        theta = state.get("theta") if isinstance(state, dict) else None
+        self._publisher = self._publisher_at(check_count("theta", theta if theta else self.bound, 1, self.bound))
+        super().restore(state)
+
+    def _next_phase(self) -> None:
+        self._phase += 1
+        if not self.theta:
+            self._publish_under(self._chosen(self.epsilon))
+        elif self._update == "sequential":
+            self._publish_under(self._chosen(self.epsilon * self._share))
+        else:
+            self.theta, self._left = 0, self._hold_out
+
+    def _chosen(self, epsilon: Fraction) -> int:
+        theta = choose_threshold(
+            self._histogram,
+            self._workload,
+            epsilon,
+            self._source,
+            objective=self._objective,
+            c=self._c,
+            noise=self._noise,
+        )
+        self._histogram[:] = 0
+        return theta
+
+    def _publish_under(self, theta: int) -> None:
+        self.theta = theta
+        self._left = _FOR_EVER if self._update == "none" else self._span
+        self._publisher = self._publisher_at(theta)
+
+    def _publisher_at(self, theta: int) -> Publisher:
+        smoother = make_smoother(self._smoother)
+        smoother.start(theta * self._workload.fanout**self._smoothing / 2)
+        return Publisher(
+            theta,
+            self._workload.epsilon,
+            self._source,
+            smoother,
+            fanout=self._workload.fanout,
+            levels=self._workload.levels,
+            smoothing=self._smoothing,
+            consistency=self._consistency,
+            monotone=self._monotone,
+        )

@@ -1,0 +1,128 @@
+"""Counters for streams without an end: an infinite hierarchy, Chan et al.'s hybrid mechanism; and monotone counts."""
+
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from undertone_central.budget import Epsilon
+from undertone_central.continual import OneByOne, clip
+from undertone_central.counting import Binary, Counter, Term, digits
+from undertone_central.entropy import FreshBytes
+from undertone_central.noise import Draws, discrete_laplace
+
+
+class Unbounded(Counter, OneByOne):
+    """The binary counter on infinitely many levels: level i = 0, 1, … gets 8ε/((i+8)(i+9)), which sums to ε."""
+
+    name = "unbounded"
+    kept = ("_time", "_exact", "_noisy")
+
+    def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, source)
+        self._exact: list[int] = []
+        self._noisy: list[int] = []
+        self._levels: list[Draws] = []
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        self._time += 1
+        level = (self._time & -self._time).bit_length() - 1
+        if level == len(self._exact):
+            self._exact.append(0)
+            self._noisy.append(0)
+        while level >= len(self._levels):
+            self._levels.append(self._draws(_share(len(self._levels))))
+        total = clip(value, self.bound) + sum(self._exact[:level])
+        self._exact[: level + 1] = [0] * level + [total]
+        self._noisy[: level + 1] = [0] * level + [total + self._levels[level].one()]
+        return [sum(self._noisy)]
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw per binary digit, of its level's scale."""
+        scales = {i: self.bound / (self.epsilon * _share(i)) for i in digits(time)}
+        return {(f"level {i}", time >> i): discrete_laplace(scale).variance for i, scale in scales.items()}
+
+
+def _share(level: int) -> Fraction:
+    # Any constant in place of 8 sums to 1; this one is kind to the first dozens of levels.
+    return Fraction(8, (level + 8) * (level + 9))
+
+
+class Hybrid(Counter, OneByOne):
+    """Exact powers of two by the logarithmic mechanism, the rest by a binary counter, ε/2 each.
+
+    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a binary counter of horizon 2^k - 1 counts afresh.
+    """
+
+    name = "hybrid"
+    kept = ("_time", "_segment", "_logarithmic", "_within", "_base")
+
+    def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
+        super().__init__(bound, epsilon, source)
+        self._noise = self._draws(Fraction(1, 2))
+        # The exact sum of the open segment, the noisy sum of all complete ones, and where the open one began.
+        self._segment = self._logarithmic = self._base = 0
+        self._within = self._counter(0)
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        self._time += 1
+        x = clip(value, self.bound)
+        self._segment += x
+        if self._time & (self._time - 1):
+            return [self._logarithmic + self._within.push(x)[0]]
+        self._logarithmic += self._segment + self._noise.one()
+        self._segment, self._base = 0, self._time
+        self._within = self._counter(self._base)
+        return [self._logarithmic]
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave. Raises Invalid."""
+        self._base = int(state.get("_base", 0)) if isinstance(state, dict) else 0
+        self._within = self._counter(self._base)
+        super().restore(state)
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """One draw per complete segment, and the open one's binary counter's."""
+        if not time:
+            return {}
+        found: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}
+        base = 1 << time.bit_length() - 1
+        within = self._counter(base).terms(time - base)
+        return found | {(f"segment {base}, {level}", number): v for (level, number), v in within.items()}
+
+    def _counter(self, base: int) -> Binary:
+        return Binary(self.bound, self.epsilon / 2, max(base - 1, 1), self._source)
+
+
+class Monotone(Counter, OneByOne):
+    """Counts of 0/1 values as a counter would show them: each the one before it, or one more (Chan et al.).
+
+    For bound B, up to B more. Post-processing of another counter's counts.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_counter", "_shown")
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.bound, self.epsilon = counter.bound, counter.epsilon
+        self._shown = 0
+
+    @property
+    def guarantee(self) -> str:
+        """The counter's."""
+        return self._counter.guarantee
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The counter's, and that it is monotone."""
+        return {**self._counter.parameters, "monotone": True}
+
+    def push(self, value: int | None) -> list[int]:
+        """The count after this value."""
+        (count,) = self._counter.push(value)
+        self._shown = min(max(count, self._shown), self._shown + self.bound)
+        return [self._shown]
+
+    def terms(self, time: int) -> dict[Term, float]:
+        """The counter's own: a guide only, as monotone counts have no closed form."""
+        return self._counter.terms(time)

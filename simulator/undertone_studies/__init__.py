@@ -1,0 +1,1 @@
+"""Experiments and benchmarks: a study is a function, a title and a paragraph."""

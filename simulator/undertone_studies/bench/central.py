@@ -1,0 +1,106 @@
+"""ToPS on 1.1 million values beside a plain offline numpy implementation, and its memory."""
+
+import tracemalloc
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central import Tops
+from undertone_central.entropy import FreshBytes
+from undertone_central.noise import discrete_laplace
+from undertone_studies.bench.row import Row, best_seconds, duration, rate
+
+HELD_OUT = 1 << 16
+PUBLISHED = 1 << 20
+BOUND = 1657
+EPSILON = 0.05
+FANOUT, LEVELS = 16, 5
+_DRAWS = 1 << 18
+
+Values = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """Time with Eq. 7's smoothing and without (every leaf noisy), memory, and exact against floating-point draws."""
+    values = _values(quick)
+    rounds = 2 if quick else 5
+    rng = np.random.default_rng(1)
+    found = []
+    for smoothing, name in ((None, "with smoothing (s = 2)"), (0, "without smoothing (s = 0)")):
+        ours, plain = best_seconds(
+            [partial(online, values, smoothing), partial(offline, values, 2 if smoothing is None else 0, rng)], rounds
+        )
+        title = f"ToPS, {len(values)} values, {name}"
+        found.append(duration(title, ours, "s", "offline numpy, floating-point noise", plain, goal=0.2))
+    law, source = discrete_laplace(Fraction(51 * LEVELS * 20)), FreshBytes()
+    exact, floating = best_seconds([lambda: law.sample(source, _DRAWS), lambda: rng.laplace(size=_DRAWS)], rounds)
+    title, unit = "exact discrete Laplace", "million draws/s"
+    found.append(rate(title, _DRAWS / exact / 1e6, unit, "numpy's Laplace in doubles", _DRAWS / floating / 1e6))
+    found.append(duration("ToPS without smoothing: memory", _megabytes(values), "MB", "goal", 100.0, goal=1.0))
+    return found
+
+
+def online(values: Values, smoothing: int | None) -> Values:
+    """The shipped release, in blocks as a feed would give them."""
+    mechanism = Tops(BOUND, EPSILON, smoothing=smoothing)
+    return np.concatenate([mechanism.extend(values[i : i + HELD_OUT]) for i in range(0, len(values), HELD_OUT)])
+
+
+def offline(values: Values, smoothing: int, rng: np.random.Generator) -> Floats:
+    """The same release over stored data, noise in doubles: noisy maximum, hierarchy, consistency, recent smoother."""
+    head, body = values[:HELD_OUT], values[HELD_OUT:]
+    histogram = np.bincount(np.minimum(head, BOUND), minlength=BOUND + 1)
+    thetas = np.arange(1, BOUND + 1)
+    above = len(head) - np.cumsum(histogram)[thetas]
+    price = 3 * len(head) / (60 * PUBLISHED * EPSILON) * np.sqrt(2 * (FANOUT - 1) * LEVELS**3)
+    theta = int(thetas[np.argmax(-price * thetas - above + rng.laplace(scale=1 / EPSILON, size=len(thetas)))])
+    group, levels = FANOUT**smoothing, LEVELS - smoothing
+    truncated = np.minimum(body, theta)
+    leaves = np.zeros(FANOUT**levels)
+    sums = truncated.reshape(-1, group).sum(axis=1)
+    leaves[: len(sums)] = sums
+    consistent = _consistent(leaves, levels, theta * levels / EPSILON, rng)[: len(sums)]
+    if group == 1:
+        return consistent
+    predicted = np.concatenate([[group * theta / 2], consistent[:-1]]) / group
+    released = np.repeat(predicted, group).reshape(-1, group)
+    released[:, -1] = consistent - (group - 1) * predicted
+    return released.reshape(-1)
+
+
+def _consistent(leaves: Floats, levels: int, scale: float, rng: np.random.Generator) -> Floats:
+    """Hay et al. over the whole tree."""
+    exact = [leaves]
+    for _ in range(1, levels):
+        exact.append(exact[-1].reshape(-1, FANOUT).sum(axis=1))
+    noisy = [level + rng.laplace(scale=scale, size=len(level)) for level in exact]
+    upward = [noisy[0]]
+    for height in range(2, levels + 1):
+        whole = FANOUT**height - 1
+        own, below = (FANOUT**height - FANOUT ** (height - 1)) / whole, (FANOUT ** (height - 1) - 1) / whole
+        upward.append(own * noisy[height - 1] + below * upward[-1].reshape(-1, FANOUT).sum(axis=1))
+    found = upward[-1]
+    for level in upward[-2::-1]:
+        children = level.reshape(-1, FANOUT)
+        found = (children + ((found - children.sum(axis=1)) / FANOUT)[:, None]).reshape(-1)
+    return found
+
+
+def _values(quick: bool) -> Values:
+    published = PUBLISHED // 16 if quick else PUBLISHED
+    return np.minimum(np.random.default_rng(2).lognormal(1.6, 0.8, HELD_OUT + published), 165).astype(np.int64)
+
+
+def _megabytes(values: Values) -> float:
+    """The most that the release holds at any time, beside the stream itself and what it has released."""
+    tracemalloc.start()
+    try:
+        mechanism = Tops(BOUND, EPSILON, smoothing=0)
+        for start in range(0, len(values), HELD_OUT):
+            mechanism.extend(values[start : start + HELD_OUT])
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,80 @@
+"""Designing a table beside the estimation of the slot that it reports in."""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from undertone_aggregator.design.joint import choose_jointly
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.design.table import optimal_table
+from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_aggregator.threshold import Query, Threshold, Variance, best_threshold
+from undertone_shared.campaign import ReportRule
+from undertone_shared.table import TableMechanism
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import histogram
+from undertone_studies.bench.row import Row, best_seconds, duration
+
+THETA = 700
+DEVICES = 10_000
+# 33 levels, 65 cells: the largest that the designer is asked for.
+LEVELS = 32
+CELLS = 65
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """Seconds for one table, and for θ and mechanism together; each beside one slot's mean, error and misfit."""
+    found = []
+    edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
+    density = np.exp(-np.array(edges[:-1]) / (THETA / 4))
+    population = Population(density / density.sum(), edges)
+    for epsilon in ("1",) if quick else ("1", "4"):
+        levels = tuple(population.levels(np.linspace(0.0, THETA, LEVELS + 1), THETA).tolist())
+        design = partial(optimal_table, epsilon, THETA, levels=LEVELS, cells=CELLS, density=levels)
+        seconds = best_seconds([design, partial(_together, epsilon, population)], 1 if quick else 3)
+        slot = _slot(design(), population)
+        name = f"table for a population, {LEVELS + 1} levels, {CELLS} cells, epsilon {epsilon}"
+        found += [
+            duration(name, seconds[0], "s", "one slot's estimation", slot),
+            duration(f"theta and table together, epsilon {epsilon}", seconds[1], "s", "one slot's estimation", slot),
+        ]
+    return found
+
+
+def _together(epsilon: str, population: Population) -> None:
+    thetas = np.arange(20, 4 * THETA, 10)
+
+    def choose(variance: Variance) -> Threshold:
+        theta, error = best_threshold(population.density, population.edges, thetas, Query.fleet(DEVICES), variance)
+        return Threshold(theta, theta, theta, 0.0, 0.0, error, population.density, population.edges, "ems")
+
+    choose_jointly("auto", epsilon, 256, choose, _progress())
+
+
+def _progress() -> Callable[[str], None]:
+    """Tells on standard error what goes on once it takes longer than a second."""
+    told = time.monotonic()
+
+    def tell(what: str) -> None:
+        nonlocal told
+        if time.monotonic() > told + 1.0:
+            told = time.monotonic()
+            print(f"  {what}", file=sys.stderr)
+
+    return tell
+
+
+def _slot(table: TableMechanism, population: Population) -> float:
+    """Seconds for one slot's mean, standard error and misfit."""
+    decoder = Decoder(ReportRule(0, THETA, table), 0, population)
+    readings = np.minimum(np.random.default_rng(1).exponential(THETA / 4, DEVICES).astype(int), THETA)
+    counts = histogram(table, readings, THETA, Seeded(1).words(0, range(DEVICES)))
+
+    def estimate() -> None:
+        decoder.mean(counts)
+        decoder.goodness.misfits(counts[None])
+
+    return best_seconds([estimate], 20)[0]

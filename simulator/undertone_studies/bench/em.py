@@ -1,0 +1,93 @@
+"""Expectation maximisation by window sums against dense matrices, and θ end to end."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from undertone_aggregator.design import best_fraction
+from undertone_aggregator.design.continuous import square_wave_half_width
+from undertone_aggregator.threshold import MatrixChannel, Query, WindowChannel, expectation_maximisation
+from undertone_shared.mechanism import WindowMechanism
+from undertone_studies.bench.row import Row, best_seconds, duration
+from undertone_studies.experiments.theta import Judge, robust
+from undertone_studies.experiments.theta_populations import Population
+
+BINS = 1024
+REPORTS = 1_000_000
+# Plain dense EM needs about 10^5 steps for the tight gap; its time is its steps times the time of one.
+_PLAIN_LIMIT = 400_000
+_BLOCK = 20
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """One iteration, time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
+
+    The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
+    iterates, times the time of one dense step. ``quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
+    """
+    channel, counts = _problem()
+    dense = MatrixChannel(channel.matrix())
+    f, g = np.full(channel.inputs, 1.0 / channel.inputs), counts / counts.sum()
+    ours, pair, step = (
+        seconds / _BLOCK
+        for seconds in best_seconds(
+            [
+                _block(lambda: (channel.apply(f), channel.adjoint(g))),
+                _block(lambda: (dense.apply(f), dense.adjoint(g))),
+                _block(lambda: f * dense.adjoint(counts / dense.apply(f))),
+            ],
+            3 if quick else 20,
+        )
+    )
+    found = [duration("A f and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
+    for tolerance in (1e-3,) if quick else (1e-3, 1e-6):
+        plain = expectation_maximisation(
+            channel, counts, tolerance=tolerance, accelerate=False, max_iterations=_PLAIN_LIMIT
+        )
+        (taken,) = best_seconds(
+            [lambda t=tolerance: expectation_maximisation(channel, counts, tolerance=t)],  # type: ignore[misc]
+            3 if quick else 10,
+        )
+        least = "" if plain.converged else "at least "
+        found.append(
+            duration(
+                f"to a gap of n·{tolerance:g}, 10^6 reports",
+                taken * 1e3,
+                "ms",
+                f"plain dense EM, {least}{plain.iterations} steps",
+                plain.iterations * step * 1e3,
+                100.0,
+            )
+        )
+    found.append(Row("θ end to end, three rounds of 65,536", _choice(quick), "s"))
+    return found
+
+
+def _block(call: Callable[[], object]) -> Callable[[], None]:
+    """The call 20 times, as an iteration has it: what it used last is still in the cache."""
+
+    def repeated() -> None:
+        for _ in range(_BLOCK):
+            call()
+
+    return repeated
+
+
+def _problem() -> tuple[WindowChannel, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    a, b = best_fraction("1")
+    window = 2 * int(square_wave_half_width(1.0) * BINS) + 1
+    channel = WindowChannel(WindowMechanism(a, b, window, 1, BINS - 1))
+    generator = np.random.default_rng(1)
+    readings = np.minimum(150 * generator.weibull(1.2, REPORTS), BINS - 1).astype(np.int64)
+    law = channel.apply(np.bincount(readings, minlength=BINS) / REPORTS)
+    return channel, generator.multinomial(REPORTS, law / law.sum()).astype(np.float64)
+
+
+def _choice(quick: bool) -> float:
+    """Processor seconds for all ranges and θ from 65,536 simulated reports, the simulation included."""
+    generator = np.random.default_rng(2)
+    readings = np.minimum(200 * generator.weibull(0.8, 65_536), 10_000).astype(np.int64)
+    population = Population("Weibull", np.bincount(readings, minlength=10_001))
+    judge = Judge.of(population, Query.paper(2**20))
+    parts = np.split(readings, [16_384, 32_768])
+    return best_seconds([lambda: robust(parts, "1", population.bound, judge, generator)], 2 if quick else 5)[0]

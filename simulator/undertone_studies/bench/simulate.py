@@ -1,0 +1,76 @@
+"""A simulated campaign end to end beside the mechanisms that draw its reports, fed with the same seeded words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.config import CampaignPlan
+from undertone_aggregator.options import parse
+from undertone_simulator.memory import peak_megabytes
+from undertone_simulator.populations import population
+from undertone_simulator.readings import Readings
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.simulated import Simulated
+from undertone_simulator.simulation import Simulation
+from undertone_simulator.vectorised import Mechanism, histogram
+from undertone_studies.bench.row import Row, best_seconds, rate
+
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What the devices draw in one slot."""
+
+    slot: int
+    mechanism: Mechanism
+    truncated: NDArray[np.int64]
+    theta: int
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
+    devices, rounds = (1 << 14, 1) if quick else (1 << 18, 2)
+    readings = population("households", SEED).readings(devices, 1)
+    found = []
+    for share, what in ((0.05, "a cohort of 5 %"), (0.0, "no cohort")):
+        campaign = _Campaign(readings, devices, share)
+        ours, mechanisms = best_seconds([campaign.simulate, campaign.draw], rounds)
+        value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
+        name = f"simulate, {what}"
+        found.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
+    return [*found, Row(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
+
+
+class _Campaign:
+    """Two threshold rounds and a report phase, simulated once so that it is known what there is to draw."""
+
+    def __init__(self, readings: Readings, devices: int, share: float) -> None:
+        self._readings = readings
+        self._devices = devices
+        table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1}
+        table |= {"rounds": [2, 2], "report_slots": 36, "cohort_share": share, "mechanism": "hybrid"}
+        self._plan = parse(CampaignPlan, "campaign", table)
+        found = self.simulate()
+        self.reports = found.partial.reports
+        self._draws = [self._prepared(found, slot) for slot in sorted({key.slot for key in found.partial})]
+
+    def simulate(self) -> Simulated:
+        return Simulation(self._plan, self._readings, self._devices, SEED).run()
+
+    def _prepared(self, found: Simulated, slot: int) -> Draw:
+        epoch = found.timeline.at(slot)
+        assert epoch is not None
+        first = found.timeline.epochs[0].campaign.first_slot
+        values, _ = self._readings.part(0, self._devices, [slot - first])
+        rule = epoch.campaign.report
+        if rule is None:
+            return Draw(slot, epoch.campaign.cohort.mechanism, values[0], epoch.campaign.bound)
+        return Draw(slot, rule.mechanism, np.minimum(values[0], rule.theta), rule.theta)
+
+    def draw(self) -> None:
+        """The same draws by the same mechanisms, and nothing else; in report epochs everybody by the report one."""
+        devices, seeded = np.arange(self._devices), Seeded(SEED)
+        for one in self._draws:
+            histogram(one.mechanism, one.truncated, one.theta, seeded.words(one.slot, devices))

@@ -1,0 +1,212 @@
+"""Error of the population mean against ε for every stream method, on real data and labelled stand-ins.
+
+Clipping bias is exact, from the data; noise is exact where raw, and drawn where it is smoothed. A fleet of another
+size than the data's is a scaling: the same bias, the noise of so many devices. Panels against ε, then by report in the
+manner of Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C in the manner of Figures 3 and 4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.stream.calibration import epsilon_of, mu
+from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
+from undertone_aggregator.estimate.smooth import smooth
+from undertone_shared.errors import Invalid
+from undertone_studies.experiments.cgm_populations import Streams
+from undertone_studies.experiments.cgm_populations import edrp as households
+from undertone_studies.experiments.cgm_populations import kaggle_like as pages
+from undertone_studies.experiments.cgm_populations import london as daily
+from undertone_studies.experiments.cgm_populations import taxi_like as taxis
+from undertone_studies.experiments.outcome import Curve, Outcome, Panel
+from undertone_studies.experiments.registry import Options
+
+Array = NDArray[np.float64]
+
+DELTA = 1e-5
+EPSILONS = (0.25, 0.5, 1.0, 2.0)
+# Those of the tables.
+SHOWN = (0.5, 1.0, 2.0)
+SCALED = (100_000, 1_000_000)
+DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")
+# The smallest reading that the logarithm tells apart, as a share of the range.
+_LEAST = 0.01
+# Longer streams take minutes to smooth, for each slew.
+_SHORT = 100
+
+
+def edrp(options: Options) -> Outcome:
+    """Half-hours of a day of 622 Scottish households. Raises Invalid without the data."""
+    return compare(_real(households, options), options.seed)
+
+
+def london(options: Options) -> Outcome:
+    """Daily energy of London households. Raises Invalid without the data."""
+    return compare(_real(daily, options), options.seed)
+
+
+def kaggle(options: Options) -> Outcome:
+    """The stand-in for the Kaggle pages, with a budget per day as in the paper."""
+    return compare(pages(), options.seed)
+
+
+def taxi(options: Options) -> Outcome:
+    """The stand-in for the Beijing taxis."""
+    return compare(taxis(), options.seed)
+
+
+def _real(read: Callable[[Path], Streams], options: Options) -> Streams:
+    if options.data is None:
+        raise Invalid("this experiment needs the real data: give --data")
+    try:
+        return read(options.data)
+    except FileNotFoundError as missing:
+        raise Invalid(f"this experiment needs {missing.filename}") from None
+
+
+@dataclass(frozen=True)
+class Error:
+    """Of one method: the ``bias`` [windows, slots] of the mean, and the ``noise`` variance [slots] of one device."""
+
+    method: Method
+    bias: Array
+    noise: Array
+
+    def raw(self, devices: int) -> float:
+        """Root mean square error of the raw means."""
+        return sqrt(float(np.mean(self.bias**2 + self.noise / devices)))
+
+    def by_slot(self, devices: int) -> list[float]:
+        """Mean squared error of the raw mean [slots]."""
+        return [float(x) for x in np.mean(self.bias**2 + self.noise / devices, axis=0)]
+
+
+def error_of(streams: Streams, method: Method, seed: int = 1) -> Error:
+    """Bias per window and slot, and noise; a slot that is not reported repeats the last one."""
+    source = np.searchsorted(method.seen, np.arange(streams.slots), side="right") - 1
+    bias = [released_mean(method, window, seed)[source] - window.mean(axis=0) for window in streams.windows]
+    return Error(method, np.stack(bias), np.diag(method.covariance)[source])
+
+
+def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
+    """The expected population mean at the reported slots."""
+    clipped = method.clipped(window)
+    if method.transform is None:
+        return np.asarray(clipped.mean(axis=0))
+    # Every device's release is taken back by itself, so that its noise biases it.
+    rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
+    noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
+    return np.asarray(np.mean([method.transform[1](one).mean(axis=0) for one in noisy], axis=0))
+
+
+def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) -> float:
+    """Root mean square error of one smoothed run per window; slots that are not reported are interpolated."""
+    rng = np.random.default_rng(seed)
+    noise = method.covariance / devices
+    factor = np.linalg.cholesky(noise)
+    squares = []
+    for window in streams.windows:
+        seen = released_mean(method, window) + factor @ rng.standard_normal(len(noise))
+        fit = smooth(method.seen.tolist(), seen, noise, cycle=streams.cycle)
+        estimate = np.interp(np.arange(streams.slots), method.seen, fit.mean)
+        squares.append(np.mean((estimate - window.mean(axis=0)) ** 2))
+    return sqrt(float(np.mean(squares)))
+
+
+def methods_for(streams: Streams, slew: str, epsilon: float) -> list[Method]:
+    """Every method, and last the logarithmic variant of what ships."""
+    found = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
+    return [*found, logarithmic(select(found, "closed-form"), _LEAST)]
+
+
+def compare(streams: Streams, seed: int) -> Outcome:
+    """Table, at every slew where the streams are short, and the panels."""
+    slews = streams.slews if streams.slots <= _SHORT else streams.slews[1:2]
+    fleets = (streams.devices, *SCALED)
+    columns = ["C", "method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for slew, epsilon in product(slews, SHOWN):
+        for method in methods_for(streams, slew, epsilon):
+            found = error_of(streams, method, seed)
+            row = cells.setdefault((slew, method.name), [_bias(streams, found)])
+            row += [_cell(streams, found, devices, seed) for devices in fleets]
+    notes = [
+        f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window);"
+        f" C is a share of the range, {streams.range:g} {streams.unit}; n = {streams.devices}: the data's own fleet,"
+        " the other sizes are scaled: the same clipping bias, the noise of so many devices.",
+        budget(streams),
+    ]
+    rows = [[*names, *row] for names, row in cells.items()]
+    return Outcome(streams.label, columns, rows, notes, [*_against(streams), *_by_report(streams), *_by_slew(streams)])
+
+
+def _bias(streams: Streams, found: Error) -> str:
+    if found.method.transform is not None:
+        return "grows with noise"
+    error = sqrt(float(np.mean(found.bias**2)))
+    return f"{streams.range * error:.3g}" if error > 1e-12 else "0"
+
+
+def _cell(streams: Streams, found: Error, devices: int, seed: int) -> str:
+    if found.method.transform is not None:
+        error = float(np.max(np.abs(found.bias)))
+        return f"{streams.range * error:.3g} (largest bias)" if error < 1 else "useless: bias above the range"
+    smoothed = smoothed_error(streams, found.method, devices, seed)
+    return f"{streams.range * found.raw(devices):.3g} / {streams.range * smoothed:.3g}"
+
+
+def budget(streams: Streams) -> str:
+    """What the budget is: of a stream, or per report and then of the stream as well."""
+    if not streams.per_report:
+        return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
+    total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]
+    return (
+        f"(ε, δ = {DELTA:g}) is of each report by itself, as in the paper, which is no guarantee for the stream: "
+        f"all {streams.slots} reports together are (ε', {DELTA:g}) with ε' = {', '.join(total)}."
+    )
+
+
+def _against(streams: Streams) -> list[Panel]:
+    found = {e: [error_of(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in EPSILONS}
+    panels = []
+    for devices in (streams.devices, *SCALED):
+        curves = {
+            one.method.name: (EPSILONS, [streams.range * found[e][i].raw(devices) for e in EPSILONS])
+            for i, one in enumerate(found[EPSILONS[0]])
+        }
+        whose = "the data's own fleet" if devices == streams.devices else "scaled"
+        panels.append(Panel(f"n = {devices:,} ({whose})", "ε", f"RMSE of the raw mean, {streams.unit}", curves))
+    return panels
+
+
+def _by_report(streams: Streams) -> list[Panel]:
+    panels = []
+    for epsilon in EPSILONS:
+        found = {m.name: error_of(streams, m) for m in methods_for(streams, streams.slews[1], epsilon)[:-1]}
+        curves = {name: _curve(streams, found[name]) for name in DRAWN}
+        title = f"ε = {epsilon:g}, C = {streams.slews[1]}, n = {streams.devices}"
+        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
+    return panels
+
+
+def _by_slew(streams: Streams) -> list[Panel]:
+    panels = []
+    for epsilon in EPSILONS:
+        curves: dict[str, Curve] = {}
+        for slew in streams.slews:
+            found = {m.name: error_of(streams, m) for m in methods_for(streams, slew, epsilon)[:-1]}
+            curves |= {f"{name}, C = {slew}": _curve(streams, found[name]) for name in ("paper", "closed-form")}
+        title = f"ε = {epsilon:g}, n = {streams.devices}: effect of C"
+        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
+    return panels
+
+
+def _curve(streams: Streams, found: Error) -> Curve:
+    errors = [streams.range**2 * x for x in found.by_slot(streams.devices)]
+    return [float(i) for i in range(1, len(errors) + 1)], errors

@@ -1,0 +1,71 @@
+"""The blog post on Chan et al.'s counters: T = 1000 and 10,000, ε = 1, 25 trials, sums of absolute errors.
+
+With two corrections that privacy and the loop demand (the binary tree has floor(log2 T) + 1 levels, a last block may
+be incomplete), and beside it what it announces (streams without an end) and what came later (square-root
+factorisation).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central import Binary, Counter, Hybrid, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
+from undertone_studies.experiments.outcome import Outcome, Panel
+from undertone_studies.experiments.registry import Options
+from undertone_studies.experiments.tops_methods import source
+
+TRIALS = 25
+EPSILON = 1
+LENGTHS = (1_000, 10_000)
+BLOCKS = (10, 25, 50, 100)
+
+
+def blog(options: Options) -> Outcome:
+    """Mean over trials of Σ_t |count - truth|, and the errors over time."""
+    trials = options.repeats or TRIALS
+    rows: list[list[str | int | float]] = []
+    panels = []
+    for length in LENGTHS:
+        stream = np.random.default_rng([options.seed, length]).integers(0, 2, length)
+        truth = np.cumsum(stream)
+        curves = {}
+        for name, make in _counters(length, options.seed).items():
+            found = np.mean([np.abs(make(trial).extend(stream) - truth) for trial in range(trials)], axis=0)
+            rows.append([length, name, float(found.sum()), float(found[-1])])
+            curves[name] = _thinned(found)
+        rows.append([length, "Base", float(truth.sum()), float(truth[-1])])
+        curves["Base"] = _thinned(truth.astype(float))
+        four = {name: curve for name, curve in curves.items() if "B = " not in name}
+        panels.append(Panel(f"T = {length}", "t", "|error|", four))
+    two_level = {name: curve for name, curve in curves.items() if name.startswith("two-level")}
+    panels.append(Panel(f"two-level, T = {LENGTHS[-1]}", "t", "|error|", two_level, logarithmic=False))
+    notes = [
+        f"Guarantee: event level, pure ε = {EPSILON} per item; square-root: δ = 1e-6. {trials} trials, items 0 or 1.",
+        "Base answers 0.",
+    ]
+    columns = ["T", "mechanism", "sum of absolute errors", "last absolute error"]
+    return Outcome("Counting, the blog's figures", columns, rows, notes, panels)
+
+
+def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
+    def two_level(block: int) -> Callable[[int], Counter]:
+        return lambda i: TwoLevel(1, EPSILON, length, source(seed, i, f"two-level {block}"), block=block)
+
+    found: dict[str, Callable[[int], Counter]] = {
+        "simple 1": lambda i: Simple1(1, EPSILON, length, source(seed, i, "simple 1")),
+        "simple 2": lambda i: Simple2(1, EPSILON, source(seed, i, "simple 2")),
+        "two-level": lambda i: TwoLevel(1, EPSILON, length, source(seed, i, "two-level")),
+        "binary": lambda i: Binary(1, EPSILON, length, source(seed, i, "binary")),
+        "unbounded": lambda i: Unbounded(1, EPSILON, source(seed, i, "unbounded")),
+        "hybrid": lambda i: Hybrid(1, EPSILON, source(seed, i, "hybrid")),
+        "square-root": lambda i: SquareRoot(1, EPSILON, length, source(seed, i, "square-root")),
+    }
+    if length == LENGTHS[-1]:
+        found |= {f"two-level, B = {block}": two_level(block) for block in BLOCKS}
+    return found
+
+
+def _thinned(errors: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    step = max(len(errors) // 250, 1)
+    return np.arange(1, len(errors) + 1)[::step].tolist(), errors[::step].tolist()

@@ -1,0 +1,81 @@
+"""Does a streaming sanitizer's confidence decay with the number of blocks? Kaplan and Stemmer bound it by kβ.
+
+The stream of k blocks is off by more than α at a threshold only if some block is: at most kβ of the time, and for many
+blocks hardly ever beyond α + 2β. Measured: β of one block at its 90 % error α, then how often streams of k blocks err
+by more than α, at the threshold where a block errs most; and KLL's quantiles on the output.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from undertone_central import Quantiles, Sanitizer
+from undertone_central.threshold_class import ThresholdSanitizer
+from undertone_studies.experiments.outcome import Outcome, Panel
+from undertone_studies.experiments.registry import Options
+from undertone_studies.experiments.tops_methods import source
+from undertone_studies.experiments.tops_streams import stand_in
+
+EPSILON = Fraction(1)
+BLOCK = 1000
+BLOCKS = (1, 2, 4, 8, 16, 32, 64)
+RUNS = 60
+_BOUND = 4095
+
+
+def blocks(options: Options) -> Outcome:
+    """Confidence over the number of blocks, beside the paper's bound."""
+    runs = options.repeats or RUNS
+    most = BLOCKS[-1]
+    values = np.minimum(stand_in("Kosarak", options.seed).values[: BLOCK * most], _BOUND)
+    thresholds = np.unique(np.quantile(values, np.arange(1, 20) / 20, method="inverted_cdf"))
+    below = np.array([np.mean(part <= thresholds[:, None], axis=1) for part in values.reshape(most, BLOCK)])
+    error = np.empty((runs, most, len(thresholds)))
+    sanitizer = ThresholdSanitizer(_BOUND, EPSILON)
+    quantile_errors = []
+    for run in range(runs):
+        made = Sanitizer(_BOUND, EPSILON, source(options.seed, run, "sanitizer"), block=BLOCK)
+        items = made.extend(values)
+        error[run] = [np.mean(part <= thresholds[:, None], axis=1) for part in items.reshape(most, BLOCK)] - below
+        if run < 5:
+            quantile_errors.append(_quantile_error(items, values))
+    one = np.abs(error).reshape(-1, len(thresholds))
+    worst = int(np.argmax(np.quantile(one, 0.9, axis=0)))
+    alpha = float(np.quantile(one[:, worst], 0.9))
+    rows: list[list[str | int | float]] = []
+    beta = float(np.mean(one[:, worst] > alpha))
+    for k in BLOCKS:
+        mean = np.abs(error[:, :k, worst].mean(axis=1))
+        rows.append(
+            [k, float(np.mean(mean > alpha)), min(k * beta, 1.0), float(np.quantile(mean, 0.9)), alpha + 2 * beta]
+        )
+    base = float(np.mean(values <= thresholds[worst]))
+    notes = [
+        f"Guarantee: event level, pure ε = {float(EPSILON):g} per value. Blocks of {BLOCK}, {runs} runs, domain 0 to "
+        f"{_BOUND}; α = {alpha:.4f}, β = {beta:.3f} at the threshold {int(thresholds[worst])}.",
+        f"A block's share below any threshold has a standard deviation of at most {sanitizer.deviation / BLOCK:.4f}.",
+        f"Base (an empty release, share 0) errs by {base:.3f}. "
+        f"Quantiles by KLL on the released items: off by at most {max(quantile_errors):.4f} in rank.",
+    ]
+    x = [float(k) for k in BLOCKS]
+    curves = {
+        "errs by more than α": (x, [float(row[1]) for row in rows]),
+        "the paper's kβ": (x, [float(row[2]) for row in rows]),
+    }
+    columns = ["blocks k", "share of streams off by more than α", "kβ", "90 % error", "α + 2β"]
+    panel = Panel("confidence", "blocks", "share", curves, logarithmic=False)
+    return Outcome("Streaming sanitizer: confidence over blocks", columns, rows, notes, [panel])
+
+
+def _quantile_error(items: np.ndarray, values: np.ndarray) -> float:
+    """The largest distance of a share in 0.1 to 0.9 from the ranks of the sketch's quantile among the true values."""
+    sketch = Quantiles()
+    sketch.update(items)
+    ordered = np.sort(values)
+    found = []
+    for share in np.arange(1, 10) / 10:
+        x = sketch.quantile(float(share))
+        low = np.searchsorted(ordered, x, "left") / len(ordered)
+        high = np.searchsorted(ordered, x, "right") / len(ordered)
+        found.append(max(low - share, share - high, 0.0))
+    return float(max(found))

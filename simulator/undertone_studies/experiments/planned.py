@@ -1,0 +1,145 @@
+"""`undertone plan` against simulation: predicted over simulated standard error, for means, ranges and streams.
+
+Devices draw independently, so the error of a fleet is the average of those of its blocks, and its variance theirs over
+the number of blocks: blocks are what is simulated, each decoded by the server's code, and large fleets cost no more.
+"""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.stream import choose, rho_for
+from undertone_aggregator.design.stream.plan import plan_stream
+from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_shared.campaign import ReportRule
+from undertone_shared.stream import GAUSSIAN, StreamRule
+from undertone_simulator.planning import Known, Predictor
+from undertone_simulator.populations import population
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import symbols
+from undertone_simulator.vectorised_stream import Streams
+from undertone_studies.experiments.outcome import Cell, Outcome, Panel
+from undertone_studies.experiments.registry import Options
+
+# [independent repeats, errors that may depend on each other].
+Errors = NDArray[np.float64]
+
+POPULATIONS = ("households", "phones", "heavy-tail")
+FLEETS = (1_000, 10_000, 100_000)
+EPSILONS = ("0.5", "1", "2", "4")
+RANGE = 48
+DELTA = 1e-5
+SLEW = Fraction(1, 20)
+STREAM_SLOTS = 48
+# Devices of a block; blocks, in each of which they report `RANGE` slots; streams.
+BLOCK = 250
+BLOCKS = 4000
+STREAMS = 1 << 13
+QUICK_BLOCKS = 200
+QUICK_STREAMS = 1 << 11
+_POOL = 1024
+_BATCH = 8
+
+
+def predictions(options: Options) -> Outcome:
+    """Each cell: n × ε × population × {mean, range of 48, stream}, with the error of the ratio itself."""
+    rows: list[tuple[Cell, ...]] = []
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for name in POPULATIONS:
+        source = population(name, options.seed)
+        known = Known.of(source, source.bound, _POOL, 1)
+        pool = source.part(0, _POOL, range(source.per_day))[0].ravel()
+        for epsilon in EPSILONS:
+            predictor = Predictor(known, Fraction(epsilon), "hybrid")
+            rule = _rule(known, epsilon)
+            # The same streams for all fleets: what changes with their size is the average alone.
+            streams = stream_errors(rule, pool, QUICK_STREAMS if options.quick else STREAMS, options.seed)
+            for devices in FLEETS:
+                found = block_errors(predictor, devices, pool, QUICK_BLOCKS if options.quick else BLOCKS, options.seed)
+                for what, predicted, errors, size in (
+                    ("mean", predictor.span("a slot", 1, devices).standard_error, found.reshape(-1, 1), BLOCK),
+                    (
+                        f"range of {RANGE}",
+                        predictor.span("a day", RANGE, devices).standard_error,
+                        found.mean(axis=1, keepdims=True),
+                        BLOCK,
+                    ),
+                    ("stream", _predicted_stream(devices, epsilon), streams, 1),
+                ):
+                    simulated, doubt = _standard_error(errors, devices / size)
+                    ratio = predicted / simulated
+                    rows.append((name, what, devices, epsilon, predicted, simulated, ratio, doubt))
+                    x, y = curves.setdefault(f"{what}, ε = {epsilon}", ([], []))
+                    x.append(float(devices))
+                    y.append(ratio)
+    columns = ("population", "what", "devices", "ε", "predicted", "simulated", "ratio", "± of the ratio")
+    worst = max(rows, key=lambda row: abs(float(row[6]) - 1))
+    notes = [
+        f"Worst cell of {len(rows)}: ratio {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]} devices,"
+        f" ε = {worst[3]}). The last column is one standard deviation of the ratio by chance.",
+        f"Simulated: {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots, and"
+        f" {QUICK_STREAMS if options.quick else STREAMS} streams; a fleet's error is the average of its blocks' or"
+        " devices', which draw independently.",
+        f"mean and range: ε per reading (event level), Hybrid; stream: (ε, {DELTA:g}) for {STREAM_SLOTS} reports"
+        f" together (user level), slew {float(SLEW):g}, in units of the range, noise only.",
+    ]
+    panel = Panel(
+        "Predicted over simulated standard error",
+        "devices",
+        "ratio",
+        curves,
+        logarithmic=False,
+        joined=False,
+        logarithmic_x=True,
+    )
+    return Outcome("Predictions of undertone plan", columns, rows, notes, [panel])
+
+
+def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
+    """Of an average over so many parts with such errors, whose mean is known to be 0; and how far it is off, relative
+
+    (one standard deviation).
+    """
+    squares = np.square(errors).mean(axis=1)
+    mean = float(squares.mean())
+    return sqrt(mean / parts), float(squares.std()) / mean / sqrt(len(squares)) / 2
+
+
+def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], blocks: int, seed: int) -> Errors:
+    """Estimate less truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
+    threshold, mechanism, _ = predictor.design(devices)
+    theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
+    decoder = Decoder(ReportRule(0, theta, mechanism), 0)
+    # The mean is linear in the histogram: what one report of each symbol says.
+    says = np.array([decoder.mean(one)[0] for one in np.eye(mechanism.symbols, dtype=np.int64)])
+    # Each (block, slot, device) of a batch is a device of its own, as far as entropy goes.
+    numbers = np.arange(_BATCH * RANGE * BLOCK)
+    errors = []
+    for batch in range(blocks // _BATCH):
+        readings = np.minimum(rng.choice(pool, len(numbers)), theta)
+        drawn = symbols(mechanism, readings, theta, seeded.words(batch, numbers))
+        errors.append((says[drawn] - readings).reshape(_BATCH, RANGE, BLOCK).mean(axis=2))
+    return np.concatenate(errors)
+
+
+def _rule(known: Known, epsilon: str) -> StreamRule:
+    rho = rho_for(GAUSSIAN, float(Fraction(epsilon)), DELTA)
+    return choose(GAUSSIAN, rho, slew=SLEW, reports=STREAM_SLOTS, theta=known.bound)
+
+
+def _predicted_stream(devices: int, epsilon: str) -> float:
+    plan = plan_stream(devices=devices, slots=STREAM_SLOTS, epsilon=float(Fraction(epsilon)), delta=DELTA, slew=SLEW)
+    return next(line.raw for line in plan.lines if line.method == "closed-form")
+
+
+def stream_errors(rule: StreamRule, pool: NDArray[np.int64], devices: int, seed: int) -> Errors:
+    """Release less clipped reading of every device and report, [devices, reports], in units of the range."""
+    rng, seeded, everybody = np.random.default_rng(seed), Seeded(seed), np.ones(devices, dtype=np.bool_)
+    streams = Streams(rule, devices, 0)
+    errors = np.empty((devices, rule.reports))
+    for slot in range(rule.reports):
+        streams.draw(slot, rng.choice(pool, devices), everybody, seeded.buffers(slot, np.arange(devices)))
+        errors[:, slot] = (streams.released[0] - streams.point[0]) / rule.levels
+    return errors

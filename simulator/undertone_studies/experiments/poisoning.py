@@ -1,0 +1,83 @@
+"""What fake devices can do to a mean, and what a median over groups leaves of it."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design import hybrid, levels_for, piecewise
+from undertone_aggregator.design.population import Mechanism
+from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_shared.campaign import ReportRule
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.liar import largest_lie
+from undertone_simulator.planning import Known, Predictor
+from undertone_simulator.populations import population
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import symbols
+from undertone_studies.experiments.outcome import Cell, Outcome, Panel
+from undertone_studies.experiments.registry import Options
+
+DEVICES = 20_000
+EPSILONS = ("0.5", "1", "4")
+SHARES = (0.0, 0.01, 0.02, 0.05, 0.1)
+GROUPS = 25
+REPEATS = 20
+MECHANISMS: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piecewise": piecewise}
+
+
+def shift(options: Options) -> Outcome:
+    """Liars send the largest symbol; the shift of the mean in per cent of the range, beside the bound."""
+    source = population("households", options.seed)
+    known = Known.of(source, source.bound, 1024, 1)
+    readings = source.part(0, DEVICES, [36])[0][0]
+    rows: list[tuple[Cell, ...]] = []
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for epsilon in EPSILONS:
+        theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES)[0].theta
+        truncated = np.minimum(readings, theta)
+        for name, make in MECHANISMS.items():
+            mechanism = make(epsilon, levels_for(theta))
+            decoder = Decoder(ReportRule(0, theta, mechanism), 0)
+            for share in SHARES:
+                mean, median = _measured(mechanism, decoder, truncated, theta, share, options)
+                rows.append((name, epsilon, share, mean, median, _bound(mechanism, truncated, theta, share)))
+                x, y = curves.setdefault(f"{name}, ε = {epsilon}", ([], []))
+                x.append(100 * share)
+                y.append(mean)
+    notes = [
+        f"{DEVICES} households in the evening, {options.repeats or REPEATS} repeats; median: over {GROUPS} groups that"
+        " the server draws and nobody else knows. Shifts and bound in % of the range θ.",
+        "ε is of one reading (event level). Liars cost nobody any privacy: they change the answer.",
+    ]
+    columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
+    panel = Panel("Shift of the mean", "% of devices that lie", "% of the range", curves, logarithmic=False)
+    return Outcome("Poisoning: what fake devices can do", columns, rows, notes, [panel])
+
+
+def _measured(
+    mechanism: Mechanism,
+    decoder: Decoder,
+    truncated: NDArray[np.int64],
+    theta: int,
+    share: float,
+    options: Options,
+) -> tuple[float, float]:
+    devices, truth = np.arange(len(truncated)), float(truncated.mean())
+    liars = Behaviour(options.seed, liars=share).lying(devices)
+    means, medians = [], []
+    for slot in range(options.repeats or REPEATS):
+        drawn = symbols(mechanism, truncated, theta, Seeded(options.seed).words(slot, devices))
+        drawn[liars] = largest_lie(mechanism)
+        group = np.random.default_rng([options.seed, slot]).integers(GROUPS, size=len(drawn))
+        counts = [np.bincount(drawn[group == g], minlength=mechanism.symbols) for g in range(GROUPS)]
+        means.append(decoder.mean(np.sum(counts, axis=0))[0] - truth)
+        medians.append(float(np.median([decoder.mean(one)[0] for one in counts])) - truth)
+    return float(100 * np.mean(means) / theta), float(100 * np.mean(medians) / theta)
+
+
+def _bound(mechanism: Mechanism, truncated: NDArray[np.int64], theta: int, share: float) -> float:
+    """share · (largest decoded value - mean of the truncated readings), in % of θ."""
+    top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
+    return 100 * share * (top - float(truncated.mean())) / theta

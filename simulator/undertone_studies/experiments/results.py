@@ -1,0 +1,93 @@
+"""The results page: every experiment's figure and table, under each what the paper found, what we find, and why.
+
+The page is made of the files in its folder, so that one experiment can be run again, or longer, without the others.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from undertone_shared.errors import Invalid
+from undertone_studies.experiments.outcome import Outcome
+from undertone_studies.experiments.paragraphs import CHAPTERS, PARAGRAPHS
+from undertone_studies.experiments.registry import Options, command, names, run
+
+# A longer table is linked, not shown.
+_LONGEST_TABLE = 40
+
+
+def write_results(
+    options: Options, folder: Path, say: Callable[[str], None], chosen: Sequence[str] | None = None
+) -> tuple[Path, dict[str, str]]:
+    """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and the page beside it.
+
+    Returns the page's path, and why an experiment was skipped, by name: its data are missing. Raises OSError.
+    """
+    skipped: dict[str, str] = {}
+    for name in names() if chosen is None else chosen:
+        began = time.monotonic()
+        try:
+            write(name, run(name, options), options, folder)
+        except (Invalid, FileNotFoundError) as wrong:
+            skipped[name] = str(wrong)
+            say(f"{name}: skipped, {wrong}")
+            continue
+        say(f"{name}: {time.monotonic() - began:.0f} s")
+    return write_page(folder, skipped), skipped
+
+
+def write(name: str, outcome: Outcome, options: Options, folder: Path) -> None:
+    """One experiment's files. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome.write(folder, name, command=command(name, options), quick=options.quick)
+
+
+def page_of(folder: Path) -> Path:
+    """Where the page of a folder stands: beside it, by its name."""
+    return folder.absolute().with_suffix(".md")
+
+
+def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
+    """The page of all experiments whose files are in ``folder``. Raises OSError."""
+    found = {name: json.loads(path.read_text()) for name in names() if (path := folder / f"{name}.json").exists()}
+    path = page_of(folder)
+    path.write_text(page(found, skipped or {}, folder))
+    return path
+
+
+def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
+    """The page as markdown, from the experiments' documents; their files are in the folder ``out`` beside it."""
+    folder = out.name
+    quick = [name for name, document in found.items() if document["quick"]]
+    parts = [
+        "# Results",
+        f"`undertone experiment all --out {out.as_posix()}` makes this page and everything on it;"
+        f" `undertone experiment NAME --out {out.as_posix()}` makes one figure again, longer with `--repeats`, and the"
+        " page with it. The command that made a figure stands above it. Every table is a CSV and a JSON file in"
+        f" [{folder}]({folder}).",
+    ]
+    if quick:
+        parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
+    for chapter, prefixes in CHAPTERS.items():
+        mine = [name for name in found if name.startswith(prefixes)]
+        if mine:
+            parts += [f"## {chapter}", *(_section(name, found[name], folder) for name in mine)]
+    if skipped:
+        parts += ["## Not run", "\n".join(f"- {name}: {why}" for name, why in skipped.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(name: str, document: Mapping[str, Any], folder: str) -> str:
+    outcome = Outcome.of(document)
+    blocks = [f"### {outcome.title}", f"`{document['command']}`"]
+    if name in PARAGRAPHS:
+        blocks.append(PARAGRAPHS[name])
+    blocks.append(f"![{outcome.title}]({folder}/{name}.png)")
+    if len(outcome.rows) > _LONGEST_TABLE:
+        blocks += [f"[{len(outcome.rows)} rows]({folder}/{name}.csv)", *outcome.notes]
+    else:
+        # The table without its own heading.
+        blocks.append(outcome.markdown().partition("\n\n")[2].strip())
+    return "\n\n".join(blocks)

@@ -1,0 +1,100 @@
+"""What the figures compare: ways to a threshold, ways to publish under it, and their errors on the 200 queries.
+
+Every published number comes from the shipped code. A plain hierarchy's answers need the noise of the nodes that cover
+a range only, so no others are drawn; their joint law is the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central import FreshBytes, Pak, Tops
+from undertone_central.hierarchy import levels_for, node_scale
+from undertone_central.noise import discrete_laplace
+from undertone_central.smoothers import best_smoothing
+from undertone_central.threshold import Workload, choose_threshold
+from undertone_central.variance import cover
+from undertone_studies.experiments.tops_streams import QUERIES, M, R, Stream, range_sums
+
+Answers = NDArray[np.float64]
+EPSILONS = ("0.01", "0.02", "0.05", "0.1")
+SHORT = 3
+# Number of a repeat → answers to the queries.
+Trial = Callable[[int], Answers]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Over the queries: mean square, mean absolute, and the same of means instead of sums."""
+
+    mse: float
+    mae: float
+    mmse: float
+    mmae: float
+
+
+def errors(answers: Answers, truth: Answers) -> Errors:
+    """Of 200 answers."""
+    difference = answers - truth
+    length = np.maximum(QUERIES[:, 1] - QUERIES[:, 0], 1)
+    per_value = difference / length
+    return Errors(
+        float(np.mean(difference**2)),
+        float(np.mean(np.abs(difference))),
+        float(np.mean(per_value**2)),
+        float(np.mean(np.abs(per_value))),
+    )
+
+
+def mean_errors(trial: Trial, truth: Answers, repeats: int) -> Errors:
+    """Averages over trials number 0, 1, …"""
+    found = [errors(trial(number), truth) for number in range(repeats)]
+    return Errors(*(float(np.mean([getattr(e, name) for e in found])) for name in ("mse", "mae", "mmse", "mmae")))
+
+
+def source(seed: int, number: int, label: str) -> FreshBytes:
+    """Seeded bytes of one trial."""
+    return FreshBytes(np.random.default_rng([seed, number, *label.encode()]).bytes)
+
+
+def noisy_max_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, objective: str = "excess") -> int:
+    """ToPS's θ: the default objective, or ``count``, the paper's with c = 60."""
+    exact = Fraction(epsilon)
+    levels = 5 - best_smoothing(16, 5, exact)
+    return choose_threshold(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
+
+
+def quantile_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, threshold: str) -> int:
+    """PAK's θ: ``s-pak`` or ``s-p``, at p = 99.5 % and δ = 1/m²."""
+    mechanism = Pak(stream.bound, epsilon, bytes_, hold_out=M, threshold=threshold, span=2)
+    mechanism.extend(stream.head)
+    return mechanism.theta
+
+
+def tops_answers(
+    stream: Stream, theta: int, epsilon: str, bytes_: FreshBytes, smoothing: int | None = None, smoother: str = "recent"
+) -> Answers:
+    """From a consistent fan-out-16 hierarchy, with Eq. 7's smoothing unless it is given."""
+    mechanism = Tops(
+        stream.bound, epsilon, bytes_, theta=min(theta, stream.bound), smoothing=smoothing, smoother=smoother
+    )
+    return range_sums(mechanism.extend(stream.body))
+
+
+def hierarchy_answers(stream: Stream, theta: int, epsilon: str, bytes_: FreshBytes, fanout: int) -> Answers:
+    """From a plain hierarchy: truncated sums, and the noise of the fewest nodes that cover each range."""
+    levels = levels_for(fanout, R)
+    covers = [cover(int(a), int(b), fanout, levels) for a, b in QUERIES]
+    distinct = {node: place for place, node in enumerate({node for nodes in covers for node in nodes})}
+    law = discrete_laplace(node_scale(theta, levels, Fraction(epsilon)))
+    noise = law.sample(bytes_, len(distinct))
+    added = [int(noise[[distinct[node] for node in nodes]].sum()) for nodes in covers]
+    return np.asarray(range_sums(np.minimum(stream.body, theta)) + np.array(added))
+
+
+def base_mse(truth: Answers) -> float:
+    """Of Base, which always answers 0 and needs no data."""
+    return float(np.mean(truth**2))

@@ -1,0 +1,255 @@
+import copy
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from paho.mqtt.client import topic_matches_sub
+
+from support import server
+from support.server import FIRST, PREFIX, delivery, two_epochs
+from undertone_aggregator.collect.admission import DUPLICATES, REASONS, Admission, topic_filters
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.seen import COUNTED, Seen
+from undertone_aggregator.collect.store import Batch
+from undertone_shared import report
+from undertone_shared.campaign import GRACE_SLOTS, ReportRule
+from undertone_shared.cohort import in_cohort
+from undertone_shared.errors import Invalid
+from undertone_shared.intake import parse_report_topic
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.topics import report_topic, shard
+
+OLD, NEW = (epoch.campaign for epoch in two_epochs())
+MEMBER = next(f"m{i}" for i in range(100) if in_cohort(NEW.cohort.seed, NEW.cohort.share, FIRST + 150, f"m{i}"))
+OTHER = next(f"m{i}" for i in range(100) if not in_cohort(NEW.cohort.seed, NEW.cohort.share, FIRST + 150, f"m{i}"))
+
+
+def admission(**options: object) -> Admission:
+    made = Admission(PREFIX, "meters", 1, Seen(), **options)  # type: ignore[arg-type]
+    made.timeline = Timeline(two_epochs())
+    return made
+
+
+def judge(topic: str, payload: bytes, *, retained: bool = False, now: int = FIRST + 200) -> str:
+    return admission().judge(topic, payload, retained, now, Batch())
+
+
+def test_an_honest_report_is_counted_in_its_cell() -> None:
+    batch = Batch()
+    topic, payload = delivery(NEW, OTHER, FIRST + 150, 7)
+    assert admission().judge(topic, payload, False, FIRST + 151, batch) == COUNTED
+    key = Key("meters", NEW.fingerprint, report.REPORT, "all", FIRST + 150)
+    assert list(batch.partial) == [key]
+    assert batch.partial[key][7] == batch.partial[key].sum() == 1
+    assert batch.outcomes == {COUNTED: 1}
+
+
+def test_groups_are_the_servers_own() -> None:
+    one, batch = admission(groups={MEMBER: "north"}), Batch()
+    for device in (MEMBER, OTHER):
+        one.judge(*delivery(NEW, device, FIRST + 150), False, FIRST + 200, batch)
+    assert {key.group for key in batch.partial} == {"north", "other"}
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        f"{PREFIX}/meters/{shard(OTHER)}/{OTHER}/reports",
+        f"{PREFIX}/meters/{shard(OTHER)}/{OTHER}/report/x",
+        f"{PREFIX}/meters/0{shard(OTHER)}/{OTHER}/report",
+        f"{PREFIX}/others/{shard(OTHER)}/{OTHER}/report",
+        f"{PREFIX}/meters/{shard(OTHER)}/+/report",
+        f"{PREFIX}/meters/{shard(OTHER)}/A/report",
+        f"{PREFIX}/meters/{shard(OTHER)}/{'m' * 33}/report",
+        f"x{PREFIX}/meters/{shard(OTHER)}/{OTHER}/report",
+        "",
+    ],
+)
+def test_other_topics_are_refused(topic: str) -> None:
+    assert judge(topic, delivery(NEW, OTHER, FIRST + 150)[1]) == "topic"
+
+
+def test_a_wrong_shard_cannot_count_a_device_twice() -> None:
+    payload = delivery(NEW, OTHER, FIRST + 150)[1]
+    one, batch = admission(), Batch()
+    for number in range(70):
+        one.judge(f"{PREFIX}/meters/{number}/{OTHER}/report", payload, False, FIRST + 200, batch)
+    assert batch.outcomes == {COUNTED: 1, "shard": 69}
+
+
+def test_retained_reports_are_refused() -> None:
+    assert judge(*delivery(NEW, OTHER, FIRST + 150), retained=True) == "retained"
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\x01" * 15, b"\x01" * 17, b"\x02" + b"\x00" * 15, b"\x01\x07" + b"\x00" * 14]
+)
+def test_what_is_no_report_is_malformed(payload: bytes) -> None:
+    assert judge(report_topic(PREFIX, "meters", OTHER), payload) == "malformed"
+
+
+def test_a_fingerprint_that_was_never_issued_is_another_campaigns() -> None:
+    foreign = server.campaign(bound=999)
+    assert judge(*delivery(foreign, OTHER, FIRST + 50)) == "other_campaign"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "slot", "outcome"),
+    [
+        (OLD, FIRST - 1, "other_campaign"),
+        (OLD, FIRST, COUNTED),
+        (OLD, FIRST + 99, COUNTED),
+        (OLD, FIRST + 100 + GRACE_SLOTS - 1, COUNTED),
+        (OLD, FIRST + 100 + GRACE_SLOTS, "other_campaign"),
+        (NEW, FIRST + 99, "other_campaign"),
+        (NEW, FIRST + 100, COUNTED),
+    ],
+)
+def test_a_slot_belongs_to_its_epoch_and_a_little_grace(epoch: object, slot: int, outcome: str) -> None:
+    assert judge(*delivery(epoch, MEMBER, slot)) == outcome  # type: ignore[arg-type]
+
+
+def test_nothing_is_taken_after_the_last_slot() -> None:
+    assert judge(*delivery(NEW, MEMBER, NEW.last_slot), now=NEW.end) == COUNTED
+    assert judge(*delivery(NEW, MEMBER, NEW.last_slot + 1), now=NEW.end + 1) == "other_campaign"
+
+
+def test_the_kind_is_recomputed() -> None:
+    for device, kind in ((MEMBER, report.REPORT), (OTHER, report.COHORT), (OTHER, report.STREAM)):
+        chain = 1 if kind == report.STREAM else 0
+        payload = report.pack(kind, NEW.fingerprint, FIRST + 150, (0,), chain)
+        assert judge(report_topic(PREFIX, "meters", device), payload) == "wrong_kind"
+
+
+def test_symbols_are_those_of_the_mechanism() -> None:
+    rule = NEW.report
+    assert rule is not None
+    for device, symbols in ((MEMBER, NEW.cohort.mechanism.symbols), (OTHER, rule.mechanism.symbols)):
+        assert judge(*delivery(NEW, device, FIRST + 150, symbols - 1)) == COUNTED
+        assert judge(*delivery(NEW, device, FIRST + 150, symbols)) == "symbol"
+
+
+@pytest.mark.parametrize(("coin", "never"), [(0, range(2, 9)), (65536, range(2)), (1, ()), (65535, ())])
+def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Iterable[int]) -> None:
+    """Up to epsilon = 0.609 the Hybrid's coin is 0: a piecewise symbol, far from the others, is no honest device's."""
+    mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
+    epoch = copy.copy(server.campaign(share=0, theta=500))
+    epoch.report = ReportRule(0, 500, mechanism)
+    one, batch = admission(), Batch()
+    one.timeline = Timeline([Epoch(epoch, FIRST)])
+    outcomes = [
+        one.judge(*delivery(epoch, f"d{symbol}", FIRST, symbol), False, FIRST + 5, batch)
+        for symbol in range(mechanism.symbols + 1)
+    ]
+    assert mechanism.symbols == 9
+    assert outcomes == ["symbol" if symbol in {*never, 9} else COUNTED for symbol in range(10)]
+    assert batch.outcomes["symbol"] == len([*never, 9])
+
+
+def test_time_has_a_window() -> None:
+    slot = FIRST + 150
+    made = delivery(NEW, OTHER, slot)
+    assert judge(*made, now=slot + 1 - 60) == COUNTED
+    assert judge(*made, now=slot + 1 - 61) == "future"
+    assert judge(*made, now=slot + 1 + 2 * 86400) == COUNTED
+    assert judge(*made, now=slot + 2 + 2 * 86400) == "late"
+
+
+def test_long_slots_may_be_96_slots_late() -> None:
+    one = Admission(PREFIX, "meters", 3600, Seen())
+    assert one._late == 96 * 3600
+
+
+def test_a_repeat_is_a_duplicate_and_other_bytes_a_conflict() -> None:
+    one, batch = admission(), Batch()
+    for symbol in (3, 3, 4):
+        one.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
+    assert batch.outcomes == {COUNTED: 1, "duplicate": 1, "conflict": 1}
+    assert batch.partial.reports == 1
+    assert len(batch.seen) == 16
+
+
+def test_one_interval_counts_once_across_epochs() -> None:
+    one, batch = admission(), Batch()
+    for epoch in (OLD, NEW):
+        one.judge(*delivery(epoch, MEMBER, FIRST + 100), False, FIRST + 200, batch)
+    assert batch.outcomes == {COUNTED: 1, "conflict": 1}
+
+
+def test_the_audit_names_every_delivery() -> None:
+    one, batch = admission(audit=True), Batch()
+    topic, payload = delivery(NEW, OTHER, FIRST + 150)
+    for _ in range(2):
+        one.judge(topic, payload, False, FIRST + 200, batch)
+    one.judge("x", b"", False, FIRST + 200, batch)
+    assert [(device, outcome) for device, _, outcome in batch.audit] == [
+        (OTHER, COUNTED),
+        (OTHER, "duplicate"),
+        ("", "topic"),
+    ]
+
+
+def test_workers_subscribe_to_every_shard_once() -> None:
+    found = Counter(topic for worker in range(3) for topic in topic_filters("p", "c", worker, 3))
+    assert sorted(found) == sorted(f"p/c/{number}/+/report" for number in range(64))
+    assert set(found.values()) == {1}
+    assert topic_filters("p", "c", 0, 1) == ["p/c/+/+/report"]
+
+
+@pytest.mark.parametrize("level", [*map(str, range(70)), "00", "01", "007", "100", "-1", "x", "", "é", "٣"])
+def test_what_reaches_no_worker_would_not_have_been_counted(level: str) -> None:
+    """Several workers hear of no shard but the 64: a lone worker, who does, refuses the others."""
+    topic = f"{PREFIX}/meters/{level}/{OTHER}/report"
+    filters = [one for worker in range(3) for one in topic_filters(PREFIX, "meters", worker, 3)]
+    reached = sum(topic_matches_sub(one, topic) for one in filters)
+    assert topic_matches_sub(*topic_filters(PREFIX, "meters", 0, 1), topic)
+    assert reached == (level in map(str, range(64)))
+    if not reached:
+        assert judge(topic, delivery(NEW, OTHER, FIRST + 150)[1]) in ("topic", "shard")
+
+
+LEVELS = st.one_of(
+    st.sampled_from(["meters", "report", "0", "63", "64", "00", "m1", "+", "#", "", "é", "a" * 33]), st.text(max_size=8)
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(LEVELS, max_size=6))
+@example(["meters", "0", "m1", "report"])
+def test_the_topic_rule_is_the_shared_one(levels: list[str]) -> None:
+    topic = "/".join([PREFIX, *levels])
+    try:
+        allowed = parse_report_topic(PREFIX, topic)[0] == "meters"
+    except Invalid:
+        allowed = False
+    outcome = judge(topic, b"")
+    assert outcome in (("shard", "malformed") if allowed else ("topic", "shard"))
+    assert allowed or outcome == "topic" or (levels[1].isdecimal() and int(levels[1]) > 63)
+
+
+def payload(chance: random.Random) -> bytes:
+    """Bytes near an honest report: each field mostly plausible, the whole now and then cut, grown or noise."""
+    slot = chance.choice([chance.randrange(FIRST - 3, FIRST + 130), chance.getrandbits(32)])
+    made = (
+        bytes([chance.choice([1, 1, 1, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])
+        + chance.choice([OLD.fingerprint, NEW.fingerprint, chance.randbytes(4)])
+        + slot.to_bytes(4, "big")
+        + chance.choice([chance.randrange(40), chance.getrandbits(32)]).to_bytes(4, "big")
+        + chance.choice([b"\0\0", b"\0\0", b"\0\1"])
+    )
+    return chance.choice([made, made, made, made[: chance.randrange(16)], made + made[:4], chance.randbytes(16)])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(FIRST - 10, FIRST + 200))
+def test_fifty_thousand_payloads_never_raise_and_are_all_accounted_for(seed: int, now: int) -> None:
+    one, batch, chance = admission(audit=True), Batch(), random.Random(seed)
+    for number in range(500):
+        topic = report_topic(PREFIX, "meters", (MEMBER, OTHER)[number % 2])
+        assert one.judge(topic, payload(chance), False, now, batch) in {COUNTED, *REASONS, *DUPLICATES}
+    assert sum(batch.outcomes.values()) == len(batch.audit) == 500
+    assert batch.partial.reports == batch.outcomes[COUNTED] == len(batch.seen) // 16

@@ -1,0 +1,99 @@
+"""Ingest without a broker: what happens between deliveries and the store."""
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import FIRST, PREFIX, delivery, two_epochs
+from undertone_aggregator.collect import ingest as module
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan
+from undertone_aggregator.collect.link import Address
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.store import Batch, Store
+
+PLAN = IngestPlan(PREFIX, "meters", 1, audit=True)
+ADDRESS = Address("127.0.0.1", 1, "aggregator", "secret")
+OLD, NEW = two_epochs()
+
+
+class Failing(Store):
+    """A store whose disk is full for a while."""
+
+    failures = 0
+
+    def commit(self, worker: str, batch: Batch) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+        super().commit(worker, batch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with Failing(tmp_path / "s.sqlite") as made:
+        made.set_meta({"campaign": "meters"})
+        made.add_epoch(OLD)
+        yield made
+
+
+def reports(count: int, slot: int = FIRST + 1) -> list[tuple[str, bytes, bool]]:
+    return [(*delivery(OLD.campaign, f"d{number}", slot), False) for number in range(count)]
+
+
+def make(store: Store, said: list[str]) -> Ingest:
+    return Ingest(PLAN, store, ADDRESS, say=said.append, clock=lambda: FIRST + 200.5)
+
+
+def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    said: list[str] = []
+    one = make(store, said)
+    assert one.commit(reports(5))
+    store.failures = 3
+    assert one.commit(reports(8))
+    assert said == ["the store cannot be written, trying again: database or disk is full"] * 3
+    assert store.outcomes() == {"counted": 8, "duplicate": 5, "received": 13}
+    assert store.partial().reports == 8
+
+
+def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 60)
+    one = make(store, [])
+    store.failures = 10**9
+    stop = threading.Event()
+    stop.set()
+    one.run(stop, lambda: None)
+    assert not one.commit(reports(5)), "nothing may be acknowledged"
+    store.failures = 0
+    assert store.outcomes()["received"] == 0
+
+
+def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:
+    one = make(store, [])
+    late = [(*delivery(NEW.campaign, "d1", FIRST + 150), False)]
+    assert one.commit(late)
+    store.add_epoch(NEW)
+    assert one.commit(late)
+    assert store.outcomes() == {"other_campaign": 1, "counted": 1, "received": 2}
+    assert [outcome for _, _, outcome in store.audit()] == ["counted"]
+
+
+def test_deduplication_is_compacted_and_survives(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMPACT_RECORDS", 10)
+    one = make(store, [])
+    for slot in range(5):
+        one.commit(reports(4, FIRST + slot))
+    assert [is_snapshot for is_snapshot, _ in store.seen()] == [True, False, False]
+    seen = Seen()
+    seen.load(store.seen())
+    assert len(seen) == 4
+    again = make(store, [])
+    again.commit(reports(4, FIRST + 4))
+    assert store.outcomes()["duplicate"] == 4
+
+
+def test_the_password_is_not_in_what_is_printed() -> None:
+    assert "secret" not in repr(ADDRESS)

@@ -1,0 +1,90 @@
+"""Moments of streams: exact sums, one vector that adds up, pairs of slots on one chain."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from undertone_aggregator.collect.chains import RECORD_BYTES, Chains, record
+from undertone_aggregator.collect.moments import LAGS, Layout
+from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpack_counts
+from undertone_shared.report import STREAM
+
+released = st.integers(-0x7FFFFFFF, 0x7FFFFFFF)
+KEY = Key("load", b"abcd", STREAM, "all", 7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(released, released, st.integers(1, 300)), max_size=20), st.integers(0, 20))
+def test_sums_are_exact_and_add_up(reports, cut):
+    layout = Layout(2, 256)
+    parts = []
+    for some in (reports[:cut], reports[cut:]):
+        partial = Partial()
+        for x, y, index in some:
+            partial.add_moments(KEY, layout.report((x, y), index), layout.cells)
+        parts.append(Partial.from_bytes(partial.to_bytes()))
+    merged = parts[0].merge(parts[1])
+    assert merged.reports == len(reports)
+    if not reports:
+        return
+    counts = merged[KEY]
+    assert np.array_equal(unpack_counts(pack_counts(counts)), counts)
+    for k in (0, 1):
+        values = [one[k] for one in reports]
+        assert layout.sums(counts, k) == (len(values), sum(values), sum(x * x for x in values))
+    ages = layout.ages_of(counts)
+    assert ages.sum() == len(reports)
+    assert ages[255] == sum(index >= 256 for *_, index in reports)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_pairs_are_the_slots_of_one_chain_in_any_order(data):
+    # Three chains of one device, reports lost at random, delivered in any order within the window.
+    reports = []
+    slot = 100
+    for _ in range(3):
+        length = data.draw(st.integers(1, 30))
+        kept = data.draw(st.sets(st.integers(1, length)))
+        reports += [(slot + i, slot) for i in kept]
+        slot += length + data.draw(st.integers(0, 3))
+    chains = Chains()
+    found = sorted(
+        pair for slot, origin in data.draw(st.permutations(reports)) for pair in chains.observe(5, slot, origin)
+    )
+    expected = sorted(
+        (max(a, b), abs(a - b))
+        for i, (a, one) in enumerate(reports)
+        for b, other in reports[:i]
+        if one == other and abs(a - b) <= LAGS
+    )
+    assert found == expected
+
+
+def test_a_repeated_slot_makes_no_pair():
+    chains = Chains()
+    assert chains.observe(1, 10, 5) == []
+    assert chains.observe(1, 11, 5) == [(11, 1)]
+    assert chains.observe(1, 11, 5) == []
+    assert chains.observe(2, 11, 5) == []
+
+
+def test_state_comes_back_from_its_records_by_shard():
+    one, two = 1 << 56, 2 << 56
+    segments = [record(key, slot, origin) for slot, origin in ((10, 5), (12, 5), (13, 12)) for key in (one, two)]
+    chains = Chains()
+    chains.load(segments, [1])
+    again = Chains()
+    again.load([chains.records()])
+    assert len(again) == 1
+    assert sorted(again.observe(one, 14, 5)) == [(14, 2), (14, 4)]
+    assert again.observe(two, 14, 5) == []
+    assert len(again.records()) // RECORD_BYTES == 5
+
+
+def test_old_chains_are_forgotten():
+    chains = Chains()
+    for origin in range(0, 5000, 100):
+        for slot in range(origin + 1, origin + 5):
+            chains.observe(9, slot, origin)
+    assert len(chains.records()) // RECORD_BYTES <= 12

@@ -1,0 +1,81 @@
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpack_counts
+from undertone_shared.errors import Invalid
+
+KEYS = st.builds(
+    Key,
+    st.sampled_from(["meters", "other"]),
+    st.sampled_from([b"abcd", b"\x00\xff\x01\x02"]),
+    st.integers(0, 1),  # streams keep moments instead
+    st.sampled_from(["all", "north"]),
+    st.integers(0, 0xFFFFFFFF),
+)
+CELLS = 7
+REPORTS = st.lists(st.tuples(KEYS, st.integers(0, CELLS - 1)), max_size=20)
+
+
+def of(reports: list[tuple[Key, int]]) -> Partial:
+    partial = Partial()
+    for key, symbol in reports:
+        partial.add(key, symbol, CELLS)
+    return partial
+
+
+@given(REPORTS, REPORTS, REPORTS)
+def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list, c: list) -> None:  # type: ignore[type-arg]
+    one, two, three = of(a), of(b), of(c)
+    assert one.merge(two).merge(three) == one.merge(two.merge(three)) == of(c + a + b)
+    assert one.merge(two) == two.merge(one)
+    assert one.merge(Partial()) == one
+    assert of(a) == one, "merge leaves its operands alone"
+    assert one.merge(two).reports == len(a) + len(b)
+
+
+@given(REPORTS)
+def test_bytes_and_back(reports: list[tuple[Key, int]]) -> None:
+    partial = of(reports)
+    assert Partial.from_bytes(partial.to_bytes()) == partial
+
+
+@given(REPORTS.filter(bool), st.data())
+def test_damaged_bytes_are_refused_or_read(reports: list[tuple[Key, int]], data: st.DataObject) -> None:
+    good = of(reports).to_bytes()
+    at = data.draw(st.integers(0, len(good) - 1))
+    for bad in (good[:at], good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]):
+        with contextlib.suppress(Invalid):
+            Partial.from_bytes(bad)
+
+
+@given(st.lists(st.one_of(st.just(0), st.integers(0, 2**40)), max_size=300))
+def test_histograms_survive_packing(counts: list[int]) -> None:
+    array = np.array(counts, dtype=np.int64)
+    assert np.array_equal(unpack_counts(pack_counts(array)), array)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_else_than_invalid(data: bytes) -> None:
+    for read in (unpack_counts, Partial.from_bytes, lambda d: Partial.from_bytes(b"UTP\x01" + d)):
+        with contextlib.suppress(Invalid):
+            read(data)
+
+
+def test_a_few_reports_take_few_bytes() -> None:
+    counts = np.zeros(1645, dtype=np.int64)
+    counts[[3, 900]] = 5
+    assert len(pack_counts(counts)) == 5 + 2 * 5
+
+
+def test_two_lengths_do_not_merge() -> None:
+    key = Key("meters", b"abcd", 1, "all", 5)
+    one, two = Partial(), Partial()
+    one.add(key, 0, 3)
+    two.add(key, 0, 4)
+    with pytest.raises(Invalid, match="3 and 4 cells"):
+        one.merge(two)

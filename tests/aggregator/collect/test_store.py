@@ -1,0 +1,136 @@
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.server import FIRST, delivery, two_epochs
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.schema import STEPS
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.threshold import Threshold
+from undertone_shared.errors import Invalid
+
+
+def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
+    """A batch of one report per symbol, each from another device."""
+    epochs = two_epochs()
+    admission = Admission("undertone-test/server", "meters", 1, Seen(), audit=True)
+    admission.timeline = Timeline(epochs)
+    batch = Batch()
+    for number, symbol in enumerate(symbols):
+        admission.judge(*delivery(epochs[0].campaign, f"d{number}", slot, symbol), False, FIRST + 200, batch)
+    return batch
+
+
+def test_batches_add_up_over_workers_and_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    expected = judged([0, 1, 1]).partial.merge(judged([2, 2]).partial).merge(judged([0]).partial)
+    with Store(path) as store:
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of2", judged([0, 1, 1]))
+        store.commit("1of2", judged([2, 2]))
+    with Store(path) as store:
+        store.commit("1of2", judged([0]))
+        assert store.partial() == expected
+        assert store.partial(kind=1).reports == 0
+        assert store.partial(FIRST + 51).reports == 0
+        assert store.outcomes() == {"counted": 6, "received": 6}
+        assert store.newest_slot() == FIRST + 50
+
+
+def test_a_batch_is_all_or_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        batch = judged([0])
+        batch.audit.append(("d", b"x", None))  # type: ignore[arg-type]
+        with pytest.raises(sqlite3.Error):
+            store.commit("0of1", batch)
+        assert store.partial().reports == 0
+        assert not list(store.seen())
+        assert store.outcomes()["received"] == 0
+
+
+def test_the_audit_keeps_the_first_outcome_unless_counted_later(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        for outcome in ("future", "counted", "duplicate"):
+            store.commit("0of1", Batch(outcomes=Counter({outcome: 1}), audit=[("d", b"x", outcome)]))
+        assert list(store.audit()) == [("d", b"x", "counted")]
+
+
+def test_deduplication_resumes_and_compacts(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        batch = judged([0, 1, 1])
+        store.commit("0of1", batch)
+        seen = Seen()
+        seen.load(store.seen())
+        assert len(seen) == 3
+        store.compact_seen("0of1", seen.snapshot())
+        assert [is_snapshot for is_snapshot, _ in store.seen()] == [True]
+        again = Seen()
+        again.load(store.seen())
+        assert again.snapshot() == seen.snapshot()
+
+
+def test_epochs_come_back_whole(tmp_path: Path) -> None:
+    chosen = Threshold(
+        theta=500,
+        low=400,
+        high=600,
+        bias=1.5,
+        bias_se=float("nan"),
+        expected_mse=2.0,
+        density=np.array([0.25, 0.75]),
+        edges=(0, 10, 1001),
+        method="robust",
+        warnings=["few reports"],
+    )
+    first, second = two_epochs()
+    second = Epoch(second.campaign, second.issued_at, threshold_to_json(chosen))
+    with Store(tmp_path / "s.sqlite") as store:
+        for epoch in (first, second):
+            store.add_epoch(epoch)
+        assert store.epoch_count() == 2
+        old, new = store.epochs()
+    assert (old.campaign.body, old.threshold) == (first.campaign.body, None)
+    assert (new.campaign.body, new.issued_at) == (second.campaign.body, second.issued_at)
+    assert new.threshold is not None
+    assert new.threshold.quantile(0.5) == chosen.quantile(0.5)
+    assert new.threshold.warnings == ["few reports"]
+    assert np.isnan(new.threshold.bias_se)
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="there is no store"):
+        Store(tmp_path / "none", read_only=True)
+    text = tmp_path / "text"
+    text.write_text("hello, I am a text file\n" * 100)
+    foreign = tmp_path / "foreign"
+    with sqlite3.connect(foreign) as database:
+        database.execute("CREATE TABLE mine (x)")
+    database.close()
+    for path in (text, foreign):
+        before = path.read_bytes()
+        for read_only in (True, False):
+            with pytest.raises(Invalid):
+                Store(path, read_only=read_only)
+        if path is text:
+            assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        store._db.execute("INSERT INTO migrations VALUES (?, 0)", (len(STEPS) + 1,))
+    for read_only in (True, False):
+        with pytest.raises(Invalid, match="upgrade it"):
+            Store(path, read_only=read_only)
+
+
+def test_reading_does_not_write(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    Store(path).close()
+    with Store(path, read_only=True) as store, pytest.raises(sqlite3.OperationalError):
+        store.set_meta({"a": "b"})

@@ -1,0 +1,125 @@
+"""Evidence of fake reports, and the standard errors of tables. False-alarm rates below 1e-6 each unless said."""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design import hybrid, piecewise
+from undertone_aggregator.design.joint import population_table
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
+from undertone_aggregator.estimate.noise import TableNoise, decoded
+from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_shared.campaign import ReportRule
+from undertone_simulator.vectorised import GivenWords, symbols
+
+THETA = 613
+# Readings of meters: most are small, the last cell lies above theta.
+DENSITY = np.exp(-np.arange(40) / 8.0)
+POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
+MAKERS = {
+    "table": lambda epsilon: population_table(epsilon, THETA, POPULATION),
+    "hybrid": hybrid,
+    "piecewise": piecewise,
+}
+
+
+@pytest.fixture(scope="module")
+def mechanisms():
+    made = {}
+
+    def make(name, epsilon):
+        if (name, epsilon) not in made:
+            made[name, epsilon] = MAKERS[name](epsilon)
+        return made[name, epsilon]
+
+    return make
+
+
+def histograms(mechanism, readings, runs, seed=1):
+    """[runs, symbols], by the draws of devices."""
+    chance = np.random.default_rng(seed)
+    words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
+    drawn = symbols(mechanism, np.tile(np.minimum(readings, THETA), runs), THETA, words).reshape(runs, -1)
+    return np.array([np.bincount(row, minlength=mechanism.symbols) for row in drawn])
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
+@pytest.mark.parametrize(
+    "readings",
+    [np.random.default_rng(5).exponential(160, 400).astype(int), np.repeat([0, 300, 613], 120)],
+    ids=["like the population", "unlike it"],
+)
+def test_the_standard_error_of_a_table_holds(mechanisms, epsilon, readings):
+    table = mechanisms("table", epsilon)
+    decoder = Decoder(ReportRule(0, THETA, table), 7, POPULATION)
+    runs = [decoder.mean(counts) for counts in histograms(table, readings, 600)]
+    errors = np.array([mean for mean, _, _ in runs]) - np.minimum(readings, THETA).mean() - 7
+    predicted = np.sqrt(np.mean([variance for _, variance, _ in runs]))
+    assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(len(errors))
+    # 600 errors have a standard deviation known to 2.9 %.
+    assert predicted / errors.std() == pytest.approx(1, abs=0.02 + 5 * 0.029)
+    # The exact standard error, which only a simulation knows.
+    x = np.minimum(readings, THETA)
+    exact = Population(np.bincount(x) / len(x), tuple(range(x.max() + 2))).mean_variance(table, THETA)
+    assert predicted == pytest.approx(np.sqrt(exact / len(readings)) * THETA / 2, rel=0.03)
+
+
+def test_a_tables_variance_is_estimated_without_a_population_too(mechanisms):
+    table = mechanisms("table", "4")
+    readings = np.random.default_rng(5).exponential(160, 20_000).astype(int)
+    x = np.minimum(readings, THETA)
+    exact = Population(np.bincount(x) / len(x), tuple(range(x.max() + 2))).mean_variance(table, THETA)
+    noise = TableNoise(table, THETA, Population.even(THETA))
+    assert noise(histograms(table, readings, 1)[0]) == pytest.approx(exact, rel=0.04)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "4"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_honest_devices_raise_no_alarm_whatever_they_measure(mechanisms, name, epsilon):
+    mechanism = mechanisms(name, epsilon)
+    goodness = Goodness(mechanism, THETA, POPULATION)
+    for readings in (np.zeros(300, int), np.full(300, THETA), np.random.default_rng(5).exponential(160, 300)):
+        counts = histograms(mechanism, readings.astype(int), 100)
+        assert goodness.misfits(counts).max() < ALARM
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_evidence_is_an_e_value(mechanisms, name):
+    """Markov's bound at 10 and at 100, with few devices, where it is least slack."""
+    mechanism = mechanisms(name, "1")
+    found = Goodness(mechanism, THETA, POPULATION).misfits(histograms(mechanism, np.full(50, 40), 2000))
+    assert np.mean(found >= 1) < 0.1 + 5 * 0.0067
+    assert np.mean(found >= 2) < 0.01 + 5 * 0.0023
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "share"),
+    [("table", "0.5", 0.2), ("table", "1", 0.1), ("table", "2", 0.05), ("table", "4", 0.05), ("hybrid", "1", 0.02)],
+)
+def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
+    mechanism = mechanisms(name, epsilon)
+    readings = np.random.default_rng(5).exponential(160, 10_000).astype(int)
+    counts = histograms(mechanism, readings[round(len(readings) * share) :], 1)
+    counts[0, np.argmax(decoded(mechanism, THETA))] += round(len(readings) * share)
+    assert Goodness(mechanism, THETA, POPULATION).misfits(counts)[0] > ALARM
+
+
+def test_an_impossible_symbol_is_told():
+    mechanism = hybrid("0.5")
+    counts = np.zeros((1, mechanism.symbols), dtype=np.int64)
+    counts[0, :2] = 100
+    goodness = Goodness(mechanism, THETA, None)
+    assert goodness.misfits(counts)[0] == 0
+    counts[0, 700] = 1
+    assert goodness.misfits(counts)[0] == LARGEST
+
+
+def test_the_manipulation_bound_is_reached_and_never_exceeded():
+    chance = np.random.default_rng(3)
+    honest = chance.uniform(-100, 900, 990)
+    for fakes in (np.full(10, 900.0), np.full(10, -100.0), chance.uniform(-100, 900, 10)):
+        estimate = float(np.concatenate([honest, fakes]).mean())
+        assert abs(estimate - honest.mean()) <= manipulation(estimate, -100, 900) * (1 + 1e-12)
+    estimate = float(np.concatenate([honest, np.full(10, 900.0)]).mean())
+    above = manipulation(estimate, estimate, 900)
+    assert abs(estimate - honest.mean()) == pytest.approx(above)

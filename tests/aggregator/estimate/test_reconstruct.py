@@ -1,0 +1,125 @@
+"""Estimates against closed forms and simulated fleets. Statistical tests: false-alarm rate below 1e-6 each."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from support.server import FIRST, campaign
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.design import hybrid, piecewise
+from undertone_aggregator.estimate.noise import QuadraticNoise
+from undertone_aggregator.estimate.reconstruct import MEASURED, MODEL, Decoder, Reconstruction
+from undertone_shared import report
+from undertone_shared.campaign import ReportRule
+from undertone_shared.cohort import WHOLE
+from undertone_simulator.vectorised import GivenWords, Mechanism, symbols
+
+Readings = NDArray[Any]
+
+OLD = Epoch(campaign(share=WHOLE // 8, theta=400), 0)
+NEW = Epoch(campaign(FIRST + 100, share=WHOLE // 8, theta=500), 0)
+THRESHOLD = Epoch(campaign(FIRST - 50, FIRST - 1), 0)
+
+
+def histograms(mechanism: Mechanism, theta: int, readings: Readings, runs: int, seed: int) -> list[Readings]:
+    """Histograms of as many independent runs of a fleet, by the very draws of a device."""
+    chance = np.random.default_rng(seed)
+    words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
+    drawn = symbols(mechanism, np.tile(np.minimum(readings, theta), runs), theta, words).reshape(runs, -1)
+    return [np.bincount(row, minlength=mechanism.symbols) for row in drawn]
+
+
+def key(epoch: Epoch, slot: int, kind: int = report.REPORT, group: str = "all") -> Key:
+    return Key("meters", epoch.campaign.fingerprint, kind, group, slot)
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 1, 4])
+@pytest.mark.parametrize("make", [hybrid, piecewise])
+def test_mean_and_error_hold_for_a_fixed_fleet(make, epsilon: float) -> None:  # type: ignore[no-untyped-def]
+    readings = np.minimum(np.random.default_rng(3).exponential(120, 500), 500).astype(int)
+    mechanism = make(epsilon, 256)
+    decoder = Decoder(ReportRule(0, 500, mechanism), 7)
+    runs = [decoder.mean(counts) for counts in histograms(mechanism, 500, readings, 1500, 3)]
+    errors = np.array([mean for mean, _, _ in runs]) - readings.mean() - 7
+    spread, predicted = errors.std(), np.sqrt(np.mean([variance for _, variance, _ in runs]))
+    assert abs(errors.mean()) < 5 * spread / np.sqrt(len(errors))
+    # The standard deviation of 1500 errors has a relative error of 1.8 %.
+    assert abs(predicted / spread - 1) < 5 * 0.0183 + 0.02 * (epsilon < 0.5)
+    covered = np.mean(np.abs(errors) < 1.959964 * np.sqrt([variance for _, variance, _ in runs]))
+    assert abs(covered - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 1500)
+
+
+def test_the_variance_of_the_hybrid_does_not_depend_on_readings() -> None:
+    noise = QuadraticNoise(hybrid(1, 256), 500)
+    assert noise.at(-0.9, 9.0, 100) == pytest.approx(noise.at(0.5, 4.0, 100), rel=2e-3)
+    assert noise.at(0.0, 4.3, 100) == pytest.approx(4.289, rel=2e-3)
+
+
+def test_an_estimate_names_everything() -> None:
+    assert NEW.report is not None
+    counts = histograms(NEW.report.mechanism, 500, np.full(300, 200), 1, 4)[0]
+    cohort = np.ones(NEW.campaign.cohort.mechanism.cells, dtype=np.int64)
+    (one,) = Reconstruction(Timeline([OLD, NEW])).estimates(
+        {key(NEW, FIRST + 150): counts, key(NEW, FIRST + 150, report.COHORT): cohort}
+    )
+    assert (one.slot, one.start, one.group, one.kind, one.reports, one.cohort, one.theta) == (
+        FIRST + 150,
+        FIRST + 150,
+        "all",
+        MEASURED,
+        300,
+        len(cohort),
+        500,
+    )
+    assert one.standard_error is not None
+    assert abs(one.estimate - 200) < 5 * one.standard_error
+    assert one.low == pytest.approx(one.estimate - 1.96 * one.standard_error, rel=1e-4)
+    assert one.total == one.estimate * 300
+
+
+def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
+    """The same readings under θ = 400 and θ = 500: each histogram keeps its meaning."""
+    assert OLD.report is not None
+    assert NEW.report is not None
+    old = histograms(OLD.report.mechanism, 400, np.full(100_000, 300), 1, 4)[0]
+    new = histograms(NEW.report.mechanism, 500, np.full(300_000, 300), 1, 4)[0]
+    made = Reconstruction(Timeline([OLD, NEW]))
+    (one,) = made.estimates({key(OLD, FIRST + 101): old, key(NEW, FIRST + 101): new})
+    assert one.reports == 400_000
+    assert one.standard_error is not None
+    assert abs(one.estimate - 300) < 5 * one.standard_error
+    parts = [made.decoder(OLD).mean(old), made.decoder(NEW).mean(new)]
+    assert one.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
+
+
+def test_groups_add_up_to_all() -> None:
+    assert NEW.report is not None
+    parts = {
+        key(NEW, FIRST + 150, group=group): histograms(NEW.report.mechanism, 500, np.full(n, 100), 1, 4)[0]
+        for group, n in (("north", 50), ("south", 150))
+    }
+    made = Reconstruction(Timeline([NEW]))
+    everyone, north, south = made.estimates(parts)
+    assert [everyone.group, north.group, south.group] == ["all", "north", "south"]
+    assert everyone.total == pytest.approx(north.total + south.total)
+    assert [one.group for one in made.estimates(parts, ["south"])] == ["south"]
+
+
+def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
+    mechanism = THRESHOLD.campaign.cohort.mechanism
+    rng = np.random.default_rng(7)
+    level = np.array(mechanism.weights(1), dtype=float)
+    counts = rng.multinomial(5000, level / level.sum())
+    (one,) = Reconstruction(Timeline([THRESHOLD])).estimates({key(THRESHOLD, FIRST - 20, report.COHORT): counts})
+    assert (one.kind, one.reports, one.cohort, one.standard_error, one.low, one.theta) == (
+        MODEL,
+        0,
+        5000,
+        None,
+        None,
+        None,
+    )
+    assert 30 < one.estimate < 150, "all readings lie in the cell from 10 to 99"

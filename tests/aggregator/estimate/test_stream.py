@@ -1,0 +1,240 @@
+"""Streams from shipped devices' integers through admission to estimates: errors as stated, whatever is lost."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.moments import largest_release
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.config import parse_config
+from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
+from undertone_aggregator.estimate.stream import StreamReconstruction
+from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
+from undertone_shared.errors import Invalid
+from undertone_shared.report import REPORT, STREAM, pack
+from undertone_shared.stream import StreamRule
+from undertone_shared.topics import report_topic
+
+SLOT = 1800
+START = 1_800_000_000 // SLOT * SLOT
+FIRST = START // SLOT
+TOML = """
+[campaign]
+name = "load"
+sensor = "energy"
+unit = "Wh"
+bound = 2000
+epsilon = "4"
+lead_slots = 1
+report_slots = 240
+[stream]
+mechanism = "MECHANISM"
+reports = 48
+chains = 4
+slew = 0.05
+"""
+
+
+def config(mechanism="gaussian", **changes):
+    found = parse_config(TOML.replace("MECHANISM", mechanism).replace('"4"', "4"), Path())
+    return replace(found, stream=replace(found.stream, **changes))
+
+
+class Fleet:
+    """Devices with the shipped integers; noise from numpy's generator, which decides nothing in production."""
+
+    def __init__(self, mechanism="gaussian", devices=200, seed=1, **changes):
+        self.config = config(mechanism, **changes)
+        self.epoch = StreamRounds(self.config.campaign, self.config.stream).first(START - SLOT)
+        assert self.epoch.campaign.first_slot == FIRST
+        self.rule: StreamRule = self.epoch.campaign.stream
+        self.rng = np.random.default_rng(seed)
+        self.devices = devices
+        self.state = [None] * devices
+        self.readings = np.zeros(devices)
+
+    def below(self, n):
+        return int(self.rng.integers(n))
+
+    def report(self, device, slot, reading):
+        """(topic, payload); the clipped reading is kept for comparison."""
+        rule = self.rule
+        before = self.state[device]
+        noise = ()
+        if rule.kind == "gaussian":
+            scale = rule.noise[0] if before is None else rule.noise[1]
+            noise = tuple(round(float(z) * scale**0.5) for z in self.rng.standard_normal(rule.dimension))
+        point = rule.point((reading,) * rule.dimension, 0, self)
+        if before is None:
+            index, released = 1, rule.first(point, noise, self)
+        else:
+            index, last, x = before
+            point = rule.clip(point, last)
+            index, released = index + 1, rule.later(point, last, x, noise, self)
+        self.state[device] = (index, point, released)
+        self.readings[device] = (point[0] + rule.levels / 2) * rule.width / rule.levels
+        name = f"meter-{device}"
+        payload = pack(STREAM, self.epoch.campaign.fingerprint, slot, released, index)
+        return report_topic("u/v1", "load", name), payload
+
+
+def admission(fleet, chains=None):
+    rules = Admission("u/v1", "load", SLOT, Seen(), chains=chains)
+    rules.timeline = Timeline([fleet.epoch])
+    return rules
+
+
+def truth(slot):
+    return 900 + 300 * np.sin((slot - FIRST) / 6)
+
+
+def play(fleet, slots, *, lost=0.0, rebooted=0.0):
+    """All reports of a run, and the mean clipped reading of every slot."""
+    reports, means = [], []
+    for slot in range(FIRST, FIRST + slots):
+        for device in range(fleet.devices):
+            if fleet.rng.random() < rebooted / slots:
+                fleet.state[device] = None
+            one = fleet.report(device, slot, round(truth(slot)))
+            if fleet.rng.random() >= lost:
+                reports.append(one)
+        means.append(fleet.readings.mean())
+    return reports, np.array(means)
+
+
+def ingest(fleet, reports, now=START + 60 * SLOT):
+    rules, batch = admission(fleet), Batch()
+    for topic, payload in reports:
+        rules.judge(topic, payload, False, now, batch)
+    return batch
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "one-bit", "direct"])
+def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
+    # 10 % lost, 5 % rebooted, reordered within a day: squared errors over their stated variances average to 1.
+    ratios = []
+    for seed in range(6):
+        fleet = Fleet(mechanism, 60, seed)
+        reports, means = play(fleet, 40, lost=0.1, rebooted=0.05)
+        fleet.rng.shuffle(reports)
+        batch = ingest(fleet, reports)
+        assert batch.outcomes["counted"] == len(reports) == batch.partial.reports
+        series = StreamReconstruction(Timeline([fleet.epoch])).series(batch.partial)
+        assert series.slots == tuple(range(FIRST, FIRST + 40))
+        off = series.mean - means
+        ratios.append(off @ np.linalg.solve(series.covariance, off) / 40)
+        assert np.abs(off).max() < 6 * series.standard_error.max()
+    # A chi-square of 240 over its degrees of freedom: 0.5 to 1.6 but for probability 1e-7.
+    assert 0.5 < np.mean(ratios) < 1.6
+
+
+def test_sums_over_slots_know_their_covariance():
+    squared = {}
+    for mechanism in ("gaussian", "direct"):
+        ratios = []
+        for seed in range(40):
+            fleet = Fleet(mechanism, 3, 100 + seed)
+            reports, means = play(fleet, 24)
+            partial = ingest(fleet, reports).partial
+            (one,) = [r for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(partial, 240) if r.slots == 24]
+            ratios.append(((one.estimate - means.mean()) / one.standard_error) ** 2)
+            squared[mechanism] = one.standard_error
+        # A chi-square of 40 over 40: 0.25 to 2.4 but for probability 1e-6.
+        assert 0.25 < np.mean(ratios) < 2.4
+    # The sheet: for sums over more than about 7 slots correlated noise is the worse one.
+    assert squared["gaussian"] > squared["direct"]
+
+
+def test_order_restart_and_duplicates_change_nothing():
+    fleet = Fleet(devices=8)
+    reports, _ = play(fleet, 12, rebooted=0.5)
+    whole = ingest(fleet, reports).partial
+    shuffled = list(reports)
+    fleet.rng.shuffle(shuffled)
+    assert ingest(fleet, shuffled + reports[:30]).partial == whole
+    # Two runs of the server with the chains brought back from their records.
+    first, second = Batch(), Batch()
+    rules = admission(fleet)
+    for topic, payload in shuffled[:50]:
+        rules.judge(topic, payload, False, START + 60 * SLOT, first)
+    chains = Chains()
+    chains.load([bytes(first.chains)])
+    seen, rules = rules.seen, admission(fleet, chains)
+    rules.seen = seen
+    for topic, payload in shuffled[50:]:
+        rules.judge(topic, payload, False, START + 60 * SLOT, second)
+    assert first.partial.merge(second.partial) == whole
+
+
+def test_smoothing_lowers_the_error_and_says_so():
+    better, stated = [], []
+    for seed in range(4):
+        fleet = Fleet("direct", 100, 50 + seed)
+        reports, means = play(fleet, 48)
+        partial = ingest(fleet, reports).partial
+        streams = StreamReconstruction(Timeline([fleet.epoch]))
+        raw, smooth = streams.estimates(partial), streams.smoothed(partial)
+        assert [one.slot for one in raw] == [one.slot for one in smooth]
+        errors = [np.array([one.estimate for one in found]) - means for found in (raw, smooth)]
+        better.append(np.square(errors[1]).mean() / np.square(errors[0]).mean())
+        stated.append(np.square(errors[1] / np.array([one.standard_error for one in smooth])).mean())
+    assert np.mean(better) < 0.7
+    assert 0.2 < np.mean(stated) < 3
+
+
+def test_vectors_come_out_coordinate_by_coordinate():
+    fleet = Fleet(devices=4)
+    fields = fleet.rule.describe()
+    fields["dimension"] = 2
+    fleet.rule = StreamRule(fields)
+    fleet.epoch.campaign.stream = fleet.rule
+    reports, _ = play(fleet, 3)
+    batch = ingest(fleet, reports)
+    assert batch.outcomes["counted"] == 12
+    names = {one.group for one in StreamReconstruction(Timeline([fleet.epoch])).estimates(batch.partial)}
+    assert names == {"all", "all-2"}
+
+
+def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
+    fleet = Fleet(devices=1)
+    topic, payload = fleet.report(0, FIRST, 900)
+    mark = fleet.epoch.campaign.fingerprint
+    far = largest_release(fleet.rule)
+    offers = [
+        (pack(REPORT, mark, FIRST, (3,)), "wrong_kind"),
+        (pack(STREAM, mark, FIRST, (3, 4), 1), "malformed"),
+        (pack(STREAM, mark, FIRST, (3,), 49), "symbol"),
+        (pack(STREAM, mark, FIRST, (far + 1,), 1), "symbol"),
+        (pack(STREAM, b"none", FIRST, (3,), 1), "other_campaign"),
+        (pack(STREAM, mark, FIRST + 239, (3,), 1), "future"),
+        (payload, "counted"),
+        (payload, "duplicate"),
+        (payload[:10] + b"\0\0\0\1\0\1", "conflict"),
+    ]
+    rules = admission(fleet)
+    for data, reason in offers:
+        assert rules.judge(topic, data, False, START + 2 * SLOT, Batch()) == reason, reason
+
+
+def test_plans_are_checked_and_described():
+    rule = stream_rule(config().campaign, config().stream)
+    text = campaign_guarantee(Fleet(devices=1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    assert "user-level" in text
+    assert "(4, 1e-05)" in text
+    assert f"{rule.charge() / 2**20:.5f}" in text
+    assert certificate(Fleet(devices=1).epoch.campaign) == 0
+    assert 1 < certificate(Fleet("one-bit", 1).epoch.campaign) < 2
+    assert StreamRounds(config().campaign, config().stream).warnings()
+    for line in ("slew = 0.5", "slew = 0", "delta = 1", "delta = 0", "reports = 0", 'mechanism = "x"', "theta = true"):
+        name = line.split()[0]
+        kept = [
+            one for one in TOML.replace("MECHANISM", "gaussian").replace('"4"', "4").splitlines() if name not in one
+        ]
+        with pytest.raises(Invalid, match=r"stream\."):
+            parse_config("\n".join([*kept, line]), Path())

@@ -1,0 +1,254 @@
+"""Counters: exact without noise, variances, empty items, endings; the sanitizer and quantiles; ranges over all."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from support.central import seeded
+from undertone_central import Monotone, Sanitizer, StreamingSanitizer, Tops
+from undertone_central.continual import clip
+from undertone_central.make import MECHANISMS, make
+from undertone_central.ranges import Piece, make_counter, range_sum, share_at_most
+from undertone_central.threshold_class import ThresholdSanitizer, onto_simplex
+from undertone_shared.errors import Invalid
+
+COUNTERS = ("simple-1", "simple-2", "two-level", "binary", "unbounded", "hybrid", "square-root")
+STREAM = np.random.default_rng(2).integers(0, 4, 70)
+
+
+def counter(name, epsilon=1, seed=1, **options):
+    bounded = "horizon" in MECHANISMS[name].__init__.__code__.co_varnames
+    return make(name, 3, epsilon, seeded(seed), horizon=80 if bounded else None, **options)
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_counts_follow_the_sums_and_have_the_computed_variance(name):
+    """χ²-like: the mean of (error / standard error)² over 60 runs at five times, 1 ± 0.9 (about 5 deviations)."""
+    true = np.cumsum(STREAM)
+    ratios = []
+    for seed in range(60):
+        found = counter(name, 2, seed).extend(STREAM)
+        assert len(found) == len(STREAM)
+        ratios.append([(found[t - 1] - true[t - 1]) ** 2 / counter(name, 2).variance(0, t) for t in (1, 8, 33, 64, 70)])
+    assert abs(np.mean(ratios) - 1) < 0.9
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_ranges_between_counts_have_the_computed_variance(name):
+    made = counter(name)
+    parameters = made.parameters
+    ratios = []
+    for seed in range(60):
+        numbers = counter(name, 1, seed).extend(STREAM)
+        for first, end in ((5, 6), (10, 50), (32, 64)):
+            found = range_sum(parameters, [Piece(0, 3, numbers)], first, end)
+            ratios.append(((found.value - STREAM[first:end].sum()) / found.standard_error) ** 2)
+    assert abs(np.mean(ratios) - 1) < 1.0
+    assert make_counter(parameters).variance(0, 64) == pytest.approx(made.variance(0, 64))
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_block_form_state_and_empty_items(name):
+    whole = counter(name).extend(STREAM).tolist()
+    pieces = counter(name)
+    assert [x for part in np.split(STREAM, [1, 2, 30]) for x in pieces.extend(part).tolist()] == whole
+    # An empty item takes its turn and changes nothing that a 0 would not.
+    gaps = [None if i % 3 == 0 else int(x) for i, x in enumerate(STREAM)]
+    zeros = [clip(x, 3) for x in gaps]
+    one, other = counter(name), counter(name)
+    assert [one.push(x) for x in gaps] == [other.push(x) for x in zeros]
+    # A saved counter goes on with fresh draws: its sums are exact.
+    saved = counter(name, 20)
+    saved.extend(STREAM[:41])
+    state = json.loads(json.dumps(saved.state()))
+    resumed = counter(name, 20, seed=9)
+    resumed.restore(state)
+    error = resumed.extend(STREAM[41:])[-1] - STREAM.sum()
+    assert abs(error) < 20 * resumed.variance(0, len(STREAM)) ** 0.5
+
+
+@pytest.mark.parametrize("name", ["simple-1", "two-level", "binary", "square-root"])
+def test_bounded_counters_end_at_their_horizon(name):
+    made = counter(name)
+    made.extend(np.zeros(80, dtype=np.int64))
+    with pytest.raises(Invalid, match="horizon of 80"):
+        made.push(1)
+
+
+def test_two_level_counts_a_last_incomplete_block_value_by_value():
+    """The published blog's loop overruns when the horizon is no multiple of the block."""
+    made = make("two-level", 1, 20, seeded(), horizon=11, block=4)
+    counts = made.extend(np.ones(11, dtype=np.int64))
+    assert abs(counts - np.arange(1, 12)).max() <= 3
+    assert made.variance(0, 11) == pytest.approx(5 * made.variance(0, 4))
+
+
+def test_binary_keeps_one_sum_per_level():
+    made = make("binary", 1, 1, seeded(), horizon=2**20)
+    made.extend(np.ones(3000, dtype=np.int64))
+    assert len(made.state()["_exact"]) == 21
+    endless = make("unbounded", 1, 1, seeded())
+    endless.extend(np.ones(3000, dtype=np.int64))
+    assert len(endless.state()["_exact"]) == 12
+
+
+def test_monotone_counts_rise_by_at_most_the_bound():
+    made = make("binary", 1, 1, seeded(), horizon=300, monotone=True)
+    assert isinstance(made, Monotone)
+    counts = made.extend(np.random.default_rng(1).integers(0, 2, 300))
+    assert set(np.diff(counts)) <= {0, 1}
+    assert made.parameters["monotone"]
+
+
+def test_the_square_root_counter_beats_the_binary_one_by_far():
+    binary, modern = make("binary", 1, 1, horizon=4096), make("square-root", 1, 1, horizon=4096)
+    assert modern.variance(0, 4095) < binary.variance(0, 4095) / 5
+
+
+# --- sanitizer -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sanitized_block_keeps_its_thresholds():
+    """n = 4096, ε = 1, three domains: the rank error stays within 6 of its standard deviations, for all thresholds."""
+    rng = np.random.default_rng(4)
+    for bound in (9, 1657, 10**6):
+        items = np.minimum((rng.pareto(1.5, 4096) * bound / 50).astype(np.int64), bound)
+        offline = ThresholdSanitizer(bound, Fraction(1))
+        synthetic = offline.sanitize(items, seeded(5))
+        assert len(synthetic) == len(items)
+        assert 0 <= synthetic.min() <= synthetic.max() <= bound
+        places = np.unique(np.concatenate([items, synthetic]))
+        error = np.searchsorted(np.sort(items), places, "right") - np.searchsorted(synthetic, places, "right")
+        # What is not divided further may hold up to three deviations of one count's noise.
+        assert np.abs(error).max() < 6 * offline.deviation
+
+
+def test_blocks_hold_back_or_pad_the_last_one():
+    values = np.random.default_rng(3).integers(0, 100, 1000)
+    made = Sanitizer(99, 2, seeded(), block=300)
+    out = made.extend(values)
+    assert len(out) == 900
+    assert made.close("hold").tolist() == []
+    again = Sanitizer(99, 2, seeded(), block=300)
+    assert np.concatenate([again.extend(part) for part in np.split(values, [7, 299, 301])]).tolist() == out.tolist()
+    assert len(again.close("pad")) == 300
+    assert len(again.close("pad")) == 0
+    with pytest.raises(Invalid, match="ending is 'drop'"):
+        made.close("drop")
+
+
+def test_padding_is_public_and_spread_evenly():
+    class Echo:
+        guarantee = "none"
+
+        def sanitize(self, items, source):
+            return items
+
+    made = StreamingSanitizer(100, Echo(), seeded(), block=5, kept_items=5)
+    made.extend(np.array([7]))
+    assert made.close("pad").tolist() == [7, 25, 50, 75, 100]
+
+
+def test_subsampled_blocks_and_their_standard_error():
+    values = np.random.default_rng(3).integers(0, 100, 40_000)
+    made = Sanitizer(99, "0.1", seeded(), block=20_000, share="0.1")
+    items = made.extend(values)
+    assert len(items) == 4000
+    share, error = share_at_most(made.parameters, items, 49)
+    assert abs(share - np.mean(values <= 49)) < 5 * error
+    assert "drawn in secret" in made.guarantee
+    for share in ("2", "0", "much"):
+        with pytest.raises(Invalid, match=f"share is '{share}', expected a number from 0.0001 to 1"):
+            Sanitizer(9, 1, share=share)
+
+
+def test_quantiles_are_monitored_block_by_block():
+    pytest.importorskip("datasketches")
+    from undertone_central import Quantiles
+
+    sketch = Quantiles()
+    with pytest.raises(Invalid, match="no item yet"):
+        sketch.quantile(0.5)
+    made = Sanitizer(999, 1, seeded(), block=2000)
+    values = np.random.default_rng(3).integers(0, 1000, 10_000)
+    for block in np.split(values, 5):
+        sketch.update(made.extend(block))
+        for share in (0.1, 0.5, 0.9):
+            assert abs(sketch.quantile(share) / 1000 - share) < 0.06
+    assert abs(sketch.share_at_most(499) - 0.5) < 0.06
+
+
+def test_the_projection_onto_a_simplex():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        x, total = rng.normal(0, 10, 6), rng.random() * 20
+        found = onto_simplex(x, total)
+        assert found.min() >= 0
+        assert found.sum() == pytest.approx(total)
+        # Optimality: positive coordinates were all shifted by the same, the others by less.
+        shift = (x - found)[found > 0]
+        assert np.ptp(shift) < 1e-9
+        assert (x[found == 0] <= shift.min() + 1e-9).all() if len(shift) else True
+    assert onto_simplex(np.array([1.0, 2.0]), 0.0).tolist() == [0, 0]
+
+
+# --- ranges over streams and nodes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tops", {"smoothing": 0}),
+        ("tops", {"smoothing": 1}),
+        ("pak", {"fanout": 2, "span": 64}),
+        ("pak", {"fanout": 2, "span": 64, "consistency": "least-squares"}),
+    ],
+)
+def test_range_sums_have_their_standard_error(name, options):
+    """60 runs of three ranges; constant values, so that smoothing errs by noise alone."""
+    values = np.full(100, 4)
+    ratios = []
+    for seed in range(60):
+        made = make(name, 9, 2, seeded(seed), theta=5, **({"span": 64, "fanout": 4} | options))
+        numbers = made.extend(values)
+        for first, end in ((0, 64), (3, 61), (70, 90)):
+            found = range_sum(made.parameters, [Piece(0, 5, numbers)], first, end)
+            ratios.append(((found.value - values[first:end].sum()) / found.standard_error) ** 2)
+    # Predictions inside a block are better than the change from block to block suggests.
+    assert (0.2 if options.get("smoothing") else 0.4) < np.mean(ratios) < 1.7
+
+
+def test_ranges_across_pieces_and_outside_them():
+    made = Tops(9, 2, seeded(), hold_out=10, span=16, fanout=4, update="parallel", smoothing=0)
+    numbers = made.extend(np.full(62, 4))
+    pieces = [Piece(10, 5, numbers[:16]), Piece(36, 6, numbers[16:32])]
+    parameters = made.parameters
+    found = range_sum(parameters, pieces, 12, 20)
+    assert found.value == numbers[2:10].sum()
+    for first, end in ((0, 20), (20, 40), (40, 60), (90, 95)):
+        with pytest.raises(Invalid, match="10:26, 36:52"):
+            range_sum(parameters, pieces, first, end)
+    with pytest.raises(Invalid, match="FIRST < END"):
+        range_sum(parameters, pieces, 5, 5)
+    with pytest.raises(Invalid, match="nothing yet"):
+        range_sum(parameters, [], 0, 5)
+    joined = [Piece(10, 5, numbers[:16]), Piece(26, 6, numbers[16:32])]
+    both = range_sum(parameters, joined, 20, 30)
+    parts = [range_sum(parameters, joined, 20, 26), range_sum(parameters, joined, 26, 30)]
+    assert both.value == parts[0].value + parts[1].value
+    assert both.standard_error**2 == pytest.approx(sum(part.standard_error**2 for part in parts))
+    with pytest.raises(Invalid, match="synthetic items"):
+        range_sum({"released": "items"}, joined, 0, 1)
+
+
+def test_names_and_options_of_mechanisms():
+    with pytest.raises(Invalid, match="expected one of tops, pak"):
+        make("top", 1, 1)
+    with pytest.raises(Invalid, match="smoother is not an option of pak, but of tops"):
+        make("pak", 1, 1, smoother="mean")
+    with pytest.raises(Invalid, match="binary needs a horizon"):
+        make("binary", 1, 1)
+    with pytest.raises(Invalid, match="mechanism is 'tops'"):
+        make_counter({"mechanism": "tops", "bound": 1, "epsilon": "1"})

@@ -1,0 +1,456 @@
+"""Privacy of every mechanism on small instances: exact couplings, exact laws, all neighbouring streams.
+
+Coupling: if for neighbours D, D' and any draws z there are integers d with M(D, z) = M(D', z + d), then no release is
+more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because the discrete Laplace law with scale s changes
+by at most e^(1/s) per step.
+"""
+
+from fractions import Fraction
+from itertools import combinations, product
+from math import exp, log
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import cauchy, laplace, norm
+
+from support.central import Script, laplace_pmf, seeded
+from undertone_central import factorisation, threshold, threshold_class
+from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.factorisation import SquareRoot
+from undertone_central.pak import Pak
+from undertone_central.publisher import Publisher
+from undertone_central.sanitizer import StreamingSanitizer, amplified, subset
+from undertone_central.smooth_sensitivity import pak_location, smooth_sensitivity, smoothing_parameters
+from undertone_central.smoothers import SMOOTHERS, make_smoother
+from undertone_central.threshold import Workload
+from undertone_central.unbounded import Hybrid, Monotone, Unbounded
+
+EPSILON = Fraction(3, 2)
+ROUNDING = 1e-9
+
+
+# --- linear mechanisms: counters and plain hierarchies -------------------------------------------------------------
+
+
+def least_cost(script, make, length, values, other):
+    """The least Σ |d_i|/scale_i of a shift d of the draws that makes up for the change, and the scales.
+
+    Every release of these mechanisms is linear: read off from unit draws, then a linear programme.
+    """
+    base = script.run(make, [0] * length, [])
+    scales = list(script.scales)
+    n = len(scales)
+    response = np.array([script.run(make, [0] * length, [0] * i + [1]) for i in range(n)]).T - np.array(base)[:, None]
+    moved = np.array(script.run(make, values, [])) - np.array(script.run(make, other, []))
+    price = np.array([float(1 / s) for s in scales])
+    found = linprog(np.r_[price, price], A_eq=np.block([response, -response]), b_eq=moved, bounds=[(0, None)] * (2 * n))
+    assert found.success
+    shift = np.rint(found.x[:n] - found.x[n:]).astype(int)
+    # The release is the same, exactly, for arbitrary draws.
+    z = np.random.default_rng(1).integers(-9, 10, n)
+    assert script.run(make, values, z.tolist()) == script.run(make, other, (z + shift).tolist())
+    return sum(abs(int(d)) / s for d, s in zip(shift, scales, strict=True))
+
+
+T, B = 8, 3
+LINEAR = {
+    "simple-1": lambda: Simple1(B, EPSILON, T, seeded()),
+    "simple-2": lambda: Simple2(B, EPSILON, seeded()),
+    "two-level": lambda: TwoLevel(B, EPSILON, T, seeded(), block=3),
+    "two-level, one block": lambda: TwoLevel(B, EPSILON, T, seeded(), block=T),
+    "binary": lambda: Binary(B, EPSILON, T, seeded()),
+    "unbounded": lambda: Unbounded(B, EPSILON, seeded()),
+    "hybrid": lambda: Hybrid(B, EPSILON, seeded()),
+    "hierarchy 2": lambda: Pak(5, EPSILON, seeded(), theta=B, span=4, fanout=2),
+    "hierarchy 3": lambda: Pak(5, EPSILON, seeded(), theta=B, span=9, fanout=3),
+}
+NEIGHBOURS = [([0] * T, [0] * i + [9] + [0] * (T - i - 1)) for i in range(T)]
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_counters_and_hierarchies_cost_at_most_epsilon(monkeypatch, name):
+    script = Script(monkeypatch)
+    costs = [least_cost(script, LINEAR[name], T, *pair) for pair in NEIGHBOURS]
+    assert max(costs) <= EPSILON
+    if name != "unbounded":
+        assert max(costs) == EPSILON
+
+
+def test_a_binary_counter_with_log2_t_levels_is_caught(monkeypatch):
+    """The published blog divides ε by log2 T; the tree has floor(log2 T) + 1 levels."""
+
+    class Blog(Binary):
+        def __init__(self):
+            super().__init__(B, EPSILON, T, seeded())
+            self._noise = self._draws(1 / Fraction(np.log2(T)))
+
+    assert max(least_cost(Script(monkeypatch), Blog, T, *pair) for pair in NEIGHBOURS) > EPSILON
+
+
+def test_monotone_counts_and_empty_items_come_from_the_counter_alone(monkeypatch):
+    script = Script(monkeypatch)
+    z = [2, -5, 3, 0, 7, -1, 4, 4, -9, 1, 0, 2]
+    counts = script.run(LINEAR["binary"], [1, 0, 1, 1, 0, 1, 0], z)
+    monotone = script.run(lambda: Monotone(LINEAR["binary"]()), [1, None, 1, 1, None, 1, 0], z)
+    shown, expected = 0, []
+    for count in counts:
+        shown = shown if count <= shown else min(count, shown + B)
+        expected.append(shown)
+    assert monotone == expected
+
+
+# --- consistent hierarchies, with smoothing and without falls ------------------------------------------------------
+
+
+@pytest.mark.parametrize("consistency", ["least-squares", "least-absolute"])
+@pytest.mark.parametrize("smoother", SMOOTHERS)
+def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother):
+    """The noise of a changed value's ancestors shifts; the release does not, smoothed and monotone included."""
+    theta, fanout, levels, smoothing = 4, 2, 3, 1
+    rng = np.random.default_rng(7)
+    trees = [rng.integers(-40, 40, size) for size in (4, 2, 1)]
+
+    def release(values, shift):
+        guess = make_smoother(smoother)
+        guess.start(theta)
+        publisher = Publisher(
+            theta, EPSILON, seeded(), guess,
+            fanout=fanout, levels=levels, smoothing=smoothing, consistency=consistency, monotone=False,
+        )  # fmt: skip
+        scales.append(publisher._hierarchy._law.scale)
+        monkeypatch.setattr(
+            publisher._hierarchy,
+            "_noise",
+            lambda height, block, sizes: [trees[h] + shift[h] for h in range(len(sizes))],
+        )
+        return publisher.publish(np.array(values)).tolist()
+
+    values = rng.integers(0, theta + 1, 8).tolist()
+    for place in range(8):
+        scales, cost = [], Fraction(0)
+        other = [*values[:place], theta + 9 if values[place] < 2 else 0, *values[place + 1 :]]
+        change = values[place] - min(other[place], theta)
+        shift = [np.zeros(4, int), np.zeros(2, int), np.zeros(1, int)]
+        for height in range(levels):
+            shift[height][place // fanout ** (height + 1)] = change
+        unshifted = release(values, [0, 0, 0])
+        assert release(other, shift) == unshifted
+        cost = levels * abs(change) / scales[0]
+        assert cost <= EPSILON
+    assert levels * theta / scales[0] == EPSILON
+
+
+# --- thresholds: noisy maximum -------------------------------------------------------------------------------------
+
+
+def winner_law(score, scale, kind):
+    """P(argmax of score + noise = i), ties to the smaller index, by summing over the winner's noise."""
+    reach = int(40 * scale) + int(np.ptp(score)) + 2
+    r = np.arange(-reach if kind == "laplace" else 0, reach + 1)
+    q = exp(-1 / scale)
+
+    def below(x):
+        """P(noise < x)."""
+        if kind == "exponential":
+            return np.where(x <= 0, 0.0, 1 - q ** np.maximum(x, 0))
+        return np.where(x <= 0, q ** (1 - x) / (1 + q), 1 - q ** np.maximum(x, 0) / (1 + q))
+
+    pmf = laplace_pmf(r, scale) if kind == "laplace" else (1 - q) * q**r
+    law = []
+    for i, own in enumerate(score):
+        win = pmf.copy()
+        for j, rival in enumerate(score):
+            if j != i:
+                win *= below(own + r - rival + (j > i))
+        law.append(win.sum())
+    assert sum(law) == pytest.approx(1, abs=1e-9)
+    return np.array(law)
+
+
+def histograms(values, bound):
+    return np.bincount(values, minlength=bound + 1).astype(np.int64)
+
+
+@pytest.mark.parametrize("objective", threshold.OBJECTIVES)
+@pytest.mark.parametrize("kind", threshold.NOISES)
+def test_noisy_max_over_all_neighbouring_histograms(monkeypatch, objective, kind):
+    monkeypatch.setattr(threshold, "GRID", 8)
+    bound, m, epsilon = 4, 3, Fraction(1)
+    workload = Workload(16, 4, 2, epsilon)
+    thetas = threshold.candidates(bound, objective)
+
+    def law(values):
+        score = threshold.scores(histograms(values, bound), thetas, workload, objective, Fraction(1))
+        return winner_law(threshold.on_grid(score), float((threshold.GRID + 1) / epsilon), kind)
+
+    laws = {values: law(list(values)) for values in product(range(bound + 1), repeat=m)}
+    worst = 0.0
+    for values, one in laws.items():
+        for changed in range(bound + 1):
+            worst = max(worst, (one / laws[(changed, *values[1:])]).max())
+    assert 1 < worst <= exp(epsilon) * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("objective", threshold.OBJECTIVES)
+def test_scores_move_by_at_most_one_and_in_one_direction(objective):
+    rng = np.random.default_rng(3)
+    for bound, m in ((5, 2), (40, 30), (3000, 400)):
+        workload = Workload(256, 4, 3, Fraction(1, 5))
+        thetas = threshold.candidates(bound, objective)
+        for _ in range(40):
+            values = rng.integers(0, bound + 1, m) if rng.random() < 0.5 else np.minimum(rng.pareto(1, m), bound)
+            values = values.astype(int)
+            other = values.copy()
+            other[0] = rng.integers(0, bound + 1)
+            moved = threshold.scores(histograms(values, bound), thetas, workload, objective) - threshold.scores(
+                histograms(other, bound), thetas, workload, objective
+            )
+            assert np.abs(moved).max() <= 1 + ROUNDING
+            assert (moved >= -ROUNDING).all() or (moved <= ROUNDING).all()
+    assert threshold.candidates(10**9, objective)[-1] == 10**9
+    assert threshold.candidates(1, objective).tolist() == [1]
+
+
+def test_the_shipped_choice_follows_the_law(monkeypatch):
+    """`choose_threshold` itself against the winner's law: χ² below 40 at 4 degrees of freedom is a 1e-7 event."""
+    bound, workload, epsilon = 5, Workload(256, 4, 4, Fraction(1)), Fraction(1)
+    histogram = np.array([1, 4, 3, 1, 1, 0])
+    for kind in threshold.NOISES:
+        source = seeded(3)
+        chosen = [
+            threshold.choose_threshold(
+                histogram, workload, epsilon, source, objective="count", c=Fraction(1), noise=kind
+            )
+            for _ in range(2000)
+        ]
+        score = threshold.scores(histogram, np.arange(1, bound + 1), workload, "count", Fraction(1))
+        expected = winner_law(threshold.on_grid(score), float(threshold.GRID + 1), kind) * len(chosen)
+        observed = np.bincount(chosen, minlength=bound + 1)[1:]
+        assert ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum() < 40
+
+
+# --- thresholds: smooth sensitivity --------------------------------------------------------------------------------
+
+
+def without_last_shift(ordered, rank, bound, beta):
+    """What the authors' published code computes: t = 0..k instead of 0..k+1."""
+    n = len(ordered)
+    x = lambda i: 0 if i < 1 else bound if i > n else int(ordered[i - 1])  # noqa: E731
+    terms = [exp(-float(beta) * k) * max(x(rank + t) - x(rank + t - k - 1) for t in range(k + 1)) for k in range(n + 1)]
+    return Fraction(max(*terms, 2.0**-20))
+
+
+LAWS = {"laplace": laplace, "gaussian": norm, "cauchy": cauchy}
+DATA, BOUND, RANK = (0, 9, 20), 20, 2
+# (ε, δ) at which all three constants are nearly spent.
+TIGHT = {"laplace": (6, Fraction(1, 20)), "gaussian": (20, Fraction(1, 10)), "cauchy": (5, Fraction(1, 10))}
+
+
+def quantile_law(values, noise, sensitivity, epsilon, delta, shifted, reach):
+    """P(θ = k) for k in a range around, before clamping; `draw_floor`'s law."""
+    alpha, beta = smoothing_parameters(noise, epsilon, delta)
+    s = sensitivity(np.array(sorted(values)), RANK, BOUND, beta) / alpha
+    kappa, shift = pak_location(alpha, beta, 0.2) if shifted else (Fraction(1), Fraction(0))
+    place = sorted(values)[RANK - 1] + shift * s
+    edges = (np.arange(-reach, reach + 1) - float(place)) / float(kappa * s)
+    return np.diff(LAWS[noise].cdf(edges), prepend=0, append=1)
+
+
+def worst_excess(noise, sensitivity, epsilon, delta, shifted=False, reach=70):
+    """The largest hockey-stick divergence over all neighbours; for pure ε the ratio e^ε must hold with δ = 0."""
+    laws = {
+        values: quantile_law(values, noise, sensitivity, epsilon, delta, shifted, reach)
+        for values in product(DATA, repeat=3)
+    }
+    pure = noise == "cauchy"
+    worst = 0.0
+    for values, one in laws.items():
+        for changed in DATA:
+            other = laws[(changed, *values[1:])]
+            excess = one - exp(epsilon) * (1 + ROUNDING) * other
+            worst = max(worst, excess.max() if pure else np.maximum(excess, 0).sum())
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("noise", "shifted"), [("laplace", False), ("laplace", True), ("gaussian", False), ("cauchy", False)]
+)
+def test_smooth_sensitivity_over_all_neighbours(noise, shifted):
+    for epsilon, delta in ((2, Fraction(1, 1000)), TIGHT[noise]):
+        excess = worst_excess(noise, smooth_sensitivity, Fraction(epsilon), delta, shifted)
+        assert excess <= (0 if noise == "cauchy" else delta)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_published_off_by_one_fails_the_same_test(noise):
+    """Cauchy noise survives the bug: one of two neighbours keeps the full sensitivity, and there is no δ to blow up."""
+    epsilon, delta = TIGHT[noise]
+    assert worst_excess(noise, without_last_shift, Fraction(epsilon), delta) > 3 * delta
+
+
+def test_the_sensitivity_is_the_definition_and_smooth():
+    rng = np.random.default_rng(5)
+    beta = Fraction(1, 3)
+    for _ in range(60):
+        n, bound = int(rng.integers(1, 9)), int(rng.integers(1, 30))
+        values = np.sort(rng.integers(0, bound + 1, n))
+        rank = int(rng.integers(1, n + 1))
+
+        def x(i, values=values, n=n, bound=bound):
+            return 0 if i < 1 else bound if i > n else int(values[i - 1])
+
+        found = smooth_sensitivity(values, rank, bound, beta)
+        defined = max(
+            exp(-float(beta) * k) * max(x(rank + t) - x(rank + t - k - 1) for t in range(k + 2)) for k in range(n + 1)
+        )
+        assert defined <= found <= defined * (1 + 1e-8)
+        other = values.copy()
+        other[0] = rng.integers(0, bound + 1)
+        assert found <= exp(float(beta)) * smooth_sensitivity(np.sort(other), rank, bound, beta)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "cauchy"])
+def test_parameters_cover_the_worst_shift_and_dilation(noise):
+    """Released by S/α: the law against itself moved by α and stretched by e^±β, on a fine grid."""
+    law = LAWS[noise].cdf
+    z = np.linspace(-60, 60, 24001)
+    for epsilon, delta in ((0.1, 1e-3), (1, 1e-3), (2, 1e-2)):
+        alpha, beta = (float(x) for x in smoothing_parameters(noise, Fraction(epsilon), Fraction(delta)))
+        for stretch in (exp(beta), exp(-beta)):
+            one, other = np.diff(law(z), prepend=0, append=1), np.diff(law((z + alpha) * stretch), prepend=0, append=1)
+            for p, q in ((one, other), (other, one)):
+                excess = p - exp(epsilon) * q
+                assert (excess.max() if noise == "cauchy" else np.maximum(excess, 0).sum()) <= delta * (
+                    1e-9 if noise == "cauchy" else 1
+                )
+
+
+# --- sanitizer -----------------------------------------------------------------------------------------------------
+
+
+def released_law(items, monkeypatch, epsilon, scale_reach=14):
+    """The law of what the threshold sanitizer gives for a domain of two values: all noise within reach, enumerated."""
+    offline = threshold_class.ThresholdSanitizer(1, epsilon)
+    scale = float(offline._law.scale)
+    reach = int(scale_reach * scale)
+    law = {}
+    for z in product(range(-reach, reach + 1), repeat=2):
+        drawn = np.array([*z] + [0] * 14)
+        monkeypatch.setattr(offline, "_law", Drawn(drawn, offline._law.variance))
+        out = tuple(offline.sanitize(np.array(items), None).tolist())
+        law[out] = law.get(out, 0) + laplace_pmf(z[0], scale) * laplace_pmf(z[1], scale)
+    return law, 4 * exp(-reach / scale)
+
+
+class Drawn:
+    def __init__(self, values, variance):
+        self._values, self.variance = values, variance
+
+    def sample(self, source, n):
+        return self._values[:n]
+
+
+def test_the_threshold_sanitizer_over_all_neighbours(monkeypatch):
+    epsilon = Fraction(3)
+    laws, worst = {}, 0.0
+    for items in product((0, 1), repeat=3):
+        laws[items], missed = released_law(items, monkeypatch, epsilon)
+    for items, one in laws.items():
+        other = laws[(1 - items[0], *items[1:])]
+        worst = max(worst, max((p - missed) / (other.get(out, 0) + missed) for out, p in one.items()))
+    assert 1 < worst <= exp(epsilon) * (1 + 1e-4)
+
+
+def test_the_sanitizers_noise_pays_for_both_paths_of_a_changed_item():
+    for bound in (1, 15, 16, 255, 4095, 10**6):
+        offline = threshold_class.ThresholdSanitizer(bound, EPSILON)
+        levels = next(n for n in range(1, 9) if 16**n > bound)
+        assert 2 * levels / offline._law.scale == EPSILON
+
+
+def test_amplification_by_sampling_over_all_neighbours():
+    """Blocks of 4 bits, 2 of them sampled, then sanitized by a law of ratio e^ε': the mixture over all subsets."""
+    for target in (Fraction(1, 5), Fraction(1), Fraction(2)):
+        share = Fraction(2, 4)
+        used = float(amplified(target, share))
+        assert used > float(target)
+
+        def offline(count, used=used):
+            """Two-sided geometric noise on the count of ones."""
+            k = np.arange(-200, 200)
+            return laplace_pmf(k - count, 1 / used)
+
+        def law(bits, offline=offline):
+            return sum(offline(sum(s)) for s in combinations(bits, 2)) / 6
+
+        laws = {bits: law(bits) for bits in product((0, 1), repeat=4)}
+        worst = max((one / laws[(1 - bits[0], *bits[1:])]).max() for bits, one in laws.items())
+        assert worst <= exp(target) * (1 + ROUNDING)
+        # Without the amplification's formula, sampling alone would not pay for twice as much more.
+        assert log(1 + float(share) * (exp(used + 1e-3) - 1)) > target
+
+
+def test_subsets_are_uniform_and_items_outside_are_not_looked_at():
+    source = seeded(2)
+    seen = {}
+    for _ in range(3000):
+        chosen = tuple(subset(4, 2, source).tolist())
+        seen[chosen] = seen.get(chosen, 0) + 1
+    assert sorted(seen) == list(combinations(range(4), 2))
+    # Binomial(3000, 1/6) beyond 6 standard deviations.
+    assert all(abs(n - 500) < 6 * 20.5 for n in seen.values())
+
+    class Echo:
+        guarantee = ""
+
+        def sanitize(self, items, source):
+            return items
+
+    stream = StreamingSanitizer(9, Echo(), seeded(), block=5, kept_items=2)
+    out = stream.extend(np.arange(10))
+    assert len(out) == 4
+    assert set(out[:2].tolist()) <= set(range(5))
+    assert set(out[2:].tolist()) <= set(range(5, 10))
+
+
+# --- the square-root factorisation ---------------------------------------------------------------------------------
+
+
+def test_the_square_root_counters_noise_covers_its_sensitivity(monkeypatch):
+    """Exact integers: σ² - 4 >= (multiplier B)² Σ c_k²; and the multiplier is the analytic Gaussian's."""
+    for epsilon, delta, horizon in ((1, 1e-6, 50), (0.1, 1e-9, 7)):
+        counter = SquareRoot(3, epsilon, horizon, seeded(), delta=delta)
+        sigma = factorisation.analytic_multiplier(epsilon, delta)
+        spent = norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
+        assert spent <= delta * (1 + 1e-6)
+        assert spent > delta * 0.99
+        squares = sum(int(c) ** 2 for c in counter._c)
+        assert counter._noise.law.variance - 4 >= Fraction(sigma) ** 2 * 9 * squares
+
+
+def test_the_square_root_counters_law_over_neighbours(monkeypatch):
+    """Two values, coefficients in quarters: all pairs of draws, hockey-stick <= δ."""
+    monkeypatch.setattr(factorisation, "_BITS", 2)
+    epsilon, delta = 2, 1e-2
+    counter = SquareRoot(1, epsilon, 2, seeded(), delta=delta)
+    assert counter._c.tolist() == [4, 2]
+    sigma2 = float(counter._noise.law.variance)
+    k = np.arange(-80, 81)
+    pmf = np.exp(-(k.astype(float) ** 2) / (2 * sigma2))
+    pmf /= pmf.sum()
+    one = np.outer(pmf, pmf)
+    for first, second in ((4, 2), (0, 4)):
+        other = np.outer(np.roll(pmf, first), np.roll(pmf, second))
+        assert np.maximum(one - exp(epsilon) * other, 0).sum() <= delta
+        assert np.maximum(other - exp(epsilon) * one, 0).sum() <= delta
+
+
+def test_every_counter_that_ships_is_tested_here():
+    covered = {Simple1, Simple2, TwoLevel, Binary, Unbounded, Hybrid, Monotone, SquareRoot}
+
+    def all_of(kind):
+        return {kind}.union(*(all_of(sub) for sub in kind.__subclasses__()))
+
+    shipped = {k for k in all_of(Counter) if k.__module__.startswith("undertone_") and not k.__abstractmethods__}
+    assert shipped == covered

@@ -1,0 +1,67 @@
+"""The experiment on streams: tables and figures, on a stand-in and on the real data where it is."""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design.stream.methods import select
+from undertone_shared.errors import Invalid
+from undertone_studies.experiments import cgm
+from undertone_studies.experiments.cgm_populations import Streams, edrp, kaggle_like, london, taxi_like
+from undertone_studies.experiments.registry import Options, run
+
+
+def small():
+    rng = np.random.default_rng(1)
+    readings = np.clip(0.3 + 0.2 * np.sin(np.arange(24) / 4) + 0.1 * rng.standard_normal((40, 24)), 0, 1)
+    return Streams("small", "a stand-in", (readings,), 100.0, "Wh", ("0.02", "0.05", "0.1"))
+
+
+def test_errors_fall_with_the_fleet_to_the_clipping_bias():
+    streams = small()
+    found = {m.name: cgm.error_of(streams, m) for m in cgm.methods_for(streams, "0.05", 1.0)}
+    assert found["direct"].raw(10) == pytest.approx(found["direct"].raw(1000) * 10)
+    clipped = found["closed-form"]
+    assert clipped.raw(10**15) == pytest.approx(np.sqrt(np.mean(clipped.bias**2)), rel=1e-3)
+    assert clipped.raw(40) < found["paper"].raw(40) < found["direct"].raw(40)
+    # A slot between two reports repeats the last one.
+    assert found["sampled"].noise.shape == (24,)
+
+
+def test_the_table_the_notes_and_the_panels(monkeypatch):
+    monkeypatch.setattr(cgm, "SHOWN", (1.0,))
+    monkeypatch.setattr(cgm, "EPSILONS", (1.0, 2.0))
+    found = cgm.compare(small(), 1)
+    text = found.markdown()
+    for words in ("closed-form", "scaled", "user level", "| one-bit |", "useless"):
+        assert words in text
+    assert [len(panel.curves) for panel in found.panels] == [10, 10, 10, 5, 5, 6, 6]
+    assert found.document()["rows"][0]["clipping bias"] == "0"
+
+
+def test_real_experiments_ask_for_their_data(tmp_path):
+    for options in (Options(), Options(tmp_path)):
+        with pytest.raises(Invalid, match="needs"):
+            run("cgm-edrp", options)
+
+
+def test_stand_ins_say_that_they_are_and_stay_in_their_range():
+    for streams in (kaggle_like(), taxi_like()):
+        assert "stand-in" in streams.label
+        assert streams.windows[0].min() >= 0
+        assert streams.windows[0].max() <= 1
+    assert kaggle_like().per_report
+    assert "no guarantee for the stream" in cgm.budget(kaggle_like())
+
+
+@pytest.mark.data
+def test_the_real_populations(undertone_data):
+    households = edrp(undertone_data)
+    assert (households.devices, households.slots) == (622, 48)
+    daily = london(undertone_data)
+    assert daily.slots == 484
+    assert daily.devices > 50
+    methods = cgm.methods_for(households, "0.05", 1.0)
+    direct, ships = (cgm.error_of(households, select(methods, name)) for name in ("direct", "closed-form"))
+    # The data's fleet is too small to see a day at ε = 1; a hundred thousand are enough.
+    assert ships.raw(622) * 2000 > 400
+    assert ships.raw(100_000) < direct.raw(100_000) / 2

@@ -1,0 +1,81 @@
+"""Intervals on real readings: the share of them that hold, by the vectorised mechanisms with fixed seeds.
+
+At true coverage 95 % the share over n = slots x seeds independent intervals has a standard deviation of
+sqrt(.05 * .95 / n); the bounds below are more than five of them away (false alarm below 1e-6).
+"""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.estimate.bias import TruncationBias
+from undertone_aggregator.threshold import Threshold
+from undertone_studies.experiments import coverage
+
+BOUND = 10_000
+
+
+@pytest.fixture(scope="module")
+def meters(undertone_data):
+    file = undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz"
+    with np.load(file) as arrays:
+        return arrays["wh"].astype(np.int64)
+
+
+@pytest.mark.parametrize("epsilon", ["1", "4"])
+def test_the_truncated_means_interval_holds(meters, epsilon):
+    chosen = coverage.threshold(meters, epsilon, BOUND, 48, 0)
+    one = coverage.campaign(chosen, epsilon, BOUND, 48, 144, 191)
+    held, ratio = coverage.truncated(meters, one.report, range(144, 192, 4), seeds=500)
+    # 6,000 intervals: 94 to 96 % is 3.6 standard deviations, so one point more on either side.
+    assert 0.93 <= held <= 0.97
+    assert 0.93 <= ratio <= 1.07
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", ["1", "4"])
+def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, capsys):
+    found = coverage.run(meters, epsilon, bound=BOUND, seeds=2000, days=14, seeds_raw=40)
+    with capsys.disabled():
+        print(f"\n{found}")
+    assert 0.94 <= found.held <= 0.96
+    assert 0.97 <= found.ratio <= 1.03
+    assert found.held_raw >= 0.95
+    assert found.least_held_raw >= 0.90
+    assert found.width_raw <= 3.0
+
+
+def flat_threshold(bias_se=1.0):
+    edges = [0, 100, 200, 400, 800]
+    return Threshold(300, 280, 320, 20.0, bias_se, 1.0, np.array([0.4, 0.3, 0.2, 0.1]), edges, "robust")
+
+
+def test_the_bias_is_the_same_everywhere_without_a_profile():
+    bias = TruncationBias(flat_threshold(), 300, {})
+    # Bins' middles 49.5, 149.5, 299.5, 599.5: only the last exceeds 300, by 299.5 in a tenth of the readings.
+    assert bias.at(0, 1000)[0] == pytest.approx(29.95)
+    assert bias.at(7, 1000) == bias.at(0, 1000)
+
+
+def test_slots_with_higher_means_lose_more_and_the_average_is_kept():
+    profile = {phase: (60.0 + 10.0 * phase, 1.0) for phase in range(24)}
+    bias = TruncationBias(flat_threshold(), 300, profile)
+    removed = [bias.at(phase, 1000)[0] for phase in range(24)]
+    assert removed == sorted(removed)
+    assert removed[-1] > 2 * removed[0]
+    assert np.mean(removed) == pytest.approx(29.95)
+
+
+def test_a_profile_that_is_only_noise_changes_nothing():
+    profile = {phase: (100.0 + phase % 2, 400.0) for phase in range(24)}
+    bias = TruncationBias(flat_threshold(), 300, profile)
+    assert bias.at(0, 1000)[0] == pytest.approx(bias.at(1, 1000)[0])
+
+
+def test_few_devices_and_an_unknown_threshold_error_widen():
+    bias = TruncationBias(flat_threshold(), 300, {})
+    assert bias.at(0, 10)[1] > bias.at(0, 1000)[1]
+    assert TruncationBias(flat_threshold(float("nan")), 300, {}).at(0, 10)[1] > bias.at(0, 10)[1]
+
+
+def test_nothing_is_removed_where_nothing_exceeds_theta():
+    assert TruncationBias(flat_threshold(), 900, {1: (50.0, 1.0)}).at(1, 10)[0] == 0.0

@@ -1,0 +1,102 @@
+"""The results page and our own experiments, at their smallest."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design.stream import choose, rho_for
+from undertone_aggregator.design.stream.integers import release_variance
+from undertone_shared.errors import Invalid
+from undertone_shared.stream import GAUSSIAN
+from undertone_studies.experiments import poisoning, registry, results
+from undertone_studies.experiments.outcome import Outcome, Panel
+from undertone_studies.experiments.paragraphs import CHAPTERS, PARAGRAPHS
+from undertone_studies.experiments.planned import SLEW, stream_errors
+from undertone_studies.experiments.registry import Options
+from undertone_studies.experiments.results import page
+
+OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
+
+
+def test_an_outcome_as_files(tmp_path):
+    OUTCOME.write(tmp_path, "one")
+    assert list(csv.reader((tmp_path / "one.csv").read_text().splitlines())) == [
+        ["n", "x"],
+        ["1", "0.5"],
+        ["2", "0.25"],
+    ]
+    assert json.loads((tmp_path / "one.json").read_text())["rows"] == [{"n": 1, "x": 0.5}, {"n": 2, "x": 0.25}]
+    assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_every_experiment_has_a_chapter_and_every_paragraph_an_experiment():
+    for name in registry.names():
+        assert sum(name.startswith(prefixes) for prefixes in CHAPTERS.values()) == 1, name
+    assert set(PARAGRAPHS) <= set(registry.names())
+
+
+def test_the_page_has_figure_table_and_what_was_left_out():
+    command = registry.command("tops-fig1", Options(quick=True))
+    document = OUTCOME.document(command=command, quick=True)
+    text = page({"tops-fig1": document}, {"coverage": "coverage needs EDRP"}, Path("docs/results"))
+    assert "### A title" in text
+    assert "`undertone experiment tops-fig1 --quick --seed 1`" in text
+    assert "![A title](results/tops-fig1.png)" in text
+    assert "| 1 | 0.5 |" in text
+    assert "experiment all --out docs/results" in text
+    assert "- coverage: coverage needs EDRP" in text
+    assert "not what it finds: tops-fig1" in text
+    assert Outcome.of(document).csv() == OUTCOME.csv()
+
+
+def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch):
+    def run(name, options):
+        if name == "coverage":
+            raise Invalid("coverage needs EDRP")
+        return OUTCOME
+
+    monkeypatch.setattr(results, "run", run)
+    said = []
+    chosen = ["coverage", "poisoning", "tops-fig1"]
+    folder = tmp_path / "found"
+    path, skipped = results.write_results(Options(repeats=1, quick=True), folder, said.append, chosen)
+    assert skipped == {"coverage": "coverage needs EDRP"}
+    assert (folder / "poisoning.csv").exists()
+    assert path == tmp_path / "found.md"
+    assert path.read_text().count("### A title") == 2
+    assert len(said) == 3
+    # One of them again, by itself: the page keeps the others.
+    results.write("tops-fig1", OUTCOME, Options(repeats=7), folder)
+    text = results.write_page(folder).read_text()
+    assert text.count("### A title") == 2
+    assert "--repeats 7" in text
+
+
+def test_coverage_says_what_it_needs():
+    with pytest.raises(Invalid, match="coverage needs EDRP: give --data"):
+        registry.run("coverage", Options())
+
+
+def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
+    monkeypatch.setattr(poisoning, "DEVICES", 4000)
+    monkeypatch.setattr(poisoning, "SHARES", (0.0, 0.1))
+    found = registry.run("poisoning", Options(repeats=3))
+    for mechanism, epsilon, share, shift, _, bound in found.rows:
+        # One deviation of the mean of 4000 devices over 3 repeats, in % of the range, at most.
+        deviation = {"0.5": 2.1, "1": 1.1, "4": 0.3}[epsilon]
+        assert abs(shift - bound) < 6 * deviation, (mechanism, epsilon, share)
+
+
+def test_the_simulated_stream_is_the_rules_own():
+    rule = choose(GAUSSIAN, rho_for(GAUSSIAN, 1.0, 1e-5), slew=SLEW, reports=6, theta=10_000)
+    errors = stream_errors(rule, np.arange(10_001), 1000, 1)
+    # The mean square of 1000 independent streams, each 6 normal values however correlated: 1 sd is below 4.5 %.
+    assert np.mean(errors**2) / release_variance(rule) == pytest.approx(1, abs=6 * 0.045)
+
+
+def test_unknown_names():
+    with pytest.raises(Invalid, match="there is no experiment 'fig99'"):
+        registry.run("fig99", Options())

@@ -1,0 +1,49 @@
+"""θ's regret as an experiment: the same rows for any number of processes, the table, the choice of readings."""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.threshold import Query
+from undertone_studies.experiments import theta
+from undertone_studies.experiments.registry import Options, run
+from undertone_studies.experiments.theta_populations import Population
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return theta.run(theta.protocol(None, quick=True, runs=1, only=("half-normal",)), workers=1)
+
+
+def test_the_rows_do_not_depend_on_the_number_of_processes(alone):
+    assert theta.run(theta.protocol(None, quick=True, runs=1, only=("half-normal",)), workers=2) == alone
+
+
+def test_a_regret_is_one_at_the_best_theta_and_larger_elsewhere(alone):
+    assert all(1.0 <= row.median == row.ninety == row.worst for row in alone)
+    counts = np.bincount(np.random.default_rng(1).poisson(20, 100_000), minlength=101)
+    judge = theta.Judge.of(Population("Poisson", counts), Query.paper(2**20))
+    best = int(judge.thetas[np.argmin(judge.ratios)])
+    assert judge.ratio(best) == 1.0
+    assert judge.ratio(best // 2) > 10 > judge.ratio(2 * best) > 3
+
+
+def test_the_table_has_a_line_for_each_method_and_a_cell_for_each_epsilon(alone):
+    columns, lines = theta.table(alone)
+    assert columns == ["mode", "readings", "method", "ε = 0.6", "ε = 2"]
+    assert [line[:3] for line in lines] == [["paper", "half-normal", "robust"]]
+    assert lines[0][3] == theta._cell(alone[0])
+
+
+def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
+    found = run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
+    assert [row[1] for row in found.rows] == ["Weibull 0.8"]
+    assert found.notes[0].startswith(f"{theta.SHORT} runs")
+
+
+def test_the_papers_methods_are_judged_on_the_readings_that_ours_is():
+    counts = np.bincount(np.random.default_rng(1).poisson(20, 100_000), minlength=101)
+    methods = ("robust", "ems", "sw-w")
+    task = theta.Task("paper", Population("Poisson", counts), Query.paper(2**20), methods, "2", 2, 1)
+    rows = theta.rows_of(task)
+    assert [(row.method, row.runs) for row in rows] == [(method, 2) for method in methods]
+    assert theta.rows_of(task) == rows
