@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.design import parse_epsilon
+from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
 from undertone_shared.campaign import MEASURES, SEED_BYTES, Campaign, Cohort, ReportRule
 from undertone_shared.checks import SMALL
@@ -37,7 +37,7 @@ def _unit(name: str, value: object) -> str:
 
 def _epsilon(name: str, value: object) -> Fraction:
     try:
-        return parse_epsilon(value)  # type: ignore[arg-type]
+        return local_epsilon(value)  # type: ignore[arg-type]
     except Invalid as wrong:
         raise Invalid(f"{name}: {wrong}") from None
 

@@ -14,17 +14,17 @@ from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, thre
 from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.design.joint import Design, Progress, choose_jointly
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
     ReportCounts,
     Threshold,
     Variance,
-    choose_threshold,
     first_edges,
     next_range,
+    theta_from_reports,
 )
+from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
@@ -107,7 +107,7 @@ class Rounds:
         reports = self._report_counts(timeline, now) if self.plan.method == "robust" else ()
 
         def choose(variance: Variance) -> Threshold:
-            chosen = choose_threshold(
+            chosen = theta_from_reports(
                 cohort,
                 bound=self.plan.bound,
                 variance=variance,

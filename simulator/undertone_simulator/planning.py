@@ -13,18 +13,18 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import parse_epsilon, square_wave
-from undertone_aggregator.design.joint import choose_jointly
+from undertone_aggregator.design import local_epsilon, square_wave
 from undertone_aggregator.design.population import Mechanism, Population
 from undertone_aggregator.threshold import (
     Query,
     Threshold,
     best_threshold,
-    candidates,
     constant_variance,
+    even_thetas,
     first_edges,
     mean_excess,
 )
+from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_aggregator.threshold.objective import Variance
 from undertone_device.packets import encode_publish
 from undertone_shared.campaign import HEADER_BYTES, SEED_BYTES, Cohort, ReportRule
@@ -79,7 +79,7 @@ class Known:
 
     def best(self, reports: int, variance: Variance) -> Threshold:
         """θ of least mean squared error for ``reports`` reports a slot; nothing about it is uncertain."""
-        thetas = candidates(self.bound)
+        thetas = even_thetas(self.bound)
         theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
         return Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
@@ -179,7 +179,7 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predicted errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
     check_integer("devices", devices, 1, LARGEST_FLEET)
-    exact = parse_epsilon(epsilon)
+    exact = local_epsilon(epsilon)
     predictor = Predictor(known, exact, kind)
     reports = max(round(devices * (1.0 - cohort_share)), 1)
     threshold, mechanism, reason = predictor.design(reports)

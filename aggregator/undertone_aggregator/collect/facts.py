@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.design.joint import gain
+from undertone_aggregator.design.fitted import gain
 from undertone_aggregator.design.population import Population
 from undertone_shared.mechanism import Hybrid
 from undertone_shared.table import TableMechanism

@@ -1,9 +1,9 @@
 """Choosing mechanisms for an epsilon: integers, proven and compared with the papers' continuous formulas."""
 
-from undertone_aggregator.design.budget import best_fraction, exponential_below, parse_epsilon
+from undertone_aggregator.design.budget import best_fraction, exponential_below, local_epsilon
 from undertone_aggregator.design.window import (
     hybrid,
-    levels_for,
+    most_levels,
     piecewise,
     piecewise_optimal,
     square_wave,
@@ -15,8 +15,8 @@ __all__ = [
     "best_fraction",
     "exponential_below",
     "hybrid",
-    "levels_for",
-    "parse_epsilon",
+    "local_epsilon",
+    "most_levels",
     "piecewise",
     "piecewise_optimal",
     "square_wave",

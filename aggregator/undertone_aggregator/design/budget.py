@@ -12,7 +12,7 @@ _LARGEST_TEXT = 32
 _CAP_DENOMINATOR = 1 << 48
 
 
-def parse_epsilon(epsilon: Fraction | float | str) -> Fraction:
+def local_epsilon(epsilon: Fraction | float | str) -> Fraction:
     """The exact rational that ``epsilon`` is written as: 0.1 is 1/10, not the nearest double.
 
     Raises Invalid unless it is a decimal number (or a Fraction) from 0.05 to 8.
@@ -48,7 +48,7 @@ def exponential_below(epsilon: Fraction) -> Fraction:
 
 def cap(epsilon: Fraction | float | str) -> tuple[int, int]:
     """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: what to hold a mechanism to. Raises Invalid."""
-    bound = exponential_below(parse_epsilon(epsilon))
+    bound = exponential_below(local_epsilon(epsilon))
     return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
 
 
@@ -58,7 +58,7 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
     a * denominator <= b * numerator of ``exponential_below`` proves the bound. Raises Invalid for an epsilon out of
     range, or where no a/b > 1 is small enough.
     """
-    bound = exponential_below(parse_epsilon(epsilon))
+    bound = exponential_below(local_epsilon(epsilon))
     best = (1, 1)
     for a in range(2, largest + 1):
         # The least b with a/b <= bound.

@@ -97,7 +97,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
     """
     if name not in MECHANISMS:
         raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
-    e = float(budget.parse_epsilon(epsilon))
+    e = float(budget.local_epsilon(epsilon))
     formula: Formula | None = None
     mechanism: Mechanism
     if name == "stochastic-rounding":
@@ -110,7 +110,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
         mechanism = window.piecewise_optimal(epsilon, levels)
         formula = partial(continuous.window_variance, e, continuous.best_window_share(e))
     elif name == "optimal":
-        worst = max(continuous.hybrid_variance(e, 0), continuous.hybrid_variance(e, 1))
+        worst = continuous.worst_hybrid_variance(e)
         return _certify(name, _table(epsilon, levels), epsilon, _THETA, lambda _: worst, True)
     elif name == "hybrid":
         mechanism = window.hybrid(epsilon, levels)
@@ -174,7 +174,7 @@ def _certify(
     audit.check_rows(mechanism)
     decodes = mechanism.edges is None and (not isinstance(mechanism, TableMechanism) or mechanism.decoded is not None)
     levels = audit.levels(mechanism, theta) if decodes else None
-    e = float(budget.parse_epsilon(epsilon))
+    e = float(budget.local_epsilon(epsilon))
     return Certificate(name, e, ratio, mechanism, levels, formula, worst_only)
 
 

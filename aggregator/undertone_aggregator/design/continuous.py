@@ -31,6 +31,13 @@ def hybrid_variance(epsilon: float, x: float) -> float:
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
 
 
+def worst_hybrid_variance(epsilon: float) -> float:
+    """The largest over the readings. Raises ValueError unless epsilon is above 0."""
+    if not epsilon > 0:
+        raise ValueError("epsilon must be positive")
+    return max(hybrid_variance(epsilon, 0), hybrid_variance(epsilon, 1))
+
+
 def window_variance(epsilon: float, share: float, x: float) -> float:
     """The variance of a window that covers the real ``share`` of the output, e^ε inside.
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from undertone_aggregator.threshold.counts import level_law, level_positions
+from undertone_aggregator.design.levels import Vector, level_law, level_positions
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 
-Vector = NDArray[np.float64]
 _EVEN_CELLS = 64
 
 Mechanism = WindowMechanism | Hybrid | TableMechanism

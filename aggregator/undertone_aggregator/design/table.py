@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
-from undertone_aggregator.design.budget import best_fraction, parse_epsilon
-from undertone_aggregator.design.continuous import hybrid_variance
+from undertone_aggregator.design.budget import best_fraction, local_epsilon
+from undertone_aggregator.design.continuous import worst_hybrid_variance
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.table import LARGEST_LEVEL, LARGEST_PACKED, WIDTH, TableMechanism
@@ -76,14 +76,14 @@ def optimal_table(
     at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest decoded
     value, readings in [-1, 1]. Raises Invalid for bad input, NoTable.
     """
-    e = float(parse_epsilon(epsilon))
+    e = float(local_epsilon(epsilon))
     check_integer("theta", theta, 1, LARGEST_LEVEL)
     check_integer("levels", levels, 1, 32)
     check_integer("cells", cells, 12, 128)
     weights = None if density is None else _weights(density, levels)
     cap = best_fraction(epsilon)
     grid = _grid(theta, levels, cells, _reach(e) if reach is None else reach)
-    limit = worst * _hybrid_worst(e)
+    limit = worst * worst_hybrid_variance(e)
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0).min(axis=0)
     reason = f"no rounding of the table for epsilon {epsilon} has a certificate of at most {cap[0]}/{cap[1]}"
@@ -106,12 +106,12 @@ def ideal_variance(
 
     The readings' own rounding to the levels is not in it. Raises Invalid for bad input, NoTable.
     """
-    e = float(parse_epsilon(epsilon))
+    e = float(local_epsilon(epsilon))
     a, b = best_fraction(epsilon)
     weights = _weights(density, len(density) - 1)
     grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e))
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
-    return float(weights @ (_solve(a / b, grid, weights, worst * _hybrid_worst(e), 0.0) @ (y * y) - x * x))
+    return float(weights @ (_solve(a / b, grid, weights, worst * worst_hybrid_variance(e), 0.0) @ (y * y) - x * x))
 
 
 def _weights(density: Sequence[float], levels: int) -> Vector:
@@ -119,10 +119,6 @@ def _weights(density: Sequence[float], levels: int) -> Vector:
     if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
         raise Invalid(f"density is not {levels + 1} numbers >= 0 with a positive sum")
     return np.asarray(weights / weights.sum())
-
-
-def _hybrid_worst(epsilon: float) -> float:
-    return max(hybrid_variance(epsilon, 0), hybrid_variance(epsilon, 1))
 
 
 def _reach(epsilon: float) -> float:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
-from undertone_aggregator.design.population import Mechanism, Population, Vector
-from undertone_aggregator.threshold.counts import level_law, level_positions
+from undertone_aggregator.design.levels import Vector, level_law, level_positions
+from undertone_aggregator.design.population import Mechanism, Population
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 
 # A misfit from here on is an alarm: at most one in a million slots of honest devices reaches it.

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from undertone_aggregator.collect.partial import Counts
-from undertone_aggregator.design.population import Population, Vector
-from undertone_aggregator.threshold.counts import level_law, level_positions
+from undertone_aggregator.design.levels import Vector, level_law, level_positions
+from undertone_aggregator.design.population import Population
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 

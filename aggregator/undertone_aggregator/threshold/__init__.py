@@ -1,7 +1,7 @@
 """θ from locally private reports: estimation of the distribution, ToPL's objective, zoomed rounds.
 
 Start with `first_edges`, collect a round, ask `next_range` for the following round's edges, and end with
-`choose_threshold`. Everything here is pure: histograms in, numbers out.
+`theta_from_reports`. Everything here is pure: histograms in, numbers out.
 """
 
 from undertone_aggregator.threshold.channel import (
@@ -11,16 +11,15 @@ from undertone_aggregator.threshold.channel import (
     StackedChannel,
     WindowChannel,
 )
-from undertone_aggregator.threshold.choose import choose_threshold, next_range
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
 from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
     best_threshold,
-    candidates,
     constant_variance,
-    hybrid_variance,
+    even_thetas,
     mean_excess,
     mean_square_error,
 )
@@ -42,17 +41,16 @@ __all__ = [
     "Variance",
     "WindowChannel",
     "best_threshold",
-    "candidates",
-    "choose_threshold",
     "constant_variance",
+    "even_thetas",
     "expectation_maximisation",
     "first_edges",
-    "hybrid_variance",
     "mean_excess",
     "mean_square_error",
     "next_range",
     "quantile",
     "smooth",
+    "theta_from_reports",
     "white_box",
     "zoomed_edges",
 ]

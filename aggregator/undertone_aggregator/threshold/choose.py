@@ -13,7 +13,7 @@ from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
     best_threshold,
-    candidates,
+    even_thetas,
     mean_excess,
 )
 from undertone_aggregator.threshold.paper import white_box
@@ -23,7 +23,7 @@ from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 Method = Literal["robust", "ems", "sw-w"]
 
 
-def choose_threshold(
+def theta_from_reports(
     rounds: Sequence[CohortCounts],
     *,
     bound: int,
@@ -47,7 +47,7 @@ def choose_threshold(
         return choose_robustly(rounds, reports, bound, variance, query, thetas)
     fit, grid = fitted_density(rounds, bound, smoothed=method == "ems")
     density = white_box(fit.density) if method == "sw-w" else fit.density
-    theta, expected = best_threshold(density, grid, candidates(bound) if thetas is None else thetas, query, variance)
+    theta, expected = best_threshold(density, grid, even_thetas(bound) if thetas is None else thetas, query, variance)
     return Threshold(
         theta=theta,
         low=theta,
@@ -70,7 +70,7 @@ def next_range(
 ) -> tuple[int, ...]:
     """Integer edges for the next round: linear from the 70 % quantile to the 99 %, later the 99.5 % one.
 
-    Above that they are logarithmic up to the bound. Raises ValueError as `choose_threshold` does.
+    Above that they are logarithmic up to the bound. Raises ValueError as `theta_from_reports` does.
     """
     return next_edges(rounds, reports, bound, cells)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.design.continuous import worst_hybrid_variance
 from undertone_aggregator.threshold.channel import Vector
 
 Integers = NDArray[np.int64]
@@ -34,23 +35,9 @@ class Query:
         return Query((r + 2) / 3.0, (r + 1) * (r + 2) / 6.0)
 
 
-def hybrid_variance(epsilon: float) -> float:
-    """Worst-case variance V(ε) of the Hybrid mechanism on [-1, 1] (Wang et al., ICDE 2019).
-
-    (s+3)/(3s(s-1)) + (e^ε+1)²/(s(e^ε-1)²) with s = e^{ε/2} for ε > 0.609352, else ((e^ε+1)/(e^ε-1))².
-    """
-    if not epsilon > 0:
-        raise ValueError("epsilon must be positive")
-    ratio = float(np.cosh(epsilon / 2) / np.sinh(epsilon / 2)) ** 2
-    if epsilon <= 0.609352:
-        return ratio
-    s = float(np.exp(epsilon / 2))
-    return (s + 3) / (3 * s * (s - 1)) + ratio / s
-
-
 def constant_variance(epsilon: float) -> Variance:
     """The Hybrid's V(ε), the same at every θ."""
-    value = hybrid_variance(epsilon)
+    value = worst_hybrid_variance(epsilon)
     return lambda _theta: value
 
 
@@ -79,7 +66,7 @@ def _sums_from(values: Vector) -> Vector:
     return out
 
 
-def candidates(bound: int, count: int = 1024) -> Integers:
+def even_thetas(bound: int, count: int = 1024) -> Integers:
     """`count` equally spaced thresholds on (0, bound], as distinct integers >= 1; shape [<= count]."""
     if bound < 1:
         raise ValueError("the bound must be at least 1")

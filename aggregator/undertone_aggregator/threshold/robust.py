@@ -33,7 +33,7 @@ def choose_robustly(
     query: Query,
     thetas: Integers | None = None,
 ) -> Threshold:
-    """θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `choose_threshold`.
+    """θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
     The ratio, not the error itself: its mean is ruled by the few densities with the heaviest tails, and overshoots.
     """

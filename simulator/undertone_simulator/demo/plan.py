@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.design import parse_epsilon
+from undertone_aggregator.design import local_epsilon
 from undertone_shared.campaign import SEED_BYTES
 from undertone_shared.checks import check_integer
 from undertone_simulator import populations
@@ -54,7 +54,7 @@ class Options:
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
         check_integer("round_slots", self.round_slots, 1, 1000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
-        parse_epsilon(self.epsilon)
+        local_epsilon(self.epsilon)
         for name in ("kill_aggregator_at", "kill_device_at"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 0, self.slots - 1)

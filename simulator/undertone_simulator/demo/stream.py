@@ -13,7 +13,7 @@ import numpy as np
 from undertone_aggregator.broker import free_port
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.design import parse_epsilon
+from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.estimate.query import open_store
 from undertone_aggregator.estimate.reconstruct import Estimate
 from undertone_aggregator.stream_rounds import stream_rule
@@ -64,7 +64,7 @@ class StreamOptions:
         check_integer("devices", self.devices, 2, LARGEST_FLEET)
         check_integer("slots", self.slots, 2, 2000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
-        parse_epsilon(self.epsilon)
+        local_epsilon(self.epsilon)
         if self.kill_device_at is not None:
             check_integer("kill_device_at", self.kill_device_at, 0, self.slots - 1)
 

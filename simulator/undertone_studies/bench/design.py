@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from undertone_aggregator.design.joint import choose_jointly
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_aggregator.threshold import Query, Threshold, Variance, best_threshold
+from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_shared.campaign import ReportRule
 from undertone_shared.table import TableMechanism
 from undertone_simulator.seeded import Seeded

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.design import hybrid, levels_for, square_wave, worst_variance
+from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
-from undertone_aggregator.threshold import CohortCounts, Query, Threshold, choose_threshold, first_edges, next_range
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges, next_range, theta_from_reports
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.issue import build
@@ -63,7 +63,7 @@ def threshold(readings: Readings, epsilon: str, bound: int, cycle: int, seed: in
         rounds.append(CohortCounts(mechanism, counts))
         edges = next_range(rounds, bound=bound, cells=CELLS)
     variance = float(worst_variance(hybrid(epsilon)))
-    return choose_threshold(rounds, bound=bound, variance=lambda _: variance, query=Query.fleet(len(readings)))
+    return theta_from_reports(rounds, bound=bound, variance=lambda _: variance, query=Query.fleet(len(readings)))
 
 
 def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int, last: int) -> Campaign:
@@ -81,7 +81,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
         last_slot=last,
         default=0,
         cohort=Cohort(bytes(16), 0, square_wave(epsilon, first_edges(bound, CELLS))),
-        report=ReportRule(0, chosen.theta, hybrid(epsilon, levels_for(chosen.theta))),
+        report=ReportRule(0, chosen.theta, hybrid(epsilon, most_levels(chosen.theta))),
     )
 
 

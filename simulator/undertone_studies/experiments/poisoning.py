@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import hybrid, levels_for, piecewise
+from undertone_aggregator.design import hybrid, most_levels, piecewise
 from undertone_aggregator.design.population import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.campaign import ReportRule
@@ -38,7 +38,7 @@ def shift(options: Options) -> Outcome:
         theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES)[0].theta
         truncated = np.minimum(readings, theta)
         for name, make in MECHANISMS.items():
-            mechanism = make(epsilon, levels_for(theta))
+            mechanism = make(epsilon, most_levels(theta))
             decoder = Decoder(ReportRule(0, theta, mechanism), 0)
             for share in SHARES:
                 mean, median = _measured(mechanism, decoder, truncated, theta, share, options)

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import hybrid, levels_for, square_wave
+from undertone_aggregator.design import hybrid, most_levels, square_wave
 from undertone_aggregator.design.continuous import hybrid_variance
-from undertone_aggregator.design.joint import Design, choose_jointly
 from undertone_aggregator.design.population import Mechanism, Population
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_aggregator.threshold import (
@@ -18,11 +17,12 @@ from undertone_aggregator.threshold import (
     Query,
     Threshold,
     Variance,
-    choose_threshold,
     constant_variance,
     first_edges,
     next_range,
+    theta_from_reports,
 )
+from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
 from undertone_shared.table import TableMechanism
@@ -180,8 +180,8 @@ def contenders(days: Readings, epsilon: str, seed: int) -> list[Contender]:
     variance = constant_variance(float(epsilon))
     found = []
     for method, query in zip(METHODS[:2], (Query.paper(2**20), Query.fleet(devices)), strict=True):
-        theta = choose_threshold([once], bound=BOUND, variance=variance, query=query, method="sw-w").theta
-        found.append(Contender(method, theta, hybrid(epsilon, levels_for(theta))))
+        theta = theta_from_reports([once], bound=BOUND, variance=variance, query=query, method="sw-w").theta
+        found.append(Contender(method, theta, hybrid(epsilon, most_levels(theta))))
     for method, kind in zip(METHODS[2:], ("hybrid", "auto"), strict=True):
         design = jointly(rounds, BOUND, epsilon, kind, devices)
         found.append(Contender(method, design.threshold.theta, design.mechanism))
@@ -192,7 +192,7 @@ def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str,
     """θ and mechanism from the rounds' reports, for the mean of one slot of so many devices."""
 
     def choose(variance: Variance) -> Threshold:
-        return choose_threshold(rounds, bound=bound, variance=variance, query=Query.fleet(devices))
+        return theta_from_reports(rounds, bound=bound, variance=variance, query=Query.fleet(devices))
 
     return choose_jointly(kind, epsilon, LEVELS, choose)
 

@@ -22,13 +22,13 @@ from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
     Threshold,
-    candidates,
-    choose_threshold,
     constant_variance,
+    even_thetas,
     first_edges,
     mean_excess,
     mean_square_error,
     next_range,
+    theta_from_reports,
 )
 from undertone_shared.mechanism import WindowMechanism
 from undertone_studies.experiments.theta_populations import Population, in_time_order, mixture, real, synthetic
@@ -72,7 +72,7 @@ class Judge:
     @staticmethod
     def of(population: Population, query: Query) -> "Judge":
         """From the true frequencies."""
-        thetas = candidates(population.bound)
+        thetas = even_thetas(population.bound)
         share = population.counts / population.counts.sum()
         excess = mean_excess(share, range(population.bound + 2), thetas)
         errors = mean_square_error(excess, thetas, query, _VARIANCE)
@@ -168,7 +168,7 @@ def robust(
             edges = next_range(histograms, bound=bound)
         mechanism = _zoomed(epsilon, edges)
         histograms.append(CohortCounts(mechanism, perturbed(mechanism, readings, generator)))
-    return choose_threshold(histograms, bound=bound, variance=_VARIANCE, query=judge.query, thetas=judge.thetas)
+    return theta_from_reports(histograms, bound=bound, variance=_VARIANCE, query=judge.query, thetas=judge.thetas)
 
 
 def papers(
@@ -178,7 +178,7 @@ def papers(
     mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {
-        method: choose_threshold(
+        method: theta_from_reports(
             [histogram], bound=bound, variance=_VARIANCE, query=judge.query, method=method, thetas=judge.thetas
         )
         for method in ("ems", "sw-w")

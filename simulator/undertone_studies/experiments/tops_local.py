@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from undertone_aggregator.design import hybrid, levels_for
-from undertone_aggregator.threshold import Query, candidates, constant_variance
+from undertone_aggregator.design import hybrid, most_levels
+from undertone_aggregator.threshold import Query, constant_variance, even_thetas
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
 from undertone_studies.experiments.outcome import Curve, Outcome, Panel
@@ -77,7 +77,7 @@ def thresholds(stream: Stream, epsilon: str, seed: list[int]) -> dict[str, int]:
     """θ by the product's method, by Square Wave with smoothed EM (SW), and by the paper's white box (SW-W)."""
     generator = np.random.default_rng([*seed, *epsilon.encode()])
     head = generator.permutation(stream.head)
-    judge = Judge(candidates(stream.bound), np.zeros(0), Query.paper(R))
+    judge = Judge(even_thetas(stream.bound), np.zeros(0), Query.paper(R))
     parts = np.split(head, np.cumsum([round(M * share) for share in ROUNDS])[:-1])
     found = {"ours": robust(parts, epsilon, stream.bound, judge, generator)}
     found |= {
@@ -96,7 +96,7 @@ def expected_mse(stream: Stream, theta: int) -> float:
 
 def reports(values: Integers, theta: int, seed: int) -> np.ndarray:
     """The decoded Hybrid report of every value, each a device of its own."""
-    mechanism = hybrid(REPORT_EPSILON, levels_for(theta))
+    mechanism = hybrid(REPORT_EPSILON, most_levels(theta))
     drawn = symbols(mechanism, np.minimum(values, theta), theta, Seeded(seed).words(0, range(len(values))))
     table = np.array([float(Fraction(*mechanism.decode(s, theta))) for s in range(mechanism.symbols)])
     return np.asarray(table[drawn])

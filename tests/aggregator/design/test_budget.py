@@ -3,7 +3,7 @@ from math import exp
 
 import pytest
 
-from undertone_aggregator.design.budget import best_fraction, exponential_below, parse_epsilon
+from undertone_aggregator.design.budget import best_fraction, exponential_below, local_epsilon
 from undertone_shared.errors import Invalid
 
 
@@ -33,8 +33,8 @@ def test_fraction_is_proven_and_best(epsilon):
 
 
 def test_a_decimal_is_taken_as_written():
-    assert parse_epsilon(0.1) == parse_epsilon("0.1") == parse_epsilon(Fraction(1, 10)) == Fraction(1, 10)
-    assert parse_epsilon("5e-2") == Fraction(1, 20)
+    assert local_epsilon(0.1) == local_epsilon("0.1") == local_epsilon(Fraction(1, 10)) == Fraction(1, 10)
+    assert local_epsilon("5e-2") == Fraction(1, 20)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from math import exp
 import pytest
 
 from undertone_aggregator.design import continuous, window
-from undertone_aggregator.design.budget import exponential_below, parse_epsilon
+from undertone_aggregator.design.budget import exponential_below, local_epsilon
 from undertone_shared.errors import Invalid
 
 EPSILONS = ["0.05", "0.1", "0.5", "0.61", "1", "1.5", "2", "3", "3.95", "4", "5.5", "7", "8"]
@@ -31,7 +31,7 @@ def test_worst_variance_is_near_the_continuous_one(epsilon, levels):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_every_certificate_is_proven(epsilon):
-    bound = exponential_below(parse_epsilon(epsilon))
+    bound = exponential_below(local_epsilon(epsilon))
     mechanisms = [
         window.stochastic_rounding(epsilon),
         window.piecewise(epsilon),
@@ -90,9 +90,9 @@ def test_few_bins_take_the_window_of_least_tail_variance():
 
 
 def test_levels_shrink_for_wide_ranges():
-    assert window.levels_for(1000) == 256
+    assert window.most_levels(1000) == 256
     for width in ((1 << 22) + 1, 10**7, 2**30 - 1):
-        levels = window.levels_for(width)
+        levels = window.most_levels(width)
         assert 1 <= levels < 256
         assert width * levels < 2**30 <= width * (levels + 1)
         assert window.piecewise(1, levels).levels == levels
@@ -102,7 +102,7 @@ def test_levels_shrink_for_wide_ranges():
     ("call", "sentence"),
     [
         (lambda: window.piecewise(1, 0), "levels is 0, expected an integer from 1"),
-        (lambda: window.levels_for(0), "width is 0"),
+        (lambda: window.most_levels(0), "width is 0"),
         (lambda: window.square_wave(1, [0, 1]), "there are 2 edges, expected 3 to 257"),
         (lambda: window.square_wave(1, [0, 5, 5, 9]), "edges\\[2\\] is 5, expected more than 5"),
         (lambda: window.hybrid(float("nan")), "epsilon is nan"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.design import hybrid, piecewise
-from undertone_aggregator.design.joint import population_table
+from undertone_aggregator.design.fitted import population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
 from undertone_aggregator.estimate.noise import TableNoise, decoded

@@ -3,6 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from undertone_aggregator.design.levels import level_law, level_positions
 from undertone_aggregator.threshold import (
     CoarseChannel,
     CohortCounts,
@@ -11,7 +12,6 @@ from undertone_aggregator.threshold import (
     StackedChannel,
     WindowChannel,
 )
-from undertone_aggregator.threshold.counts import level_law, level_positions
 from undertone_shared.mechanism import WindowMechanism
 
 INTEGERS = [(5, 2, 3, 1, 7), (7, 3, 20, 4, 30), (3, 1, 1, 1, 1), (9, 2, 1, 3, 5), (4, 1, 30, 1, 8)]

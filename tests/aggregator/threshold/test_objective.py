@@ -4,13 +4,13 @@ import math
 import numpy as np
 import pytest
 
+from undertone_aggregator.design.continuous import worst_hybrid_variance
 from undertone_aggregator.threshold import (
     Query,
     best_threshold,
-    candidates,
     constant_variance,
+    even_thetas,
     first_edges,
-    hybrid_variance,
     mean_excess,
     quantile,
     white_box,
@@ -23,7 +23,7 @@ from undertone_aggregator.threshold import (
     [(0.2, 100.667), (0.5, 16.6708), (1, 4.2890), (1.5, 1.8922), (2, 1.0423), (4, 0.2190)],
 )
 def test_the_hybrids_variance(epsilon, value):
-    assert hybrid_variance(epsilon) == pytest.approx(value, rel=1e-4)
+    assert worst_hybrid_variance(epsilon) == pytest.approx(value, rel=1e-4)
 
 
 def test_mean_excess_is_exact_on_integer_readings():
@@ -44,15 +44,15 @@ def test_queries():
 
 
 def test_candidates_are_distinct_integers_up_to_the_bound():
-    assert list(candidates(5)) == [1, 2, 3, 4, 5]
-    assert len(candidates(10_000)) == 1024
-    assert candidates(10_000)[-1] == 10_000
+    assert list(even_thetas(5)) == [1, 2, 3, 4, 5]
+    assert len(even_thetas(10_000)) == 1024
+    assert even_thetas(10_000)[-1] == 10_000
 
 
 def test_the_variance_may_depend_on_theta():
     density, edges = np.full(100, 0.01), tuple(range(101))
-    plain, _ = best_threshold(density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0)
-    cheap, _ = best_threshold(density, edges, candidates(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6)
+    plain, _ = best_threshold(density, edges, even_thetas(100), Query.fleet(1000), lambda t: 1.0)
+    cheap, _ = best_threshold(density, edges, even_thetas(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6)
     assert plain != cheap or plain > 50
     assert cheap > 50
 
@@ -108,5 +108,5 @@ def test_the_white_box_cuts_at_the_first_run_of_empty_bins():
 
 def test_the_hybrids_variance_needs_a_positive_epsilon():
     with pytest.raises(ValueError, match="epsilon"):
-        hybrid_variance(0.0)
-    assert math.isfinite(hybrid_variance(8.0))
+        worst_hybrid_variance(0.0)
+    assert math.isfinite(worst_hybrid_variance(8.0))

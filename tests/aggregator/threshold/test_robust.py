@@ -3,17 +3,17 @@ import itertools
 import numpy as np
 import pytest
 
-from undertone_aggregator.design import hybrid, levels_for, square_wave
+from undertone_aggregator.design import hybrid, most_levels, square_wave
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
     ReportCounts,
     WindowChannel,
-    choose_threshold,
     constant_variance,
     first_edges,
     mean_excess,
     next_range,
+    theta_from_reports,
 )
 from undertone_aggregator.threshold.counts import level_law
 from undertone_aggregator.threshold.fit import Likelihood, Observation
@@ -46,7 +46,7 @@ def rounds_of(draw, epsilon="1", sizes=(16_384, 16_384, 32_768), bound=BOUND, se
 
 
 def choose(rounds, bound=BOUND, query=QUERY, **options):
-    return choose_threshold(rounds, bound=bound, variance=VARIANCE, query=query, **options)
+    return theta_from_reports(rounds, bound=bound, variance=VARIANCE, query=query, **options)
 
 
 def regret(theta, draw, bound=BOUND):
@@ -135,7 +135,7 @@ def test_equal_histograms_give_equal_results(weibull_rounds):
 def test_a_costlier_mechanism_or_a_larger_fleet_moves_theta_the_right_way(weibull_rounds):
     small = choose(weibull_rounds, query=Query.fleet(100)).theta
     large = choose(weibull_rounds, query=Query.fleet(100_000)).theta
-    costly = choose_threshold(weibull_rounds, bound=BOUND, variance=lambda t: 100.0, query=Query.fleet(100_000)).theta
+    costly = theta_from_reports(weibull_rounds, bound=BOUND, variance=lambda t: 100.0, query=Query.fleet(100_000)).theta
     assert small < large
     assert costly < large
 
@@ -168,7 +168,7 @@ def test_reports_of_the_stream_phase_sharpen_theta():
     rounds = rounds_of(weibull, epsilon="0.2")
     before = choose(rounds)
     generator = np.random.default_rng(8)
-    mechanism = hybrid("1", levels_for(before.theta, 256))
+    mechanism = hybrid("1", most_levels(before.theta, 256))
     empty = ReportCounts.of(mechanism, before.theta, np.zeros(mechanism.symbols, dtype=np.int64))
     grid = tuple(range(BOUND + 2))
     readings = weibull(generator, 65_536)

@@ -10,11 +10,12 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import mechanism_facts
 from undertone_aggregator.collect.partial import Key, Partial
 from undertone_aggregator.collect.store import Store
-from undertone_aggregator.design.joint import LEAST_GAIN, choose_jointly, gain, population_table
+from undertone_aggregator.design.fitted import gain, population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.rounds import Rounds
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error
+from undertone_aggregator.threshold.joint import LEAST_GAIN, choose_jointly
 from undertone_shared import report
 from undertone_shared.campaign import LARGEST_BODY
 from undertone_shared.errors import Invalid
