@@ -1,4 +1,4 @@
-"""What the guides point to is there."""
+"""What the guides point to is there, and what they tell to install is ours."""
 
 import re
 import subprocess
@@ -21,3 +21,43 @@ def test_links_lead_somewhere(guide):
     links = [link for link in _LINK.findall(guide.read_text(encoding="utf-8")) if "://" not in link]
     missing = [link for link in links if not (guide.parent / link).exists()]
     assert not missing, f"{guide.name} points to {', '.join(missing)}"
+
+
+_INSTALLS = re.compile(r"(?:pip3? install|pip wheel|pipx install|uv add)[^`\n]*")
+# On the index, this name belongs to an unrelated tool with the same command.
+_BARE = re.compile(r"(?<![\w/.-])undertone(?![\w-]|/)")
+TOLD = sorted(
+    REPO / name
+    for name in subprocess.run(
+        ["git", "ls-files", "*.md", "*.py", "*.sh", "*.toml", "*.yml", "Makefile", "*.service"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+)
+
+
+def bare_names(text):
+    """Advice to install the distribution by the name that is not ours."""
+    advised = [part for part in _INSTALLS.findall(text) if _BARE.search(part)]
+    return advised + re.findall(r"""(?<![\w./-])["'`]?undertone\[[a-z-]+\]""", text)
+
+
+def test_nobody_is_told_to_install_another_distribution():
+    told = {str(path.relative_to(REPO)): bare_names(path.read_text(encoding="utf-8")) for path in TOLD if path.exists()}
+    told.pop("tests/test_docs.py", None)
+    assert {name: advice for name, advice in told.items() if advice} == {}
+
+
+@pytest.mark.parametrize(
+    "advice",
+    ["pip install undertone", "run pip install 'undertone[all]'", "needs `undertone[aggregator]` and mosquitto"],
+)
+def test_the_bare_name_is_found(advice):
+    assert bare_names(advice)
+
+
+@pytest.mark.parametrize("advice", ["pip install 'undertone-ldp[all]'", "/opt/undertone/bin/pip install undertone-ldp"])
+def test_our_name_is_let_through(advice):
+    assert not bare_names(advice)

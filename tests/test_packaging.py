@@ -1,4 +1,4 @@
-"""What `pip install undertone` gives a phone or a gateway: the device, paho-mqtt, and nothing else."""
+"""What `pip install undertone-ldp` gives a phone or a gateway: the device, paho-mqtt, and nothing else."""
 
 import json
 import os
@@ -13,7 +13,15 @@ import pytest
 from support.ci import unavailable
 from support.micropython import REPO
 
-PACKAGES = {"undertone_shared", "undertone_device", "undertone_aggregator", "undertone_simulator", "undertone"}
+PACKAGES = {
+    "undertone",
+    "undertone_aggregator",
+    "undertone_central",
+    "undertone_device",
+    "undertone_shared",
+    "undertone_simulator",
+    "undertone_studies",
+}
 
 
 def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -26,7 +34,7 @@ def wheel(tmp_path_factory) -> Path:
     options = ["--no-deps", "--no-build-isolation", "--wheel-dir", out]
     built = run(sys.executable, "-m", "pip", "wheel", *options, REPO)
     assert built.returncode == 0, built.stderr
-    (path,) = out.glob("undertone-*.whl")
+    (path,) = out.glob("undertone_ldp-*.whl")
     return path
 
 
@@ -43,7 +51,7 @@ def plain_install(wheel, tmp_path_factory) -> Path:
     return python
 
 
-def test_the_wheel_holds_five_typed_packages_and_nothing_beside_them(wheel):
+def test_the_wheel_holds_the_typed_packages_and_nothing_beside_them(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == PACKAGES
@@ -62,7 +70,7 @@ def test_a_plain_install_pulls_nothing_but_paho(plain_install):
     listed = run(sys.executable, "-m", "pip", "--python", plain_install, "list", "--format=json")
     assert listed.returncode == 0, listed.stderr
     names = {package["name"] for package in json.loads(listed.stdout)}
-    assert names - {"pip", "setuptools"} == {"undertone", "paho-mqtt"}
+    assert names - {"pip", "setuptools"} == {"undertone-ldp", "paho-mqtt"}
 
 
 def test_the_device_runs_from_a_plain_install(plain_install, tmp_path):
@@ -76,4 +84,17 @@ def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(pl
     shown = run(command, "demo", cwd=tmp_path)
     assert shown.returncode != 0
     assert "Traceback" not in shown.stderr
-    assert "undertone[" in shown.stderr + shown.stdout
+    assert "pip install 'undertone-ldp[simulator]'" in shown.stderr
+    queried = run(command, "query", "store.sqlite", cwd=tmp_path)
+    assert queried.returncode == 2
+    assert "pip install 'undertone-ldp[aggregator]'" in queried.stderr
+
+
+def test_one_version_everywhere(plain_install):
+    import undertone
+
+    command = plain_install.with_name("undertone.exe" if os.name == "nt" else "undertone")
+    assert run(command, "--version").stdout == f"undertone {undertone.__version__}\n"
+    listed = json.loads(run(sys.executable, "-m", "pip", "--python", plain_install, "list", "--format=json").stdout)
+    assert {"name": "undertone-ldp", "version": undertone.__version__} in listed
+    assert json.loads((REPO / "package.json").read_text(encoding="utf-8"))["version"] == undertone.__version__

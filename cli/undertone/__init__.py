@@ -7,6 +7,8 @@ nothing is imported before it is asked for.
 
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.2.0"
+
 if TYPE_CHECKING:
     from undertone_aggregator.estimate.distribution import Quantile as Quantile
     from undertone_aggregator.estimate.query import Results as Results

@@ -2,23 +2,30 @@
 
 import sys
 
+from undertone import __version__
+from undertone.extras import advice
+
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    if sys.argv[1:2] == ["device"]:
+    command = next(iter(sys.argv[1:]), "")
+    if command == "device":
         # A plain install is the device alone: no Typer there.
         from undertone_device.__main__ import main as device
 
         return device(sys.argv[2:])
+    if command == "--version":
+        print(f"undertone {__version__}")
+        return 0
     try:
         from undertone.app import run
+
+        return run()
     except ModuleNotFoundError as missing:
-        print(
-            f"error: this command needs {missing.name}; install it with: pip install 'undertone[all]'",
-            file=sys.stderr,
-        )
+        if missing.name is None or missing.name.startswith("undertone"):
+            raise
+        print(f"error: {advice(missing.name.partition('.')[0], command)}", file=sys.stderr)
         return 2
-    return run()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command tree, assembled from `undertone.commands`."""
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -24,13 +25,15 @@ app = typer.Typer(
     name="undertone",
     help="Time series from many small devices under local differential privacy, over MQTT.",
     no_args_is_help=True,
-    add_completion=False,
+    # With markup, words in brackets would vanish from the help.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
 @app.callback()
-def _root() -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    # `undertone.__main__` answers --version, also where Typer is not installed.
     pass
 
 

@@ -108,7 +108,9 @@ def _parquet_rows(path: Path) -> Iterator[list[str]]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ModuleNotFoundError:
-        raise Invalid(f"{path.name}: Parquet needs pyarrow, install it with: pip install 'undertone[all]'") from None
+        raise Invalid(
+            f"{path.name}: Parquet needs pyarrow, install it with: pip install 'undertone-ldp[all]'"
+        ) from None
     try:
         table = parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:

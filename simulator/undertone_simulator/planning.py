@@ -265,7 +265,7 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     """What is spent per reading, per day and in the whole campaign."""
     one, day, whole = (f"{float(epsilon * n):g}" for n in (1, per_day, slots))
     return (
-        f"each reading: ε = {one} (event level), whoever sees everything that the device sends",
+        f"each reading: ε = {one} (event level), for whoever sees its report or knows all the other readings",
         f"each day: {per_day} readings add up to ε = {day}",
         f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
     )

@@ -1,9 +1,14 @@
 """Asking what there is must not cost what it takes to compute."""
 
 import json
+import os
 import subprocess
 import sys
 
+import pytest
+from typer.main import get_command
+
+from undertone.app import app
 from undertone.commands.certify import NAMES
 from undertone_aggregator.design.certificate import MECHANISMS
 
@@ -26,3 +31,35 @@ def test_help_loads_nothing_heavy():
 
 def test_help_of_certify_names_every_mechanism():
     assert NAMES.split(", ") == list(MECHANISMS)
+
+
+def commands(group, path=()):
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+
+
+TREE = [entry for entry in commands(get_command(app)) if entry[0] != ("device",)]
+
+
+@pytest.mark.parametrize(("path", "command"), TREE, ids=lambda part: " ".join(part) if isinstance(part, tuple) else "")
+def test_no_word_of_an_options_help_is_lost(path, command, capsys):
+    with pytest.raises(SystemExit) as end:
+        get_command(app).main([*path, "--help"], prog_name="undertone", terminal_width=100)
+    assert end.value.code == 0
+    shown = "".join(capsys.readouterr().out.split())
+    for parameter in command.params:
+        assert "".join((getattr(parameter, "help", None) or "").split()) in shown
+
+
+def test_the_shell_completes_a_command():
+    environment = os.environ | {
+        "_UNDERTONE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "undertone cer",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "undertone"], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+    assert done.stdout.split() == ["certify"]

@@ -127,7 +127,14 @@ def test_errors_are_one_sentence(arguments, sentence, run):
 def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"
     command = [*UNDERTONE, *TOPS, "--output", str(out)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # A shell's background job has inherited SIGINT as ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert child.stdin is not None
     for i in range(23):
         child.stdin.write(b"%d\n" % (i % 7))

@@ -40,7 +40,7 @@ class Words:
 @pytest.fixture
 def amqtt():
     if importlib.util.find_spec("amqtt") is None:
-        unavailable("amqtt is not installed: pip install 'undertone[demo-broker]'")
+        unavailable("amqtt is not installed: pip install 'undertone-ldp[demo-broker]'")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_amqtt_stands_in(no_mosquitto, monkeypatch):
 
 def test_without_either_the_ways_to_get_one(no_mosquitto, monkeypatch):
     monkeypatch.setattr(amqtt_broker.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(Invalid, match=r"no mosquitto was found; .*pip install 'undertone\[demo-broker\]'"):
+    with pytest.raises(Invalid, match=r"no mosquitto was found; .*pip install 'undertone-ldp\[demo-broker\]'"):
         needs_amqtt()
 
 

@@ -218,7 +218,7 @@ def write_parquet(results: Results, rows: Sequence[Estimate | RangeEstimate | Qu
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise Invalid("Parquet needs pyarrow: pip install 'undertone[all]'") from None
+        raise Invalid("Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
     facts = {key: value for key, value in document(results, []).items() if key != "slots"}
     names = [field.name for field in fields(rows[0])] if rows else COLUMNS
     columns = {name: [getattr(one, name) for one in rows] for name in names}

@@ -218,7 +218,7 @@ def sentences(result: "Result") -> list[str]:
 def meaning(epsilon: float, per_day: int) -> str:
     """What epsilon per reading means for a household, in plain words."""
     return (
-        f"what it means: whoever sees everything a household sends can shift the odds between any two values of one"
-        f" reading by a factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; what they know about a whole day is"
-        f" bounded only by e^{epsilon * per_day:g}, so single readings are protected, a habit repeated daily is not"
+        f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
+        f" factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
+        f" a whole day to at most e^{epsilon * per_day:g}: single readings are protected, a habit repeated daily is not"
     )

@@ -23,7 +23,7 @@ NOTICE = (
     " access rules, keeps nothing on disk, loses what is under way to a client that goes away, and would lose reports"
     " of a device with keepalive 0 (refused here). Use mosquitto for anything else."
 )
-NO_AMQTT = "; for the demonstration only, pip install 'undertone[demo-broker]' will do"
+NO_AMQTT = "; for the demonstration only, pip install 'undertone-ldp[demo-broker]' will do"
 
 
 def needs_amqtt() -> bool:
