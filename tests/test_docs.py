@@ -52,7 +52,7 @@ def test_nobody_is_told_to_install_another_distribution():
 
 @pytest.mark.parametrize(
     "advice",
-    ["pip install undertone", "run pip install 'undertone[all]'", "needs `undertone[aggregator]` and mosquitto"],
+    ["pip install undertone", "run pip install 'undertone[all]'", "needs `undertone[aggregator]` and more"],
 )
 def test_the_bare_name_is_found(advice):
     assert bare_names(advice)

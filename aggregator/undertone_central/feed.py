@@ -184,7 +184,7 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
         import pyarrow
         import pyarrow.parquet as parquet
     except ModuleNotFoundError:
-        raise Invalid(f"{path.name}: Parquet needs pyarrow, install it with: pip install 'undertone-ldp[all]'") from None
+        raise Invalid(f"{path.name}: Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
     try:
         file = parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as wrong:

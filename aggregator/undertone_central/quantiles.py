@@ -18,7 +18,7 @@ class Quantiles:
         try:
             from datasketches import kll_ints_sketch
         except ModuleNotFoundError:
-            raise Invalid("quantiles need datasketches, install it with: pip install 'undertone-ldp[sketches]'") from None
+            raise Invalid("quantiles need datasketches: pip install 'undertone-ldp[sketches]'") from None
         self._sketch: Any = kll_ints_sketch(size)
 
     def update(self, items: Integers) -> None:
