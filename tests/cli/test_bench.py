@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 from undertone.app import app
 from undertone.commands.bench import lines
 from undertone_shared.errors import Invalid
-from undertone_studies import bench
-from undertone_studies.bench.row import Row, duration, rate
+from undertone_studies.registry import BENCHMARKS, Options
+from undertone_studies.row import Row, duration, rate
 
 COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
 
@@ -22,9 +22,9 @@ def test_mechanisms_as_json():
 
 
 def test_every_benchmark_is_known():
-    assert "mechanisms" in bench.names()
+    assert "mechanisms" in BENCHMARKS.names()
     with pytest.raises(Invalid, match=r"there is no benchmark 'nothing', expected one of .*mechanisms"):
-        bench.run("nothing")
+        BENCHMARKS.run("nothing", Options())
 
 
 def test_a_ratio_above_one_is_better():

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from undertone.app import app
 from undertone.commands import experiment
-from undertone_studies.experiments.outcome import Outcome
-from undertone_studies.experiments.registry import Options
+from undertone_studies.outcome import Outcome
+from undertone_studies.registry import Options
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def asked(monkeypatch):
         found.append(options)
         return Outcome(name, ("a",), [(1,)], [], [])
 
-    monkeypatch.setattr(experiment, "run", run)
+    monkeypatch.setattr(experiment.EXPERIMENTS, "run", run)
     return found
 
 

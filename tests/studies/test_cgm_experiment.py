@@ -5,9 +5,9 @@ import pytest
 
 from undertone_aggregator.design.stream.methods import select
 from undertone_shared.errors import Invalid
-from undertone_studies.experiments import cgm
-from undertone_studies.experiments.cgm_populations import Streams, edrp, kaggle_like, london, taxi_like
-from undertone_studies.experiments.registry import Options, run
+from undertone_studies import cgm
+from undertone_studies.cgm_populations import Streams, edrp, kaggle_like, london, taxi_like
+from undertone_studies.registry import EXPERIMENTS, Options
 
 
 def small():
@@ -41,7 +41,7 @@ def test_the_table_the_notes_and_the_panels(monkeypatch):
 def test_real_experiments_ask_for_their_data(tmp_path):
     for options in (Options(), Options(tmp_path)):
         with pytest.raises(Invalid, match="needs"):
-            run("cgm-edrp", options)
+            EXPERIMENTS.run("cgm-edrp", options)
 
 
 def test_stand_ins_say_that_they_are_and_stay_in_their_range():

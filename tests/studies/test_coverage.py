@@ -9,7 +9,7 @@ import pytest
 
 from undertone_aggregator.estimate.bias import TruncationBias
 from undertone_aggregator.threshold import Threshold
-from undertone_studies.experiments import coverage
+from undertone_studies import coverage
 
 BOUND = 10_000
 
@@ -34,7 +34,7 @@ def test_the_truncated_means_interval_holds(meters, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, capsys):
-    found = coverage.run(meters, epsilon, bound=BOUND, seeds=2000, days=14, seeds_raw=40)
+    found = coverage.measure(meters, epsilon, bound=BOUND, seeds=2000, days=14, seeds_raw=40)
     with capsys.disabled():
         print(f"\n{found}")
     assert 0.94 <= found.held <= 0.96

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import chi2, gamma
 
 from undertone_aggregator.threshold import constant_variance
-from undertone_studies.experiments.tops_local import expected_mse, reports
-from undertone_studies.experiments.tops_streams import QUERIES, range_sums, stand_in
+from undertone_studies.tops_local import expected_mse, reports
+from undertone_studies.tops_streams import QUERIES, range_sums, stand_in
 
 RUNS = 4
 BLOCK = 256

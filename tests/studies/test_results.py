@@ -11,12 +11,12 @@ from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
-from undertone_studies.experiments import poisoning, registry, results
-from undertone_studies.experiments.outcome import Outcome, Panel
-from undertone_studies.experiments.paragraphs import CHAPTERS, PARAGRAPHS
-from undertone_studies.experiments.planned import SLEW, stream_errors
-from undertone_studies.experiments.registry import Options
-from undertone_studies.experiments.results import page
+from undertone_studies import registry, results
+from undertone_studies.experiments import poisoning
+from undertone_studies.experiments.plan import SLEW, stream_errors
+from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.results import CHAPTERS, page
 
 OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
 
@@ -32,10 +32,10 @@ def test_an_outcome_as_files(tmp_path):
     assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_every_experiment_has_a_chapter_and_every_paragraph_an_experiment():
-    for name in registry.names():
+def test_every_experiment_has_a_title_and_one_chapter():
+    for name in EXPERIMENTS.names():
+        assert EXPERIMENTS[name].title
         assert sum(name.startswith(prefixes) for prefixes in CHAPTERS.values()) == 1, name
-    assert set(PARAGRAPHS) <= set(registry.names())
 
 
 def test_the_page_has_figure_table_and_what_was_left_out():
@@ -58,7 +58,7 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
             raise Invalid("coverage needs EDRP")
         return OUTCOME
 
-    monkeypatch.setattr(results, "run", run)
+    monkeypatch.setattr(results.EXPERIMENTS, "run", run)
     said = []
     chosen = ["coverage", "poisoning", "tops-fig1"]
     folder = tmp_path / "found"
@@ -77,13 +77,13 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
 
 def test_coverage_says_what_it_needs():
     with pytest.raises(Invalid, match="coverage needs EDRP: give --data"):
-        registry.run("coverage", Options())
+        EXPERIMENTS.run("coverage", Options())
 
 
 def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
     monkeypatch.setattr(poisoning, "DEVICES", 4000)
     monkeypatch.setattr(poisoning, "SHARES", (0.0, 0.1))
-    found = registry.run("poisoning", Options(repeats=3))
+    found = EXPERIMENTS.run("poisoning", Options(repeats=3))
     for mechanism, epsilon, share, shift, _, bound in found.rows:
         # One deviation of the mean of 4000 devices over 3 repeats, in % of the range, at most.
         deviation = {"0.5": 2.1, "1": 1.1, "4": 0.3}[epsilon]
@@ -99,4 +99,4 @@ def test_the_simulated_stream_is_the_rules_own():
 
 def test_unknown_names():
     with pytest.raises(Invalid, match="there is no experiment 'fig99'"):
-        registry.run("fig99", Options())
+        EXPERIMENTS.run("fig99", Options())

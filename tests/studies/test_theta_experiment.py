@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.threshold import Query
-from undertone_studies.experiments import theta
-from undertone_studies.experiments.registry import Options, run
-from undertone_studies.experiments.theta_populations import Population
+from undertone_studies import theta
+from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.theta_populations import Population
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_the_table_has_a_line_for_each_method_and_a_cell_for_each_epsilon(alone)
 
 
 def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
-    found = run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
+    found = EXPERIMENTS.run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
     assert [row[1] for row in found.rows] == ["Weibull 0.8"]
     assert found.notes[0].startswith(f"{theta.SHORT} runs")
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_studies.bench import names, run
-from undertone_studies.bench.row import Row
+from undertone_studies.registry import BENCHMARKS, Options
+from undertone_studies.row import Row
 
 ALL = "all"
 
@@ -19,28 +19,29 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(names())}")],
+    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(BENCHMARKS.names())}")],
     quick: Annotated[bool, typer.Option("--quick", help="a fraction of the time, less exact")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON rows")] = False,
 ) -> None:
     """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
-    found = _all(quick) if name == ALL else run(name, quick)
+    options = Options(quick=quick)
+    rows = _all(options) if name == ALL else BENCHMARKS.run(name, options)
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in found], indent=2))
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    for line in lines(found):
+    for line in lines(rows):
         typer.echo(line)
 
 
-def _all(quick: bool) -> list[Row]:
+def _all(options: Options) -> list[Row]:
     """Every benchmark's rows; one that cannot run here is named on standard error."""
-    found = []
-    for name in names():
+    rows = []
+    for name in BENCHMARKS.names():
         try:
-            found += run(name, quick)
+            rows += BENCHMARKS.run(name, options)
         except Invalid as wrong:
             typer.echo(f"{name}: left out, {wrong}", err=True)
-    return found
+    return rows
 
 
 def lines(rows: list[Row]) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_studies.experiments.registry import Options, names, run
-from undertone_studies.experiments.results import page_of, write, write_page, write_results
+from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.results import page_of, write, write_page, write_results
 
 ALL = "all"
 DATA = Path("../shared/data")
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(names())}")],
+    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(EXPERIMENTS.names())}")],
     data: Annotated[
         Path | None, typer.Option(help=f"folder of the real data sets; UNDERTONE_DATA if absent, else {DATA}")
     ] = None,
@@ -41,21 +41,23 @@ def experiment(
     if name == ALL:
         _all(options, out, png, as_json)
         return
-    found = run(name, options)
+    outcome = EXPERIMENTS.run(name, options)
     if out is not None:
-        write(name, found, options, out)
+        write(name, outcome, options, out)
         if page_of(out).exists():
             write_page(out)
     if png is not None:
-        found.draw(png)
-    typer.echo(json.dumps(found.document(), ensure_ascii=False, indent=2) if as_json else found.markdown(), nl=False)
+        outcome.draw(png)
+    typer.echo(
+        json.dumps(outcome.document(), ensure_ascii=False, indent=2) if as_json else outcome.markdown(), nl=False
+    )
 
 
 def _data() -> Path | None:
-    found = Path(os.environ.get("UNDERTONE_DATA") or DATA)
-    if found.is_dir():
-        return found
-    print(f"no data sets at {found}: set UNDERTONE_DATA to their folder; only stand-ins are used", file=sys.stderr)
+    folder = Path(os.environ.get("UNDERTONE_DATA") or DATA)
+    if folder.is_dir():
+        return folder
+    print(f"no data sets at {folder}: set UNDERTONE_DATA to their folder; only stand-ins are used", file=sys.stderr)
     return None
 
 
@@ -66,4 +68,4 @@ def _all(options: Options, out: Path | None, png: Path | None, as_json: bool) ->
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
-        print(f"{page}: {len(names()) - len(skipped)} experiments, {len(skipped)} without their data")
+        print(f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments, {len(skipped)} without their data")

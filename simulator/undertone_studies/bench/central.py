@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from undertone_central import Tops
 from undertone_central.entropy import FreshBytes
 from undertone_central.noise import discrete_laplace
-from undertone_studies.bench.row import Row, best_seconds, duration, rate
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, best_seconds, duration, rate
+
+TITLE = "The counters and ToPS, online and offline"
 
 HELD_OUT = 1 << 16
 PUBLISHED = 1 << 20
@@ -23,10 +26,10 @@ Values = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """Time with Eq. 7's smoothing and without (every leaf noisy), memory, and exact against floating-point draws."""
-    values = _values(quick)
-    rounds = 2 if quick else 5
+    values = _values(options.quick)
+    rounds = 2 if options.quick else 5
     rng = np.random.default_rng(1)
     found = []
     for smoothing, name in ((None, "with smoothing (s = 2)"), (0, "without smoothing (s = 0)")):

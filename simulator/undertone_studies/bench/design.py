@@ -16,7 +16,10 @@ from undertone_shared.campaign import ReportRule
 from undertone_shared.table import TableMechanism
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram
-from undertone_studies.bench.row import Row, best_seconds, duration
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, best_seconds, duration
+
+TITLE = "Designing mechanisms"
 
 THETA = 700
 DEVICES = 10_000
@@ -25,16 +28,16 @@ LEVELS = 32
 CELLS = 65
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """Seconds for one table, and for θ and mechanism together; each beside one slot's mean, error and misfit."""
     found = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
     density = np.exp(-np.array(edges[:-1]) / (THETA / 4))
     population = Population(density / density.sum(), edges)
-    for epsilon in ("1",) if quick else ("1", "4"):
+    for epsilon in ("1",) if options.quick else ("1", "4"):
         levels = tuple(population.levels(np.linspace(0.0, THETA, LEVELS + 1), THETA).tolist())
         design = partial(optimal_table, epsilon, THETA, levels=LEVELS, cells=CELLS, density=levels)
-        seconds = best_seconds([design, partial(_together, epsilon, population)], 1 if quick else 3)
+        seconds = best_seconds([design, partial(_together, epsilon, population)], 1 if options.quick else 3)
         slot = _slot(design(), population)
         name = f"table for a population, {LEVELS + 1} levels, {CELLS} cells, epsilon {epsilon}"
         found += [

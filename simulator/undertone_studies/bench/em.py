@@ -8,9 +8,12 @@ from undertone_aggregator.design import best_fraction
 from undertone_aggregator.design.continuous import square_wave_half_width
 from undertone_aggregator.threshold import MatrixChannel, Query, WindowChannel, expectation_maximisation
 from undertone_shared.mechanism import WindowMechanism
-from undertone_studies.bench.row import Row, best_seconds, duration
-from undertone_studies.experiments.theta import Judge, robust
-from undertone_studies.experiments.theta_populations import Population
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, best_seconds, duration
+from undertone_studies.theta import Judge, robust
+from undertone_studies.theta_populations import Population
+
+TITLE = "Expectation maximisation"
 
 BINS = 1024
 REPORTS = 1_000_000
@@ -19,11 +22,11 @@ _PLAIN_LIMIT = 400_000
 _BLOCK = 20
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """One iteration, time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
     The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
-    iterates, times the time of one dense step. ``quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
+    iterates, times the time of one dense step. ``options.quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
     """
     channel, counts = _problem()
     dense = MatrixChannel(channel.matrix())
@@ -36,17 +39,17 @@ def rows(quick: bool = False) -> list[Row]:
                 _block(lambda: (dense.apply(f), dense.adjoint(g))),
                 _block(lambda: f * dense.adjoint(counts / dense.apply(f))),
             ],
-            3 if quick else 20,
+            3 if options.quick else 20,
         )
     )
     found = [duration("A f and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
-    for tolerance in (1e-3,) if quick else (1e-3, 1e-6):
+    for tolerance in (1e-3,) if options.quick else (1e-3, 1e-6):
         plain = expectation_maximisation(
             channel, counts, tolerance=tolerance, accelerate=False, max_iterations=_PLAIN_LIMIT
         )
         (taken,) = best_seconds(
             [lambda t=tolerance: expectation_maximisation(channel, counts, tolerance=t)],  # type: ignore[misc]
-            3 if quick else 10,
+            3 if options.quick else 10,
         )
         least = "" if plain.converged else "at least "
         found.append(
@@ -59,7 +62,7 @@ def rows(quick: bool = False) -> list[Row]:
                 100.0,
             )
         )
-    found.append(Row("θ end to end, three rounds of 65,536", _choice(quick), "s"))
+    found.append(Row("θ end to end, three rounds of 65,536", _choice(options.quick), "s"))
     return found
 
 

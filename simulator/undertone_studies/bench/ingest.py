@@ -27,7 +27,10 @@ from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
-from undertone_studies.bench.row import Row, duration, rate
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, duration, rate
+
+TITLE = "Reports from a broker into a store"
 
 CAMPAIGN = "bench"
 NOW = 1_800_000_000
@@ -47,9 +50,9 @@ class Drain:
     processor: float
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """Reports a second, processor time a report, and deduplication memory. Raises Invalid without mosquitto."""
-    reports, rounds = (6_000, 1) if quick else (60_000, 3)
+    reports, rounds = (6_000, 1) if options.quick else (60_000, 3)
     found: dict[str, list[Drain]] = {"ours": [], "paho": [], "sub": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -80,7 +83,7 @@ def rows(quick: bool = False) -> list[Row]:
         rate(what, wall["ours"], "reports/s", "mosquitto_sub", wall["sub"]),
         duration(what, processor["ours"], "CPU µs/report", "bare paho, manual acknowledgement", processor["paho"]),
         duration(what, processor["ours"], "CPU µs/report", "mosquitto_sub", processor["sub"]),
-        _memory(20_000 if quick else 200_000),
+        _memory(20_000 if options.quick else 200_000),
     ]
 
 

@@ -18,7 +18,10 @@ from undertone_shared.mechanism import Hybrid
 from undertone_simulator.demo.stage import find_micropython
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
-from undertone_studies.bench.row import Row, best_seconds, duration, rate
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, best_seconds, duration, rate
+
+TITLE = "Drawing reports"
 
 Floats = NDArray[np.float64]
 
@@ -70,12 +73,12 @@ class FloatHybrid:
             y[piecewise] = np.where(v < near, inside, outside)
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """Millions of reports a second, vectorised and scalar; microseconds a report on MicroPython where there is one."""
     found = []
     for epsilon in (1, 4):
-        found += _vectorised(epsilon, 1 << 17 if quick else 1 << 20, 2 if quick else 12)
-    return found + _micropython(200 if quick else 5000)
+        found += _vectorised(epsilon, 1 << 17 if options.quick else 1 << 20, 2 if options.quick else 12)
+    return found + _micropython(200 if options.quick else 5000)
 
 
 def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Row]:

@@ -14,7 +14,10 @@ from undertone_simulator.seeded import Seeded
 from undertone_simulator.simulated import Simulated
 from undertone_simulator.simulation import Simulation
 from undertone_simulator.vectorised import Mechanism, histogram
-from undertone_studies.bench.row import Row, best_seconds, rate
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, best_seconds, rate
+
+TITLE = "A simulated campaign end to end"
 
 SEED = 1
 
@@ -29,9 +32,9 @@ class Draw:
     theta: int
 
 
-def rows(quick: bool = False) -> list[Row]:
+def run(options: Options) -> list[Row]:
     """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
-    devices, rounds = (1 << 14, 1) if quick else (1 << 18, 2)
+    devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
     found = []
     for share, what in ((0.05, "a cohort of 5 %"), (0.0, "no cohort")):

@@ -1,1 +1,1 @@
-"""Experiments: functions that return rows and print as markdown tables."""
+"""Experiments: each module is one; see `undertone_studies.registry`."""

@@ -16,8 +16,19 @@ from undertone_simulator.planning import Known, Predictor
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
-from undertone_studies.experiments.outcome import Cell, Outcome, Panel
-from undertone_studies.experiments.registry import Options
+from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.registry import Options
+
+TITLE = "Poisoning: what fake devices can do"
+PARAGRAPH = (
+    "The papers assume honest devices. A fake one can send any symbol that an honest one may draw, and the best lie"
+    " is the largest: it shifts the mean by its share times what that symbol decodes to, less the mean, which is"
+    " the bound in the last column. Smaller ε means larger decoded values, hence cheaper lies. At ε = 0.5 the"
+    " Hybrid reports by stochastic rounding alone, and the symbols of its piecewise part, which decode further out,"
+    " are refused: lies move it about half as far as Piecewise. The median over groups does not help once there are"
+    " liars in every group: it defends against few fakes, or against fakes that cluster, and against others only"
+    " authentication does."
+)
 
 DEVICES = 20_000
 EPSILONS = ("0.5", "1", "4")
@@ -27,7 +38,7 @@ REPEATS = 20
 MECHANISMS: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piecewise": piecewise}
 
 
-def shift(options: Options) -> Outcome:
+def run(options: Options) -> Outcome:
     """Liars send the largest symbol; the shift of the mean in per cent of the range, beside the bound."""
     source = population("households", options.seed)
     known = Known.of(source, source.bound, 1024, 1)
@@ -53,7 +64,7 @@ def shift(options: Options) -> Outcome:
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
     panel = Panel("Shift of the mean", "% of devices that lie", "% of the range", curves, logarithmic=False)
-    return Outcome("Poisoning: what fake devices can do", columns, rows, notes, [panel])
+    return Outcome(TITLE, columns, rows, notes, [panel])
 
 
 def _measured(

@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from undertone_shared.errors import Invalid
-from undertone_studies.experiments.outcome import Outcome
-from undertone_studies.experiments.paragraphs import CHAPTERS, PARAGRAPHS
-from undertone_studies.experiments.registry import Options, command, names, run
+from undertone_studies.outcome import Outcome
+from undertone_studies.registry import EXPERIMENTS, Options, command
 
+# Chapter -> what the names of its experiments begin with.
+CHAPTERS: dict[str, tuple[str, ...]] = {
+    "Threshold and intervals": ("theta", "coverage", "plan", "poisoning"),
+    "Mechanisms": ("tables",),
+    "ToPS and ToPL (CCS 2021)": ("tops",),
+    "CGM (PVLDB 2021)": ("cgm",),
+    "Counting and streaming sanitizers": ("counting",),
+}
 # A longer table is linked, not shown.
 _LONGEST_TABLE = 40
 
@@ -26,10 +33,10 @@ def write_results(
     Returns the page's path, and why an experiment was skipped, by name: its data are missing. Raises OSError.
     """
     skipped: dict[str, str] = {}
-    for name in names() if chosen is None else chosen:
+    for name in EXPERIMENTS.names() if chosen is None else chosen:
         began = time.monotonic()
         try:
-            write(name, run(name, options), options, folder)
+            write(name, EXPERIMENTS.run(name, options), options, folder)
         except (Invalid, FileNotFoundError) as wrong:
             skipped[name] = str(wrong)
             say(f"{name}: skipped, {wrong}")
@@ -51,16 +58,18 @@ def page_of(folder: Path) -> Path:
 
 def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
     """The page of all experiments whose files are in ``folder``. Raises OSError."""
-    found = {name: json.loads(path.read_text()) for name in names() if (path := folder / f"{name}.json").exists()}
+    documents = {
+        name: json.loads(path.read_text()) for name in EXPERIMENTS.names() if (path := folder / f"{name}.json").exists()
+    }
     path = page_of(folder)
-    path.write_text(page(found, skipped or {}, folder))
+    path.write_text(page(documents, skipped or {}, folder))
     return path
 
 
-def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
+def page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
     """The page as markdown, from the experiments' documents; their files are in the folder ``out`` beside it."""
     folder = out.name
-    quick = [name for name, document in found.items() if document["quick"]]
+    quick = [name for name, document in documents.items() if document["quick"]]
     parts = [
         "# Results",
         f"`undertone experiment all --out {out.as_posix()}` makes this page and everything on it;"
@@ -71,9 +80,9 @@ def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
     for chapter, prefixes in CHAPTERS.items():
-        mine = [name for name in found if name.startswith(prefixes)]
+        mine = [name for name in documents if name.startswith(prefixes)]
         if mine:
-            parts += [f"## {chapter}", *(_section(name, found[name], folder) for name in mine)]
+            parts += [f"## {chapter}", *(_section(name, documents[name], folder) for name in mine)]
     if skipped:
         parts += ["## Not run", "\n".join(f"- {name}: {why}" for name, why in skipped.items())]
     return "\n\n".join(parts) + "\n"
@@ -82,8 +91,8 @@ def page(found: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out
 def _section(name: str, document: Mapping[str, Any], folder: str) -> str:
     outcome = Outcome.of(document)
     blocks = [f"### {outcome.title}", f"`{document['command']}`"]
-    if name in PARAGRAPHS:
-        blocks.append(PARAGRAPHS[name])
+    if paragraph := EXPERIMENTS[name].paragraph:
+        blocks.append(paragraph)
     blocks.append(f"![{outcome.title}]({folder}/{name}.png)")
     if len(outcome.rows) > _LONGEST_TABLE:
         blocks += [f"[{len(outcome.rows)} rows]({folder}/{name}.csv)", *outcome.notes]

@@ -19,13 +19,9 @@ from undertone_aggregator.design.stream.calibration import epsilon_of, mu
 from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
 from undertone_aggregator.estimate.smooth import smooth
 from undertone_shared.errors import Invalid
-from undertone_studies.experiments.cgm_populations import Streams
-from undertone_studies.experiments.cgm_populations import edrp as households
-from undertone_studies.experiments.cgm_populations import kaggle_like as pages
-from undertone_studies.experiments.cgm_populations import london as daily
-from undertone_studies.experiments.cgm_populations import taxi_like as taxis
-from undertone_studies.experiments.outcome import Curve, Outcome, Panel
-from undertone_studies.experiments.registry import Options
+from undertone_studies.cgm_populations import Streams
+from undertone_studies.outcome import Curve, Outcome, Panel
+from undertone_studies.registry import Options
 
 Array = NDArray[np.float64]
 
@@ -41,27 +37,7 @@ _LEAST = 0.01
 _SHORT = 100
 
 
-def edrp(options: Options) -> Outcome:
-    """Half-hours of a day of 622 Scottish households. Raises Invalid without the data."""
-    return compare(_real(households, options), options.seed)
-
-
-def london(options: Options) -> Outcome:
-    """Daily energy of London households. Raises Invalid without the data."""
-    return compare(_real(daily, options), options.seed)
-
-
-def kaggle(options: Options) -> Outcome:
-    """The stand-in for the Kaggle pages, with a budget per day as in the paper."""
-    return compare(pages(), options.seed)
-
-
-def taxi(options: Options) -> Outcome:
-    """The stand-in for the Beijing taxis."""
-    return compare(taxis(), options.seed)
-
-
-def _real(read: Callable[[Path], Streams], options: Options) -> Streams:
+def real(read: Callable[[Path], Streams], options: Options) -> Streams:
     if options.data is None:
         raise Invalid("this experiment needs the real data: give --data")
     try:

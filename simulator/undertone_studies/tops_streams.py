@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
-from undertone_studies.experiments.outcome import Outcome
-from undertone_studies.experiments.registry import Options
+from undertone_studies.outcome import Curve
+from undertone_studies.registry import Options
 
 Integers = NDArray[np.int64]
 
@@ -31,6 +31,7 @@ TABLE1 = {
 }
 STAND_INS = ("Fare", "Kosarak")
 LONGEST = M + R
+WINDOW = 4096
 
 
 @dataclass(frozen=True)
@@ -108,22 +109,6 @@ def stand_in(name: str, seed: int) -> Stream:
     return Stream(f"{name} (stand-in)", bound, np.maximum(np.rint(values), 0).astype(np.int64))
 
 
-def table1(options: Options) -> Outcome:
-    """Table 1: what the streams are, beside the paper's figures."""
-    rows: list[list[str | int | float]] = []
-    for stream in streams(options):
-        v = stream.values
-        quantiles = [int(q) for q in np.quantile(v, [0.85, 0.95, 0.995], method="inverted_cdf")]
-        rows.append([stream.name, len(v), stream.bound, *quantiles, int(v.max()), float(v.mean())])
-    rows += [[f"{name} (the paper's)", *figures] for name, figures in TABLE1.items()]
-    notes = [
-        "DNS here is another extract of the authors' data than Table 1's; the stand-ins are independent draws, cut to "
-        f"{LONGEST} values.",
-        "No privacy is spent in this table: it describes data that are public or synthetic.",
-    ]
-    return Outcome("ToPS, Table 1", ["stream", "n", "B", "p85", "p95", "p99.5", "max", "mean"], rows, notes)
-
-
 def _pos(data: Path) -> Stream:
     return Stream("POS", 1657, _array(data / "pos_length.npz", "v"))
 
@@ -141,3 +126,9 @@ def _edrp(data: Path) -> Stream:
 def _array(path: Path, name: str | None) -> Integers:
     with np.load(path, allow_pickle=False) as file:
         return np.asarray(file[name or file.files[0]]).astype(np.int64)
+
+
+def windows(values: np.ndarray) -> Curve:
+    """(number of the first value, mean) of each whole window of `WINDOW` values."""
+    whole = values[: len(values) // WINDOW * WINDOW].reshape(-1, WINDOW).mean(axis=1)
+    return (np.arange(len(whole)) * WINDOW).tolist(), whole.tolist()

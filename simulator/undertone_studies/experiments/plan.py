@@ -20,8 +20,16 @@ from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
 from undertone_simulator.vectorised_stream import Streams
-from undertone_studies.experiments.outcome import Cell, Outcome, Panel
-from undertone_studies.experiments.registry import Options
+from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.registry import Options
+
+TITLE = "Predicted errors against simulated ones"
+PARAGRAPH = (
+    "No paper has this table: it holds `undertone plan` to account. A ratio of 1 means that the error which was"
+    " promised before a campaign is the one that repeated campaigns have. The ratio is known only as well as so"
+    " much simulation allows, which the last column says; ranges average 48 slots each, so there are fewer of them."
+    " The prediction is for readings of the whole day, and the simulation draws them from it."
+)
 
 # [independent repeats, errors that may depend on each other].
 Errors = NDArray[np.float64]
@@ -43,7 +51,7 @@ _POOL = 1024
 _BATCH = 8
 
 
-def predictions(options: Options) -> Outcome:
+def run(options: Options) -> Outcome:
     """Each cell: n × ε × population × {mean, range of 48, stream}, with the error of the ratio itself."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}

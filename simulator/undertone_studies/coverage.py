@@ -1,0 +1,151 @@
+"""Do the intervals hold? Coverage on real readings, every report drawn by the vectorised mechanisms.
+
+Three threshold rounds of a day each, in time order, then θ as the aggregator chooses it and its Hybrid. The truncated
+mean's interval is tried on one day, over many seeds; the wider one on whole days, over fewer, each with rounds of its
+own. The seeds are the noise; the readings stay.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.partial import Key, Partial
+from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges, next_range, theta_from_reports
+from undertone_shared import report
+from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.issue import build
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import histogram, symbols
+
+Readings = NDArray[np.int64]
+
+ROUNDS = 3
+CELLS = 128
+SLOT_SECONDS = 1800
+_CHUNK = 100
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """``held``: share of (slot, seed) whose interval holds; ``ratio``: predicted over empirical standard error.
+
+    ``held_raw`` and ``least_held_raw``: the wider interval, on average and at its worst slot of the day; ``width_raw``:
+    the median of its width over the truncated one's.
+    """
+
+    epsilon: str
+    theta: int
+    seeds: int
+    slots: int
+    held: float
+    ratio: float
+    seeds_raw: int
+    days_raw: int
+    held_raw: float
+    least_held_raw: float
+    width_raw: float
+
+
+def threshold(readings: Readings, epsilon: str, bound: int, cycle: int, seed: int) -> Threshold:
+    """θ after `ROUNDS` rounds of one cycle each; ``readings`` [devices, slots], integers in [0, bound]."""
+    devices = np.arange(len(readings))
+    rounds: list[CohortCounts] = []
+    edges = first_edges(bound, CELLS)
+    for number in range(ROUNDS):
+        mechanism = square_wave(epsilon, edges)
+        counts = np.zeros(mechanism.symbols, dtype=np.int64)
+        for slot in range(number * cycle, (number + 1) * cycle):
+            counts += histogram(mechanism, readings[:, slot], bound, Seeded(seed).words(slot, devices))
+        rounds.append(CohortCounts(mechanism, counts))
+        edges = next_range(rounds, bound=bound, cells=CELLS)
+    variance = float(worst_variance(hybrid(epsilon)))
+    return theta_from_reports(rounds, bound=bound, variance=lambda _: variance, query=Query.fleet(len(readings)))
+
+
+def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int, last: int) -> Campaign:
+    """The report epoch under ``chosen``; slots first to last."""
+    return build(
+        name="coverage",
+        sensor="load",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=bound,
+        slot_seconds=SLOT_SECONDS,
+        cycle=cycle,
+        epoch=first * SLOT_SECONDS,
+        last_slot=last,
+        default=0,
+        cohort=Cohort(bytes(16), 0, square_wave(epsilon, first_edges(bound, CELLS))),
+        report=ReportRule(0, chosen.theta, hybrid(epsilon, most_levels(chosen.theta))),
+    )
+
+
+def truncated(readings: Readings, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
+    """(share of slots × seeds whose 95 % interval holds, predicted over empirical standard error)."""
+    decoder = Decoder(rule, 0)
+    held = 0
+    squares = predicted = 0.0
+    for slot in slots:
+        x = np.minimum(readings[:, slot], rule.theta)
+        for start in range(0, seeds, _CHUNK):
+            rows = min(_CHUNK, seeds - start)
+            # Each (seed, device) is a device of its own.
+            numbers = np.arange(start * len(x), (start + rows) * len(x))
+            drawn = symbols(rule.mechanism, np.tile(x, rows), rule.theta, Seeded(1).words(slot, numbers))
+            for row in drawn.reshape(rows, len(x)):
+                mean, variance, _ = decoder.mean(np.bincount(row, minlength=rule.mechanism.symbols))
+                error = mean - float(x.mean())
+                held += error * error <= 1.959963984540054**2 * variance
+                squares += error * error
+                predicted += variance
+    return held / (len(slots) * seeds), float(np.sqrt(predicted / squares))
+
+
+def raw(readings: Readings, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
+    """(average coverage, least coverage of any slot of the cycle, median width ratio) of the wider interval."""
+    first = ROUNDS * cycle
+    held = np.zeros(cycle)
+    widths = []
+    devices = np.arange(len(readings))
+    for seed in range(seeds):
+        chosen = threshold(readings, epsilon, bound, cycle, seed)
+        one = campaign(chosen, epsilon, bound, cycle, first, first + days * cycle - 1)
+        assert one.report is not None
+        partial = {}
+        for slot in range(one.first_slot, one.last_slot + 1):
+            x = np.minimum(readings[:, slot], chosen.theta)
+            counts = histogram(one.report.mechanism, x, chosen.theta, Seeded(seed).words(slot, devices))
+            partial[Key(one.name, one.fingerprint, report.REPORT, "all", slot)] = counts
+        found = Reconstruction(Timeline([Epoch(one, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
+        for estimate in found:
+            ends = (estimate.low_raw, estimate.high_raw, estimate.low, estimate.high)
+            low_raw, high_raw, low, high = (float("nan") if end is None else end for end in ends)
+            held[estimate.slot % cycle] += low_raw <= readings[:, estimate.slot].mean() <= high_raw
+            widths.append((high_raw - low_raw) / (high - low))
+    held /= days * seeds
+    return float(held.mean()), float(held.min()), float(np.median(widths))
+
+
+def measure(
+    readings: Readings,
+    epsilon: str,
+    *,
+    bound: int,
+    cycle: int = 48,
+    seeds: int = 2000,
+    days: int = 28,
+    seeds_raw: int = 10,
+) -> Coverage:
+    """Coverage of both intervals at one ε (event level); ``readings`` [devices, slots], at least 3 + days cycles."""
+    chosen = threshold(readings, epsilon, bound, cycle, 0)
+    one = campaign(chosen, epsilon, bound, cycle, ROUNDS * cycle, (ROUNDS + 1) * cycle - 1)
+    assert one.report is not None
+    slots = range(one.first_slot, one.last_slot + 1)
+    held, ratio = truncated(readings, one.report, slots, seeds)
+    wide = raw(readings, epsilon, bound, cycle, days, seeds_raw)
+    return Coverage(epsilon, chosen.theta, seeds, len(slots), held, ratio, seeds_raw, days, *wide)

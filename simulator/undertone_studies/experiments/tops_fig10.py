@@ -1,0 +1,18 @@
+"""Figure 10 of ToPS."""
+
+from undertone_studies.outcome import Outcome
+from undertone_studies.registry import Options
+from undertone_studies.tops_figures import end_to_end
+
+TITLE = "ToPS, figure 10: MAE, MMAE, MMSE, end to end"
+PARAGRAPH = (
+    "The paper: other metrics rank the methods as the mean square error does, but the better hierarchy no longer"
+    " helps in absolute error. Here it helps in all of them: with H2 the noise is four times larger in variance"
+    " before consistency, and more after it. As in the paper, errors per value (MMAE, MMSE) are less stable, as"
+    " short ranges decide them."
+)
+
+
+def run(options: Options) -> Outcome:
+    """End to end in other metrics: mean absolute error, and both errors of means instead of sums."""
+    return end_to_end(options, ("mae", "mmae", "mmse"), TITLE)

@@ -1,0 +1,57 @@
+"""Figure 5 of ToPS."""
+
+import numpy as np
+
+from undertone_central import FreshBytes
+from undertone_central.hierarchy import levels_for
+from undertone_central.variance import consistent_variance, cover_size
+from undertone_studies.outcome import Outcome
+from undertone_studies.registry import Options
+from undertone_studies.tops_figures import at_quantile
+from undertone_studies.tops_methods import (
+    Trial,
+    hierarchy_answers,
+    source,
+    tops_answers,
+)
+from undertone_studies.tops_streams import QUERIES, R, Stream
+
+TITLE = "ToPS, figure 5: hierarchies (MSE)"
+PARAGRAPH = (
+    "The paper prefers a fan-out of 16 with consistency to the binary tree, by experiment; the constants of the"
+    " noise are exact here and need no data: 14276 for H2, 3195 for H16, 1171 for H16 made consistent, times θ²/ε²."
+    " What the experiment adds is what smoothing gains on top, which depends on the stream."
+)
+
+
+def run(options: Options) -> Outcome:
+    """Hierarchies, at the 95 % quantile, against the truncated truth."""
+
+    def trials(stream: Stream, theta: int, epsilon: str) -> dict[str, Trial]:
+        def bytes_(i: int) -> FreshBytes:
+            return source(options.seed, i, "fig5")
+
+        return {
+            "H2": lambda i: hierarchy_answers(stream, theta, epsilon, bytes_(i), 2),
+            "H16": lambda i: hierarchy_answers(stream, theta, epsilon, bytes_(i), 16),
+            "H16 consistent": lambda i: tops_answers(stream, theta, epsilon, bytes_(i), 0),
+            "H16 consistent, smoothed": lambda i: tops_answers(stream, theta, epsilon, bytes_(i)),
+        }
+
+    found = at_quantile(options, trials, TITLE)
+    constants = ", ".join(f"{name} {k:.6g}" for name, k in noise_constants().items())
+    notes = [*found.notes, f"Noise-only MSE = Kθ²/ε² of these queries, exact and without data: K = {constants}."]
+    return Outcome(found.title, found.columns, found.rows, notes, found.panels)
+
+
+def noise_constants() -> dict[str, float]:
+    """K: twice the squared levels times the mean number of node variances in the answer to a query."""
+    queries = QUERIES.tolist()
+    found = {}
+    for fanout in (2, 16):
+        levels = levels_for(fanout, R)
+        plain = np.mean([cover_size(a, b, fanout, levels) for a, b in queries])
+        consistent = np.mean([consistent_variance(a, b, fanout, levels) for a, b in queries])
+        found[f"H{fanout}"] = float(2 * levels**2 * plain)
+        found[f"H{fanout} consistent"] = float(2 * levels**2 * consistent)
+    return found

@@ -1,0 +1,123 @@
+"""Designed tables on real readings: variance among the estimated populations, and slot means end to end on EDRP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design import hybrid, most_levels, square_wave
+from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    Threshold,
+    Variance,
+    constant_variance,
+    first_edges,
+    next_range,
+    theta_from_reports,
+)
+from undertone_aggregator.threshold.joint import Design, choose_jointly
+from undertone_shared.campaign import ReportRule
+from undertone_shared.errors import Invalid
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import histogram
+from undertone_studies.registry import Options
+from undertone_studies.theta import perturbed, whole_range
+
+Readings = NDArray[np.int64]
+
+EPSILONS = ("0.5", "1", "2", "4")
+# The short protocol's; the documentation's figures are of 20 seeds and 5 runs.
+SEEDS = 2
+RUNS = 1
+BOUND = 10_000
+CYCLE = 48
+ROUNDS = 3
+DAYS = 7
+LEVELS = 256
+BASE = "Base (always 0)"
+METHODS = ("ToPL (SW-W + HM)", "ToPL, one slot's objective", "HM at our θ", "auto")
+GUARANTEE = "ε is of one reading (event level): 48 readings a day cost a household 48 ε."
+
+
+@dataclass(frozen=True)
+class Contender:
+    """θ and mechanism of one method after the threshold rounds of one seed."""
+
+    method: str
+    theta: int
+    mechanism: Mechanism
+
+
+def contenders(days: Readings, epsilon: str, seed: int) -> list[Contender]:
+    """What each method would report with after the threshold rounds ``days`` [slots, devices]."""
+    devices = days.shape[1]
+    rounds = cohort_rounds(days, epsilon, seed)
+    generator = np.random.default_rng([seed, *epsilon.encode()])
+    mechanism = whole_range(epsilon, BOUND)
+    once = CohortCounts(mechanism, perturbed(mechanism, days.ravel(), generator))
+    variance = constant_variance(float(epsilon))
+    found = []
+    for method, query in zip(METHODS[:2], (Query.paper(2**20), Query.fleet(devices)), strict=True):
+        theta = theta_from_reports([once], bound=BOUND, variance=variance, query=query, method="sw-w").theta
+        found.append(Contender(method, theta, hybrid(epsilon, most_levels(theta))))
+    for method, kind in zip(METHODS[2:], ("hybrid", "auto"), strict=True):
+        design = jointly(rounds, BOUND, epsilon, kind, devices)
+        found.append(Contender(method, design.threshold.theta, design.mechanism))
+    return found
+
+
+def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str, devices: int) -> Design:
+    """θ and mechanism from the rounds' reports, for the mean of one slot of so many devices."""
+
+    def choose(variance: Variance) -> Threshold:
+        return theta_from_reports(rounds, bound=bound, variance=variance, query=Query.fleet(devices))
+
+    return choose_jointly(kind, epsilon, LEVELS, choose)
+
+
+def cohort_rounds(days: Readings, epsilon: str, seed: int) -> list[CohortCounts]:
+    """One round per cycle of ``days`` [slots, devices], each range chosen from those before."""
+    devices = np.arange(days.shape[1])
+    edges = first_edges(BOUND)
+    rounds: list[CohortCounts] = []
+    for start in range(0, len(days), CYCLE):
+        mechanism = square_wave(epsilon, edges)
+        counts = np.zeros(mechanism.symbols, dtype=np.int64)
+        for slot in range(start, start + CYCLE):
+            counts += histogram(mechanism, days[slot], BOUND, Seeded(seed).words(slot, devices))
+        rounds.append(CohortCounts(mechanism, counts))
+        edges = next_range(rounds, bound=BOUND)
+    return rounds
+
+
+def slot_means(week: Readings, one: Contender, seed: int) -> tuple[Readings, ...]:
+    """(estimates, their variances, means of the readings, means of the truncated readings); each [slots]."""
+    decoder = Decoder(ReportRule(0, one.theta, one.mechanism), 0)
+    devices = np.arange(week.shape[1])
+    rows = []
+    for number, readings in enumerate(week):
+        truncated = np.minimum(readings, one.theta)
+        words = Seeded(seed).words(ROUNDS * CYCLE + number, devices)
+        mean, variance, _ = decoder.mean(histogram(one.mechanism, truncated, one.theta, words))
+        rows.append((mean, variance, readings.mean(), truncated.mean()))
+    return tuple(np.array(rows).T)
+
+
+def expected_error(week: Readings, one: Contender) -> float:
+    """The mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²], exactly."""
+    counts = np.bincount(week.ravel())
+    population = Population(counts / counts.sum(), range(len(counts) + 1))
+    noise = population.mean_variance(one.mechanism, one.theta) * (one.theta / 2) ** 2 / week.shape[1]
+    bias = np.mean(week - np.minimum(week, one.theta), axis=1)
+    return float(noise + np.mean(np.square(bias)))
+
+
+def _data(options: Options) -> Path:
+    if options.data is None:
+        raise Invalid("this experiment needs the real data sets: name their folder with --data")
+    return options.data

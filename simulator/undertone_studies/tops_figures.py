@@ -1,0 +1,96 @@
+"""Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.registry import Options
+from undertone_studies.tops_methods import (
+    EPSILONS,
+    SHORT,
+    Answers,
+    Trial,
+    base_mse,
+    hierarchy_answers,
+    mean_errors,
+    noisy_max_threshold,
+    quantile_threshold,
+    source,
+    tops_answers,
+)
+from undertone_studies.tops_streams import Stream, range_sums, streams
+
+EVENT = "Guarantee: event level, ε per value; methods with S-PAK are (ε, δ) with δ = 1/m², all others pure ε."
+
+
+def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcome:
+    rows: list[list[str | float]] = []
+    panels = []
+    for stream in streams(options):
+        truth = range_sums(stream.body)
+        curves: dict[str, dict[str, list[float]]] = {metric: {} for metric in metrics}
+        for epsilon in EPSILONS:
+            for name, trial in _methods(options, stream, epsilon, truth).items():
+                found = mean_errors(trial, truth, 1 if name == "Base" else options.repeats or SHORT)
+                rows.append([stream.name, float(epsilon), name, *(getattr(found, metric) for metric in metrics)])
+                for metric in metrics:
+                    curves[metric].setdefault(name, []).append(getattr(found, metric))
+        x = [float(epsilon) for epsilon in EPSILONS]
+        for metric, lines in curves.items():
+            panels.append(Panel(stream.name, "ε", metric.upper(), {name: (x, y) for name, y in lines.items()}))
+    columns = ["stream", "ε", "method", *(metric.upper() for metric in metrics)]
+    return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)
+
+
+def _methods(options: Options, stream: Stream, epsilon: str, truth: Answers) -> dict[str, Trial]:
+    def under(theta: Callable[[int], int], publish: Callable[[int, int], Answers]) -> Trial:
+        return lambda i: publish(theta(i), i)
+
+    def nm(i: int) -> int:
+        return noisy_max_threshold(stream, epsilon, source(options.seed, i, "theta"))
+
+    def nm_paper(i: int) -> int:
+        return noisy_max_threshold(stream, epsilon, source(options.seed, i, "theta"), "count")
+
+    def s_pak(i: int) -> int:
+        return quantile_threshold(stream, epsilon, source(options.seed, i, "theta"), "s-pak")
+
+    def consistent(theta: int, i: int) -> Answers:
+        return tops_answers(stream, theta, epsilon, source(options.seed, i, "publish"))
+
+    def binary(theta: int, i: int) -> Answers:
+        return hierarchy_answers(stream, theta, epsilon, source(options.seed, i, "publish"), 2)
+
+    return {
+        "ToPS": under(nm, consistent),
+        "ToPS, paper's c = 60": under(nm_paper, consistent),
+        "NM-E + H2": under(nm, binary),
+        "S-PAK + H16 consistent, smoothed": under(s_pak, consistent),
+        "PAK": under(s_pak, binary),
+        "Base": lambda _: np.zeros_like(truth),
+    }
+
+
+def at_quantile(options: Options, trials: Callable[[Stream, int, str], dict[str, Trial]], title: str) -> Outcome:
+    rows: list[list[str | float]] = []
+    panels = []
+    for stream in streams(options):
+        theta = stream.percentile(0.95)
+        truth = range_sums(np.minimum(stream.body, theta))
+        curves: dict[str, list[float]] = {}
+        for epsilon in EPSILONS:
+            for name, trial in trials(stream, theta, epsilon).items():
+                mse = mean_errors(trial, truth, options.repeats or SHORT).mse
+                rows.append([stream.name, float(epsilon), name, mse])
+                curves.setdefault(name, []).append(mse)
+            rows.append([stream.name, float(epsilon), "Base", base_mse(truth)])
+            curves.setdefault("Base", []).append(base_mse(truth))
+        x = [float(epsilon) for epsilon in EPSILONS]
+        panels.append(Panel(f"{stream.name}, θ = {theta}", "ε", "MSE", {name: (x, y) for name, y in curves.items()}))
+    note = "θ = the 95 % quantile; the truth is truncated at it."
+    return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [EVENT, note, protocol(options)], panels)
+
+
+def protocol(options: Options) -> str:
+    return f"200 random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."

@@ -1,0 +1,53 @@
+"""Figures 8 and 9 of ToPL: the same streams in the local model, θ by Square Wave, reports by the Hybrid at ε = 1."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from undertone_aggregator.design import hybrid, most_levels
+from undertone_aggregator.threshold import Query, constant_variance, even_thetas
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.vectorised import symbols
+from undertone_studies.theta import ROUNDS, Judge, papers, robust
+from undertone_studies.tops_streams import (
+    QUERIES,
+    Integers,
+    M,
+    R,
+    Stream,
+    range_sums,
+)
+
+EPSILONS = ("0.2", "0.6", "1", "2")
+REPORT_EPSILON = "1"
+SHORT = 3
+GUARANTEE = "Guarantee: event-level local DP, ε of the threshold for the first m values, ε = 1 for each report."
+
+
+def thresholds(stream: Stream, epsilon: str, seed: list[int]) -> dict[str, int]:
+    """θ by the product's method, by Square Wave with smoothed EM (SW), and by the paper's white box (SW-W)."""
+    generator = np.random.default_rng([*seed, *epsilon.encode()])
+    head = generator.permutation(stream.head)
+    judge = Judge(even_thetas(stream.bound), np.zeros(0), Query.paper(R))
+    parts = np.split(head, np.cumsum([round(M * share) for share in ROUNDS])[:-1])
+    found = {"ours": robust(parts, epsilon, stream.bound, judge, generator)}
+    found |= {
+        {"ems": "SW", "sw-w": "SW-W"}[name]: theta
+        for name, theta in papers(head, epsilon, stream.bound, judge, generator).items()
+    }
+    return {name: threshold.theta for name, threshold in found.items()}
+
+
+def expected_mse(stream: Stream, theta: int) -> float:
+    """Mean over the queries of J V θ²/4 + bias², J the range's length, V the Hybrid's variance at ε = 1."""
+    variance = constant_variance(float(REPORT_EPSILON))(theta) * theta * theta / 4
+    bias = range_sums(np.maximum(stream.body - theta, 0))
+    return float(np.mean((QUERIES[:, 1] - QUERIES[:, 0]) * variance + bias**2))
+
+
+def reports(values: Integers, theta: int, seed: int) -> np.ndarray:
+    """The decoded Hybrid report of every value, each a device of its own."""
+    mechanism = hybrid(REPORT_EPSILON, most_levels(theta))
+    drawn = symbols(mechanism, np.minimum(values, theta), theta, Seeded(seed).words(0, range(len(values))))
+    table = np.array([float(Fraction(*mechanism.decode(s, theta))) for s in range(mechanism.symbols)])
+    return np.asarray(table[drawn])

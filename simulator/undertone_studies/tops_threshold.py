@@ -1,0 +1,54 @@
+"""Figures 1, 6 and 7 of ToPS: what the threshold costs, percentiles, and the ways to choose it."""
+
+import numpy as np
+
+from undertone_central.threshold import Workload, candidates, scores
+from undertone_studies.registry import Options
+from undertone_studies.tops_methods import (
+    SHORT,
+    Answers,
+    Trial,
+    noisy_max_threshold,
+    quantile_threshold,
+    source,
+    tops_answers,
+)
+from undertone_studies.tops_streams import QUERIES, Stream
+
+EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
+NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
+PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
+PHASE_EPSILON = "0.05"
+CHOICES = 400
+# The default objective rises without bound where bias rules: shown up to so many times Base's error.
+SHOWN = 10
+OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
+
+
+def at(stream: Stream, theta: int, epsilon: str, seed: int) -> Trial:
+    """The smoothed hierarchy under a given θ."""
+    return lambda i: tops_answers(stream, theta, epsilon, source(seed, i, "publish"))
+
+
+def choosing(stream: Stream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
+    """The smoothed hierarchy at ε ``publishing`` under a θ chosen at ``epsilon``, which is noted in ``chosen``."""
+
+    def trial(number: int) -> Answers:
+        bytes_ = source(seed, number, "theta")
+        if name.startswith("NM-E"):
+            theta = noisy_max_threshold(stream, epsilon, bytes_, "count" if "60" in name else "excess")
+        else:
+            theta = quantile_threshold(stream, epsilon, bytes_, name.lower())
+        chosen.append(theta)
+        return at(stream, theta, publishing, seed)(number)
+
+    return trial
+
+
+def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, objective: str) -> int:
+    thetas = candidates(bound, objective)
+    return int(thetas[np.argmax(scores(histogram, thetas, workload, objective))])
+
+
+def protocol(options: Options) -> str:
+    return f"{len(QUERIES)} random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."
