@@ -15,7 +15,7 @@ from undertone_central import FreshBytes, Pak, Tops
 from undertone_central.hierarchy import levels_for, node_scale
 from undertone_central.noise import discrete_laplace
 from undertone_central.smoothers import best_smoothing
-from undertone_central.threshold import Workload, theta_from_reports
+from undertone_central.threshold import Workload, choose_threshold
 from undertone_central.variance import cover
 from undertone_studies.tops_streams import QUERIES, M, R, Stream, range_sums
 
@@ -64,7 +64,7 @@ def noisy_max_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, object
     """ToPS's θ: the default objective, or ``count``, the paper's with c = 60."""
     exact = Fraction(epsilon)
     levels = 5 - best_smoothing(16, 5, exact)
-    return theta_from_reports(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
+    return choose_threshold(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
 
 
 def quantile_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, threshold: str) -> int:
