@@ -4,7 +4,6 @@ import contextlib
 import csv
 import json
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.collect.link import Address, Outlet
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import Store, StoreError, open_store
 from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.journal import Journal
@@ -44,7 +43,7 @@ def serve(
     """
     plan = config.campaign
     groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
-    with _broker(config, journal) as address, Store(config.path(config.store.path)) as store:
+    with _broker(config, journal) as address, open_store(config.path(config.store.path)) as store:
         seed = open_campaign(store, plan, config.stream)
         ingest_plan = IngestPlan(
             config.broker.prefix,
@@ -67,7 +66,7 @@ def serve(
         try:
             for number in range(ingest_plan.workers):
                 own = replace(ingest_plan, worker=number)
-                workers.append(kind(own, store.path, address, say, clock, failpoint))
+                workers.append(kind(own, store.url, address, say, clock, failpoint))
             outlet.start()
             # The workers take in reports while the numerics load.
             from undertone_aggregator.coordinator import Coordinator
@@ -82,7 +81,7 @@ def serve(
                     worker.check()
                 try:
                     coordinator.tick(int(clock()))
-                except sqlite3.Error as wrong:
+                except StoreError as wrong:
                     journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
         finally:
             for worker in workers:
@@ -113,7 +112,7 @@ def open_campaign(store: Store, plan: CampaignPlan, stream: StreamPlan | None = 
     for name, value in facts.items():
         if kept.get(name) != value:
             raise Invalid(
-                f"campaign.{name} is {value!r}, but the store {store.path} holds a campaign with {kept.get(name)!r}: "
+                f"campaign.{name} is {value!r}, but the store {store.url} holds a campaign with {kept.get(name)!r}: "
                 "use another store"
             )
     return bytes.fromhex(meta["cohort_seed"])

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import paho.mqtt.client as mqtt
 
-from undertone_aggregator.collect.link import Address, Inbox
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.link import Address, Inbox, receipt
 from undertone_central.document import TITLE
 from undertone_central.feed import parse
 from undertone_central.job import Job
@@ -77,41 +77,40 @@ class Gateway:
     @property
     def subscribed(self) -> bool:
         """Whether readings can arrive."""
-        return self._inbox.subscribed
+        return self._inbox.ready
 
     def step(self) -> int:
         """Release what has arrived, waiting a little for the first; returns how many readings that were."""
-        self._inbox.pump(PAUSE)
-        messages, self._inbox.messages = self._inbox.messages, []
-        if not messages:
+        deliveries = self._inbox.take(PAUSE)
+        if not deliveries:
             return 0
-        values = [value for value in map(self._value, messages) if value is not None]
-        packets = [message.mid for message in messages]
+        values = [value for value in map(self._value, deliveries) if value is not None]
+        packets = [receipt(delivery).packet for delivery in deliveries]
         if values:
             notes: dict[str, Any] = {"packets": packets, "number": self._number}
             self._job.step(np.array(values, dtype=np.int64), notes)
             self._packets = set(packets)
-        self._inbox.acknowledge(messages)
+        self._inbox.acknowledge(deliveries)
         return len(values)
 
     def close(self) -> None:
         """Disconnect; the broker keeps what arrives until the next start."""
         self._inbox.close()
 
-    def _value(self, message: mqtt.MQTTMessage) -> int | None:
+    def _value(self, delivery: Delivery) -> int | None:
         """The reading; None for a repetition."""
-        if message.retain:
+        if delivery.retained:
             self._say("a retained message is not a reading of now; left out")
             return None
-        words = message.payload.decode("utf-8", "replace").replace(",", " ").split()
+        words = delivery.payload.decode("utf-8", "replace").replace(",", " ").split()
         value = parse(words[-1], self._scale) if len(words) in (1, 2) else None
         if len(words) == 2:
             number = parse(words[0], Fraction(1))
             if number is None or number <= self._number:
                 return None
             self._number = number
-        elif message.dup and message.mid in self._packets:
+        elif receipt(delivery).repeated and receipt(delivery).packet in self._packets:
             return None
         if value is None:
-            self._say(f"{message.payload[:40]!r} is not a whole number; counted as an empty item")
+            self._say(f"{delivery.payload[:40]!r} is not a whole number; counted as an empty item")
         return value or 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from undertone_aggregator.broker import find_mosquitto, free_port
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
@@ -174,7 +174,7 @@ def _ledgers(folder: Path) -> tuple[Path, ...]:
 def _drain(options: Options, folder: Path, show: Show) -> Accounts:
     """The accounts, once they hold or the time is up."""
     deadline = time.monotonic() + _DRAIN_SECONDS
-    with Store(folder / "store.sqlite", read_only=True) as store:
+    with open_store(folder / "store.sqlite", read_only=True) as store:
         while True:
             found = reconcile(read_ledgers(_ledgers(folder)), store)
             if found.holds or time.monotonic() > deadline:

@@ -48,12 +48,12 @@ class Simulated:
     def save(self, path: Path) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.
-        from undertone_aggregator.collect.store import Batch, Store
+        from undertone_aggregator.collect.store import Batch, open_store
         from undertone_aggregator.server import open_campaign
 
         if path.exists():
             raise Invalid(f"{path} exists already: a simulation is never added to a store")
-        with Store(path) as store:
+        with open_store(path) as store:
             open_campaign(store, self.plan, self.stream)
             with store.transaction():
                 for epoch in self.timeline.epochs:

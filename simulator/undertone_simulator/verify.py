@@ -106,7 +106,7 @@ def outcomes(store: Store) -> dict[Key, str]:
     """
     found = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
     if not found and store.outcomes()[RECEIVED]:
-        raise Invalid(f"{store.path} has no audit of its reports: run the aggregator with audit = true in [store]")
+        raise Invalid(f"{store.url} has no audit of its reports: run the aggregator with audit = true in [store]")
     return found
 
 

@@ -19,7 +19,7 @@ from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.seen import COUNTED, Seen, digest
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, open_store
 from undertone_shared.campaign import Campaign
 
 CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")
@@ -90,18 +90,18 @@ batch_milliseconds = 5
         self.start()
         wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), 60, "the first epoch")
         assert self.end() == 0, self.log()
-        with Store(self.store, read_only=True) as store:
+        with open_store(self.store, read_only=True) as store:
             return store.epochs()[0].campaign
 
     def _epochs(self) -> int:
         try:
-            with Store(self.store, read_only=True) as store:
+            with open_store(self.store, read_only=True) as store:
                 return store.epoch_count()
         except Exception:
             return 0
 
     def deliveries(self) -> int:
-        with Store(self.store, read_only=True) as store:
+        with open_store(self.store, read_only=True) as store:
             return store.outcomes()["received"]
 
     def log(self) -> str:
@@ -158,7 +158,7 @@ def expected(campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]]
 
 def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]]) -> int:
     """Wait until everything sent has an outcome, end the server, check both identities; how many came twice."""
-    with Store(server.store, read_only=True) as store:
+    with open_store(server.store, read_only=True) as store:
         partial, outcomes = expected(campaign, Timeline(store.epochs()), sent)
 
         def complete() -> bool:
@@ -205,7 +205,7 @@ def test_two_workers_killed_again_and_again_count_what_one_counts(
         sender.flush(sender.send(some_reports(campaign, chance, number, 100)))
     finish(server, campaign, sender.sent)
     assert server.log().count("starting it again") >= 2
-    with Store(server.store, read_only=True) as store:
+    with open_store(server.store, read_only=True) as store:
         workers = {row[0] for row in store._db.execute("SELECT worker FROM partials")}
     assert workers == {"0of2", "1of2"}
 
@@ -241,7 +241,7 @@ def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Send
     server.start()
     wait_for(lambda: server.deliveries() >= 2)
     server.end()
-    with Store(server.store, read_only=True) as store:
+    with open_store(server.store, read_only=True) as store:
         assert store.outcomes() == {"counted": 1, "retained": 1, "received": 2}
     assert digest(payload) == digest(bytes(payload))
 

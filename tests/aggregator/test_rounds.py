@@ -9,7 +9,7 @@ import pytest
 from support import server
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, Store, open_store
 from undertone_aggregator.coordinator import Coordinator
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.rounds import LARGEST_CHANGE, Rounds, limit_change
@@ -73,7 +73,7 @@ def play(folder: Path, slots: int, *, restart_every: int = 10**9, scale: float =
     """Run a campaign for ``slots`` seconds, with a new coordinator every so often."""
     plan = server.plan(cells=16, **options)
     outlet, chance = Outlet(), random.Random(11)
-    with Store(folder / "s.sqlite") as store:
+    with open_store(folder / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
         for second in range(slots):
             if second % restart_every == 0:
@@ -87,7 +87,7 @@ def play(folder: Path, slots: int, *, restart_every: int = 10**9, scale: float =
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) -> None:
     outlet = play(tmp_path, 44, restart_every=restart_every)
-    with Store(tmp_path / "s.sqlite") as store:
+    with open_store(tmp_path / "s.sqlite") as store:
         epochs = store.epochs()
     assert [epoch.phase for epoch in epochs[:3]] == ["threshold", "threshold", "report"]
     assert [epoch.campaign.first_slot - NOW for epoch in epochs[:3]] == [2, 2 + 5 + 2, 2 + 2 * (5 + 2)]
@@ -110,14 +110,14 @@ def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:
     for name, every in (("a", 10**9), ("b", 1)):
         (tmp_path / name).mkdir()
         play(tmp_path / name, 30, restart_every=every)
-        with Store(tmp_path / name / "s.sqlite") as store:
+        with open_store(tmp_path / name / "s.sqlite") as store:
             bodies.append([epoch.campaign.body for epoch in store.epochs()])
     assert bodies[0] == bodies[1]
 
 
 def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
     plan, outlet = server.plan(), Outlet()
-    with Store(tmp_path / "s.sqlite") as store:
+    with open_store(tmp_path / "s.sqlite") as store:
         coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
         for second in range(30):
             coordinator.tick(NOW + second)
@@ -129,7 +129,7 @@ def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
 
 def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     outlet = Outlet()
-    with Store(tmp_path / "s.sqlite") as store:
+    with open_store(tmp_path / "s.sqlite") as store:
         coordinator = Coordinator(
             server.plan(),
             server.PREFIX,

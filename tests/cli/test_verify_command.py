@@ -6,7 +6,7 @@ import pytest
 
 from undertone.__main__ import main
 from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, open_store
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import FleetLedger
 
@@ -25,7 +25,7 @@ def files(tmp_path):
     batch = Batch(outcomes=Counter(counted=1), audit=[("a", hashlib.sha256(ONE).digest()[:8], "counted")])
     batch.partial = Partial()
     batch.partial.add(Key("c", b"abcd", COHORT, "all", 5), 3, 8)
-    with Store(tmp_path / "store") as store:
+    with open_store(tmp_path / "store") as store:
         store.commit("0of1", batch)
     return tmp_path
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from undertone_aggregator.broker import ManagedBroker, free_port
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.server import serve
@@ -102,7 +102,7 @@ class World:
         """The accounts, once they hold or the time is up."""
         deadline = time.monotonic() + seconds
         while True:
-            with Store(self.store_path, read_only=True) as store:
+            with open_store(self.store_path, read_only=True) as store:
                 found = reconcile(read_ledgers([self.ledger_path, *ledgers]), store)
             if found.holds or time.monotonic() > deadline:
                 return found

@@ -8,7 +8,7 @@ import pytest
 
 from support.paho_client import leave
 from undertone_aggregator.collect.admission import REASONS
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_device.packets import encode_publish
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.topics import SHARDS, config_topic, report_topic, shard
@@ -73,11 +73,11 @@ class Scene:
     def epochs(self):
         if not self.world.store_path.exists():
             return []
-        with Store(self.world.store_path) as store:
+        with open_store(self.world.store_path) as store:
             return store.epochs()
 
     def counts(self):
-        with Store(self.world.store_path, read_only=True) as store:
+        with open_store(self.world.store_path, read_only=True) as store:
             return store.outcomes()
 
     def topic(self, liar):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
 from undertone_simulator.faults import Fault, schedule
@@ -64,7 +64,7 @@ def differences(make_world, speed):
     fleet.wire.ledger.close()
     accounts = world.accounts()
     assert accounts.holds, accounts.examples
-    with Store(world.store_path, read_only=True) as store:
+    with open_store(world.store_path, read_only=True) as store:
         wire, epochs, meta = store.partial(), store.epochs(), store.meta()
     assert accounts.counted == wire.reports
     assert wire.reports > 100

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import parse_config
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import TICKS_MASK
@@ -96,7 +96,7 @@ slew = 0.05
     fleet.wire.ledger.close()
     accounts = world.accounts()
     assert accounts.holds, accounts.examples
-    with Store(world.store_path, read_only=True) as store:
+    with open_store(world.store_path, read_only=True) as store:
         wire, epochs = store.partial(), store.epochs()
     world.stop_aggregator()
     assert fleet.skipped == 0

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, open_store
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import Sent
@@ -40,7 +40,7 @@ def sent(*keys, acked=(), lost=(), faults=()):
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
+    with open_store(tmp_path / "store.sqlite") as opened:
         yield opened
 
 

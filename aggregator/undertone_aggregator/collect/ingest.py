@@ -1,22 +1,19 @@
 """Ingest: deliveries in batches, each batch one transaction, acknowledged to the broker only after its commit."""
 
 import contextlib
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from undertone_aggregator.collect.admission import Admission, topic_filters, worker_shards
+from undertone_aggregator.collect.admission import Admission, worker_shards
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.link import Address, Inbox
+from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, Store, StoreError
 from undertone_shared.topics import SHARDS
 
-# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
-QUIET_SECONDS = 0.005
 IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 # Records between two snapshots of the deduplication state, at least.
@@ -65,7 +62,7 @@ def nowhere(_: str) -> None:
 
 
 class Ingest:
-    """One worker: a broker session, its shards' deduplication state, a connection to the store.
+    """One worker: an intake, its shards' deduplication state, a connection to the store.
 
     ``failpoint(place)`` is called at before_commit, after_commit, during_acknowledgement and after_acknowledgement:
     a test may end the process there. ``clock`` gives Unix seconds.
@@ -75,7 +72,7 @@ class Ingest:
         self,
         plan: IngestPlan,
         store: Store,
-        address: Address,
+        intake: Intake,
         *,
         say: Say = lambda _: None,
         clock: Callable[[], float] = time.time,
@@ -86,9 +83,10 @@ class Ingest:
         self._say = say
         self._clock = clock
         self._failpoint = failpoint
-        filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
-        self.inbox = Inbox(address, plan.client_id, filters, plan.batch, say, unsubscribe=plan.draining)
+        self._intake = intake
         self._admission = self._resume()
+        # Whether the admission counted what the store does not hold.
+        self._stale = False
         self._records = 0
         self._stop = threading.Event()
 
@@ -102,56 +100,46 @@ class Ingest:
         try:
             while not stop.is_set():
                 self.step()
-                if self.inbox.subscribed and not told:
+                if self._intake.ready and not told:
                     told = True
                     ready()
         finally:
-            self.inbox.close()
+            self._intake.close()
 
     def step(self) -> int:
         """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
-        inbox = self.inbox
-        if not inbox.messages and not inbox.pump(IDLE_SECONDS):
-            return 0
-        deadline = time.monotonic() + self._plan.batch_seconds
-        while len(inbox.messages) < self._plan.batch and time.monotonic() < deadline:
-            if not inbox.pump(QUIET_SECONDS):
-                break
-        messages, connection = inbox.messages, inbox.connection
-        inbox.messages = []
-        if not self.commit([(_topic(message), bytes(message.payload), message.retain) for message in messages]):
+        deliveries = self._intake.take(IDLE_SECONDS)
+        if not deliveries or not self.commit(deliveries):
             return 0
         self._failpoint("after_commit")
-        # After a new connection the broker delivers again, perhaps under other packet numbers.
-        if inbox.connection == connection:
-            half = len(messages) // 2
-            inbox.acknowledge(messages[:half])
-            self._failpoint("during_acknowledgement")
-            inbox.acknowledge(messages[half:])
+        half = len(deliveries) // 2
+        self._intake.acknowledge(deliveries[:half])
+        self._failpoint("during_acknowledgement")
+        self._intake.acknowledge(deliveries[half:])
         self._failpoint("after_acknowledgement")
-        return len(messages)
+        return len(deliveries)
 
-    def commit(self, deliveries: list[tuple[str, bytes, bool]]) -> bool:
-        """Judge and store (topic, payload, retained); False when the store failed until it was time to stop."""
-        stale = False
+    def commit(self, deliveries: Sequence[Delivery]) -> bool:
+        """Judge and store them; False when the store failed until it was time to stop."""
         while True:
             try:
-                if stale:
+                if self._stale:
                     self._admission = self._resume()
+                    self._stale = False
                 batch = self.judge(deliveries)
                 self._failpoint("before_commit")
                 self._store.commit(self._plan.name, batch)
                 break
-            except sqlite3.Error as wrong:
+            except StoreError as wrong:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.
                 self._say(f"the store cannot be written, trying again: {wrong}")
-                stale = True
+                self._stale = True
                 if self._stop.wait(RETRY_SECONDS):
                     return False
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
             # It only saves room: if it fails, the next batch tries again.
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(StoreError):
                 self._compact()
         return True
 
@@ -162,14 +150,14 @@ class Ingest:
             self._store.compact_chains(self._plan.name, admission.chains.records())
         self._records = 0
 
-    def judge(self, deliveries: Iterable[tuple[str, bytes, bool]]) -> Batch:
-        """The batch that these deliveries (topic, payload, retained) make."""
+    def judge(self, deliveries: Iterable[Delivery]) -> Batch:
+        """The batch that these deliveries make."""
         # A new epoch is in the store before it is broadcast, hence before any report that follows it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
         batch = Batch()
         now = int(self._clock())
-        for topic, payload, retained in deliveries:
+        for topic, payload, retained, _ in deliveries:
             self._admission.judge(topic, payload, retained, now, batch)
         return batch
 
@@ -190,10 +178,3 @@ class Ingest:
             groups=plan.groups,
             audit=plan.audit,
         )
-
-
-def _topic(message: object) -> str:
-    try:
-        return str(message.topic)  # type: ignore[attr-defined]
-    except UnicodeDecodeError:
-        return ""

@@ -10,11 +10,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from undertone_aggregator.collect.intake import Delivery
+
+# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
+QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 _WRITE_SECONDS = 5.0
@@ -42,12 +46,25 @@ class Address:
         return client
 
 
+class Receipt(NamedTuple):
+    """What acknowledges a delivery: only on the connection that it came by, and only at QoS 1."""
+
+    connection: int
+    packet: int
+    qos: int
+    repeated: bool
+
+
+def receipt(delivery: Delivery) -> Receipt:
+    """The receipt of a delivery that an `Inbox` gave."""
+    return cast("Receipt", delivery.receipt)
+
+
 class Inbox:
-    """A persistent session that hands over messages unacknowledged, for one thread.
+    """An `Intake` from a persistent session at a broker.
 
     ``filters`` are subscribed inside every connect at QoS 1 (``unsubscribe``: given up, to empty an old session).
-    Nothing that a message holds can raise in here: it is only put into ``messages``, and no more than ``limit`` are
-    read before they are taken.
+    A batch closes at ``limit`` deliveries, after ``batch_seconds``, or when the broker is silent.
     """
 
     def __init__(
@@ -58,10 +75,12 @@ class Inbox:
         limit: int,
         say: Callable[[str], None] = lambda _: None,
         *,
+        batch_seconds: float = 0.0,
         unsubscribe: bool = False,
     ) -> None:
         self._address = address
         self._limit = limit
+        self._batch_seconds = batch_seconds
         self._say = say
         self._filters = list(filters)
         self._unsubscribe = unsubscribe
@@ -75,12 +94,26 @@ class Inbox:
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._misc_at = 0.0
-        self.messages: list[mqtt.MQTTMessage] = []
-        self.subscribed = False
-        # Counts connections: an acknowledgement belongs to the one that delivered.
-        self.connection = 0
+        self._taken: list[Delivery] = []
+        self._subscribed = False
+        self._connection = 0
 
-    def pump(self, seconds: float) -> bool:
+    @property
+    def ready(self) -> bool:
+        """Whether the broker keeps reports for this session."""
+        return self._subscribed
+
+    def take(self, seconds: float) -> list[Delivery]:
+        """The next batch, waiting up to ``seconds`` for its first delivery."""
+        if self._pump(seconds):
+            deadline = time.monotonic() + self._batch_seconds
+            while len(self._taken) < self._limit and time.monotonic() < deadline:
+                if not self._pump(QUIET_SECONDS):
+                    break
+        taken, self._taken = self._taken, []
+        return taken
+
+    def _pump(self, seconds: float) -> bool:
         """Read what has arrived, waiting up to ``seconds`` for something; whether anything was read."""
         client = self._client
         now = time.monotonic()
@@ -93,24 +126,29 @@ class Inbox:
             return False
         if client.want_write():
             client.loop_write()
-        before = len(self.messages)
+        before = len(self._taken)
         if not (isinstance(sock, ssl.SSLSocket) and sock.pending()) and not _readable(sock, seconds):
             return False
         # One packet a call. Stop at the first call that adds none: nothing was left, or it was not a message.
-        while len(self.messages) < self._limit:
-            held = len(self.messages)
+        while len(self._taken) < self._limit:
+            held = len(self._taken)
             client.loop_read()
-            if len(self.messages) == held:
+            if len(self._taken) == held:
                 break
-        return len(self.messages) > before
+        return len(self._taken) > before
 
-    def acknowledge(self, messages: Sequence[mqtt.MQTTMessage]) -> None:
-        """Send the PUBACKs of these messages in one write; where that fails, the broker delivers them again.
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Send the PUBACKs of these deliveries in one write; where that fails, the broker delivers them again.
 
         Through paho each would be a system call of its own, which costs more than our work on the report.
         """
         self.flush()
-        data = b"".join(_PUBACK + message.mid.to_bytes(2, "big") for message in messages if message.qos == 1)
+        # After a new connection the broker delivers again, perhaps under other packet numbers.
+        data = b"".join(
+            _PUBACK + packet.to_bytes(2, "big")
+            for connection, packet, qos, _ in map(receipt, deliveries)
+            if qos == 1 and connection == self._connection
+        )
         sock: Any = self._client.socket()
         while data and sock is not None:
             try:
@@ -143,11 +181,11 @@ class Inbox:
         self._client.on_subscribe = self._client.on_unsubscribe = None
 
     def _reconnect(self, now: float, seconds: float) -> None:
-        self.subscribed = False
+        self._subscribed = False
         if now < self._retry_at:
             time.sleep(min(seconds, self._retry_at - now))
             return
-        self.connection += 1
+        self._connection += 1
         try:
             self._client.connect(self._address.host, self._address.port, self._address.keepalive)
         except (OSError, ValueError) as wrong:
@@ -166,12 +204,17 @@ class Inbox:
             client.subscribe([(topic, 1) for topic in self._filters])
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
-        self.subscribed = not any(reason.is_failure for reason in reasons)
-        if not self.subscribed:
+        self._subscribed = not any(reason.is_failure for reason in reasons)
+        if not self._subscribed:
             self._say("the broker refused the subscription: its access rules must let this user read reports")
 
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        self.messages.append(message)
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = ""
+        came = Receipt(self._connection, message.mid, message.qos, message.dup)
+        self._taken.append(Delivery(topic, bytes(message.payload), message.retain, came))
 
 
 def forget_session(address: Address, client_id: str) -> None:

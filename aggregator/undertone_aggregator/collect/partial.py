@@ -7,6 +7,7 @@ The same object serves one process, several, the store and a backup: nothing els
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -69,8 +70,13 @@ class Partial(Mapping[Key, Counts]):
 
         Raises Invalid when a key has histograms of two lengths, which no two admissions of one epoch produce.
         """
-        merged = dict(self._counts)
-        for key, counts in other._counts.items():
+        return Partial.gather(chain(self.items(), other.items()))
+
+    @staticmethod
+    def gather(rows: Iterable[tuple[Key, Counts]]) -> "Partial":
+        """The merge of many: rows of an equal key add up. Raises Invalid as ``merge`` does."""
+        merged: dict[Key, Counts] = {}
+        for key, counts in rows:
             merged[key] = add_counts(merged[key], counts) if key in merged else counts
         return Partial(merged)
 

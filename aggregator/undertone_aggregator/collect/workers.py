@@ -1,24 +1,21 @@
 """Ingest workers: one is a thread of the server, several are processes on disjoint shards of one store."""
 
 import contextlib
-import fcntl
 import multiprocessing
 import multiprocessing.connection
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 from undertone_aggregator.collect.admission import topic_filters
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say, session_name
+from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.link import Address, Inbox, forget_session
 from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Store
-from undertone_shared.errors import Invalid
+from undertone_aggregator.collect.store import Store, open_store
 
 RESTART_SECONDS = 1.0
 # How long a store may still be in use by the workers of a server that was killed.
@@ -48,7 +45,7 @@ class ThreadWorker:
     def __init__(
         self,
         plan: IngestPlan,
-        store: Path,
+        store: str,
         address: Address,
         say: Say,
         clock: Callable[[], float],
@@ -60,10 +57,7 @@ class ThreadWorker:
 
         def work() -> None:
             try:
-                with in_use(store), Store(store) as own:
-                    Ingest(plan, own, address, say=say, clock=clock, failpoint=failpoint).run(
-                        self._stop, self._ready.set
-                    )
+                _ingest(plan, store, address, say, clock, failpoint, self._stop, self._ready.set)
             except BaseException as failure:
                 self._failure = failure
 
@@ -95,7 +89,7 @@ class ProcessWorker:
     def __init__(
         self,
         plan: IngestPlan,
-        store: Path,
+        store: str,
         address: Address,
         say: Say,
         clock: Callable[[], float],
@@ -154,7 +148,7 @@ class ProcessWorker:
 def _work(
     pipe: multiprocessing.connection.Connection,
     plan: IngestPlan,
-    path: Path,
+    url: str,
     address: Address,
     clock: Callable[[], float],
     failpoint: Failpoint,
@@ -176,30 +170,36 @@ def _work(
             pipe.send(message)
 
     threading.Thread(target=watch, daemon=True).start()
-    with in_use(path), Store(path) as store:
-        Ingest(plan, store, address, say=send, clock=clock, failpoint=failpoint).run(stop, lambda: send(None))
+    _ingest(plan, url, address, send, clock, failpoint, stop, lambda: send(None))
 
 
-@contextlib.contextmanager
-def in_use(store: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold the store: together with other workers, or ``alone``, which waits for the workers of a killed server.
+def _ingest(
+    plan: IngestPlan,
+    url: str,
+    address: Address,
+    say: Say,
+    clock: Callable[[], float],
+    failpoint: Failpoint,
+    stop: threading.Event,
+    ready: Callable[[], None],
+) -> None:
+    with open_store(url) as store, store.shared(LOCK_SECONDS):
+        ingest = Ingest(plan, store, open_intake(plan, address, say), say=say, clock=clock, failpoint=failpoint)
+        ingest.run(stop, ready)
 
-    Raises Invalid when somebody else keeps it.
-    """
-    handle = os.open(f"{store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise Invalid(f"another aggregator uses the store {store}") from None
-                time.sleep(0.05)
-        yield
-    finally:
-        os.close(handle)
+
+def open_intake(plan: IngestPlan, address: Address, say: Say) -> Intake:
+    """The intake of one worker."""
+    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+    return Inbox(
+        address,
+        plan.client_id,
+        filters,
+        plan.batch,
+        say,
+        batch_seconds=plan.batch_seconds,
+        unsubscribe=plan.draining,
+    )
 
 
 def take_over(
@@ -210,7 +210,7 @@ def take_over(
     One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
     then the old ones are emptied and forgotten: a report that reached both is a duplicate.
     """
-    with in_use(store.path, alone=True):
+    with store.exclusive(LOCK_SECONDS):
         # Every number of workers whose sessions the broker may hold, this one last: a take-over may be interrupted.
         known = [int(number) for number in store.meta().get(_SESSIONS, "").split()]
         old = [number for number in known if number != plan.workers]
@@ -236,22 +236,23 @@ def take_over(
 
 
 def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
-    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
-    inbox = Inbox(address, plan.client_id, filters, plan.batch, say)
-    while not inbox.subscribed and not stop.is_set():
-        inbox.pump(0.1)
-    # What was read meanwhile is not acknowledged: it comes again.
-    inbox.close()
+    intake = open_intake(plan, address, say)
+    while not intake.ready and not stop.is_set():
+        # What is read meanwhile is not acknowledged: it comes again.
+        intake.take(0.1)
+    intake.close()
 
 
 def _empty_session(
     store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
 ) -> None:
-    ingest = Ingest(replace(plan, draining=True), store, address, say=say, clock=clock)
+    draining = replace(plan, draining=True)
+    intake = open_intake(draining, address, say)
+    ingest = Ingest(draining, store, intake, say=say, clock=clock)
     last = time.monotonic()
     while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
-        if ingest.step() or not ingest.inbox.subscribed:
+        if ingest.step() or not intake.ready:
             last = time.monotonic()
-    ingest.inbox.close()
+    intake.close()
     if not stop.is_set():
         forget_session(address, session_name(plan.campaign, plan.name))

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.collect import store as stores
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
-from undertone_aggregator.collect.store import Store
 from undertone_aggregator.estimate.distribution import Quantile, quantiles
 from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.estimate.misfit import ALARM
@@ -31,7 +31,7 @@ class Results:
     """A store, opened for reading. Raises Invalid for a file that is none, or has no epoch yet."""
 
     def __init__(self, path: Path | str) -> None:
-        self._store = Store(Path(path), read_only=True)
+        self._store = stores.open_store(Path(path), read_only=True)
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()

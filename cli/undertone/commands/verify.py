@@ -32,10 +32,10 @@ def verify(
     Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
     named fault.
     """
-    from undertone_aggregator.collect.store import Store
+    from undertone_aggregator.collect.store import open_store
     from undertone_simulator.verify import reconcile
 
-    with Store(store, read_only=True) as opened:
+    with open_store(store, read_only=True) as opened:
         accounts = reconcile(read_ledgers(ledger), opened, broker_window=broker_window)
     if as_json:
         print(json.dumps(accounts.as_json(), indent=2))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.broker import free_port
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.amqtt_broker import NOTICE, AmqttBroker, needs_amqtt, within_reach
 from undertone_simulator.demo.plan import Options, Plan, prepare
@@ -73,7 +73,7 @@ def run(options: Options, folder: Path, display: Display) -> Result:
         end(stage.aggregator)
         for event in stage.aggregator_events():
             display.event(event)
-        with Store(folder / "store.sqlite", read_only=True) as store:
+        with open_store(folder / "store.sqlite", read_only=True) as store:
             return collect(plan, store, sent())
 
 
@@ -195,7 +195,7 @@ class _Watch:
 def drain(folder: Path) -> bool:
     """Wait until the accounts hold, as the aggregator judges what the broker still has; False if they do not."""
     deadline = time.monotonic() + DRAIN_SECONDS
-    with Store(folder / "store.sqlite", read_only=True) as store:
+    with open_store(folder / "store.sqlite", read_only=True) as store:
         while not reconcile(read_ledgers(ledgers(folder)), store).holds:
             if time.monotonic() > deadline:
                 return False

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from undertone_aggregator.broker import free_port
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect import store as stores
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.estimate.query import open_store
@@ -266,7 +266,7 @@ def _collect(plan: _Plan, sent: Sent, micropython: str) -> StreamResult:
         estimates = results.estimates()
         smoothed = {one.slot: one for one in results.smoothed()}
         guarantee = results.guarantee
-    with Store(plan.folder / "store.sqlite", read_only=True) as store:
+    with stores.open_store(plan.folder / "store.sqlite", read_only=True) as store:
         accounts = reconcile(sent, store)
     slots = [_slot(one, smoothed[one.slot], raw[one.slot], clipped[one.slot]) for one in estimates]
     num, den = plan.rule.rho()

@@ -18,7 +18,8 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan, session_name
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen, device_key
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import Store, open_store
+from undertone_aggregator.collect.workers import open_intake
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
@@ -56,7 +57,7 @@ def run(options: Options) -> list[Row]:
     found: dict[str, list[Drain]] = {"ours": [], "paho": [], "sub": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with _broker(folder) as broker, Store(folder / "s.sqlite") as store:
+        with _broker(folder) as broker, open_store(folder / "s.sqlite") as store:
             address = Address(broker.host, broker.port, credentials.AGGREGATOR, _PASSWORD)
             campaign = _campaign()
             store.add_epoch(Epoch(campaign, NOW))
@@ -151,7 +152,9 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ours(address: Address, store: Store, reports: int, distinct: int) -> Drain:
-    ingest = Ingest(IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS), store, address, clock=lambda: NOW)
+    plan = IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS)
+    intake = open_intake(plan, address, lambda _: None)
+    ingest = Ingest(plan, store, intake, clock=lambda: NOW)
     start, processor, taken = time.perf_counter(), time.thread_time(), 0
     while taken < reports:
         taken += ingest.step()
@@ -160,7 +163,7 @@ def _ours(address: Address, store: Store, reports: int, distinct: int) -> Drain:
     late = time.perf_counter() + _LATE_SECONDS
     while store.outcomes()["counted"] < distinct and time.perf_counter() < late:
         ingest.step()
-    ingest.inbox.close()
+    intake.close()
     return ended
 
 

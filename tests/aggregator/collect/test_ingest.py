@@ -1,25 +1,25 @@
-"""Ingest without a broker: what happens between deliveries and the store."""
+"""Ingest without a broker: deliveries come from a list."""
 
-import sqlite3
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.list_intake import ListIntake
+from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.collect import ingest as module
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
+from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, StoreError
 
 PLAN = IngestPlan(PREFIX, "meters", 1, audit=True)
 ADDRESS = Address("127.0.0.1", 1, "aggregator", "secret")
 OLD, NEW = two_epochs()
 
 
-class Failing(Store):
+class Failing(MemoryStore):
     """A store whose disk is full for a while."""
 
     failures = 0
@@ -27,24 +27,24 @@ class Failing(Store):
     def commit(self, worker: str, batch: Batch) -> None:
         if self.failures:
             self.failures -= 1
-            raise sqlite3.OperationalError("database or disk is full")
+            raise StoreError("database or disk is full")
         super().commit(worker, batch)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with Failing(tmp_path / "s.sqlite") as made:
-        made.set_meta({"campaign": "meters"})
-        made.add_epoch(OLD)
-        yield made
+def store() -> Failing:
+    made = Failing()
+    made.set_meta({"campaign": "meters"})
+    made.add_epoch(OLD)
+    return made
 
 
-def reports(count: int, slot: int = FIRST + 1) -> list[tuple[str, bytes, bool]]:
-    return [(*delivery(OLD.campaign, f"d{number}", slot), False) for number in range(count)]
+def reports(count: int, slot: int = FIRST + 1) -> list[Delivery]:
+    return [Delivery(*delivery(OLD.campaign, f"d{number}", slot), False) for number in range(count)]
 
 
-def make(store: Store, said: list[str]) -> Ingest:
-    return Ingest(PLAN, store, ADDRESS, say=said.append, clock=lambda: FIRST + 200.5)
+def make(store: MemoryStore, said: list[str], intake: ListIntake | None = None) -> Ingest:
+    return Ingest(PLAN, store, intake or ListIntake([]), say=said.append, clock=lambda: FIRST + 200.5)
 
 
 def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.M
 
 def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:
     one = make(store, [])
-    late = [(*delivery(NEW.campaign, "d1", FIRST + 150), False)]
+    late = [Delivery(*delivery(NEW.campaign, "d1", FIRST + 150), False)]
     assert one.commit(late)
     store.add_epoch(NEW)
     assert one.commit(late)
@@ -93,6 +93,29 @@ def test_deduplication_is_compacted_and_survives(store: Failing, monkeypatch: py
     again = make(store, [])
     again.commit(reports(4, FIRST + 4))
     assert store.outcomes()["duplicate"] == 4
+
+
+def test_what_is_committed_is_acknowledged_and_nothing_else(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    intake = ListIntake(reports(7), batch=3)
+    ingest = make(store, [], intake)
+    assert [ingest.step() for _ in range(2)] == [3, 3]
+    assert intake.waiting == 1
+    store.failures = 1
+    ingest._stop.set()
+    assert ingest.step() == 0
+    intake.break_connection()
+    assert (store.outcomes()["counted"], intake.waiting) == (6, 1), "what was not committed comes again"
+    ingest._stop.clear()
+    assert (ingest.step(), intake.waiting) == (1, 0)
+    assert store.outcomes() == {"counted": 7, "received": 7}
+
+
+def test_it_is_ready_when_its_intake_is_and_closes_it_at_the_end(store: Failing) -> None:
+    intake = ListIntake(reports(5))
+    stop = threading.Event()
+    make(store, [], intake).run(stop, stop.set)
+    assert (intake.closed, intake.waiting, store.outcomes()["counted"]) == (True, 0, 5)
 
 
 def test_the_password_is_not_in_what_is_printed() -> None:

@@ -1,16 +1,21 @@
+"""The contract of every store, and what the SQLite file adds to it."""
+
+import contextlib
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.memory_store import MemoryStore
 from support.server import FIRST, delivery, two_epochs
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.collect.schema import STEPS
 from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.errors import Invalid
 
@@ -26,14 +31,22 @@ def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
     return batch
 
 
-def test_batches_add_up_over_workers_and_restarts(tmp_path: Path) -> None:
-    path = tmp_path / "s.sqlite"
+@pytest.fixture(params=["sqlite", "memory"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens one store of each kind, as often as it is called."""
+    if request.param == "sqlite":
+        return lambda: open_store(tmp_path / "s.sqlite")
+    kept = MemoryStore()
+    return lambda: kept
+
+
+def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -> None:
     expected = judged([0, 1, 1]).partial.merge(judged([2, 2]).partial).merge(judged([0]).partial)
-    with Store(path) as store:
+    with opened() as store:
         store.set_meta({"campaign": "meters"})
         store.commit("0of2", judged([0, 1, 1]))
         store.commit("1of2", judged([2, 2]))
-    with Store(path) as store:
+    with opened() as store:
         store.commit("1of2", judged([0]))
         assert store.partial() == expected
         assert store.partial(kind=1).reports == 0
@@ -42,26 +55,26 @@ def test_batches_add_up_over_workers_and_restarts(tmp_path: Path) -> None:
         assert store.newest_slot() == FIRST + 50
 
 
-def test_a_batch_is_all_or_nothing(tmp_path: Path) -> None:
-    with Store(tmp_path / "s.sqlite") as store:
+def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
+    with opened() as store:
         batch = judged([0])
         batch.audit.append(("d", b"x", None))  # type: ignore[arg-type]
-        with pytest.raises(sqlite3.Error):
+        with pytest.raises(StoreError):
             store.commit("0of1", batch)
         assert store.partial().reports == 0
         assert not list(store.seen())
         assert store.outcomes()["received"] == 0
 
 
-def test_the_audit_keeps_the_first_outcome_unless_counted_later(tmp_path: Path) -> None:
-    with Store(tmp_path / "s.sqlite") as store:
+def test_the_audit_keeps_the_first_outcome_unless_counted_later(opened: Callable[[], Store]) -> None:
+    with opened() as store:
         for outcome in ("future", "counted", "duplicate"):
             store.commit("0of1", Batch(outcomes=Counter({outcome: 1}), audit=[("d", b"x", outcome)]))
         assert list(store.audit()) == [("d", b"x", "counted")]
 
 
-def test_deduplication_resumes_and_compacts(tmp_path: Path) -> None:
-    with Store(tmp_path / "s.sqlite") as store:
+def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None:
+    with opened() as store:
         batch = judged([0, 1, 1])
         store.commit("0of1", batch)
         seen = Seen()
@@ -74,7 +87,7 @@ def test_deduplication_resumes_and_compacts(tmp_path: Path) -> None:
         assert again.snapshot() == seen.snapshot()
 
 
-def test_epochs_come_back_whole(tmp_path: Path) -> None:
+def test_epochs_come_back_whole(opened: Callable[[], Store]) -> None:
     chosen = Threshold(
         theta=500,
         low=400,
@@ -89,7 +102,7 @@ def test_epochs_come_back_whole(tmp_path: Path) -> None:
     )
     first, second = two_epochs()
     second = Epoch(second.campaign, second.issued_at, threshold_to_json(chosen))
-    with Store(tmp_path / "s.sqlite") as store:
+    with opened() as store:
         for epoch in (first, second):
             store.add_epoch(epoch)
         assert store.epoch_count() == 2
@@ -102,9 +115,41 @@ def test_epochs_come_back_whole(tmp_path: Path) -> None:
     assert np.isnan(new.threshold.bias_se)
 
 
+def test_a_failed_transaction_leaves_nothing(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        with contextlib.suppress(KeyError), store.transaction():
+            store.set_meta({"campaign": "meters"})
+            raise KeyError
+        assert store.meta() == {}
+
+
+def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> None:
+    one, other = opened(), opened()
+    with one.shared(0), other.shared(0), pytest.raises(Invalid, match="another aggregator"), opened().exclusive(0):
+        pass
+    with one.exclusive(0):
+        for hold in (other.shared, other.exclusive):
+            with pytest.raises(Invalid, match="another aggregator"), hold(0):
+                pass
+    with other.exclusive(0):
+        pass
+
+
+def test_the_same_epoch_twice_is_an_error(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.add_epoch(two_epochs()[0])
+        with pytest.raises(StoreError):
+            store.add_epoch(two_epochs()[0])
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(Invalid, match="scheme is 'oracle', expected sqlite"):
+        open_store("oracle:somewhere")
+
+
 def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="there is no store"):
-        Store(tmp_path / "none", read_only=True)
+        open_store(tmp_path / "none", read_only=True)
     text = tmp_path / "text"
     text.write_text("hello, I am a text file\n" * 100)
     foreign = tmp_path / "foreign"
@@ -115,22 +160,23 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         before = path.read_bytes()
         for read_only in (True, False):
             with pytest.raises(Invalid):
-                Store(path, read_only=read_only)
+                open_store(path, read_only=read_only)
         if path is text:
             assert path.read_bytes() == before
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    with Store(path) as store:
-        store._db.execute("INSERT INTO migrations VALUES (?, 0)", (len(STEPS) + 1,))
+    open_store(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO migrations VALUES (?, 0)", (len(STEPS) + 1,))
     for read_only in (True, False):
         with pytest.raises(Invalid, match="upgrade it"):
-            Store(path, read_only=read_only)
+            open_store(path, read_only=read_only)
 
 
 def test_reading_does_not_write(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    Store(path).close()
-    with Store(path, read_only=True) as store, pytest.raises(sqlite3.OperationalError):
+    open_store(path).close()
+    with open_store(path, read_only=True) as store, pytest.raises(StoreError):
         store.set_meta({"a": "b"})

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from support.server import FIRST, campaign, two_epochs
+from undertone_aggregator.collect import store as stores
 from undertone_aggregator.collect.epochs import Epoch, threshold_to_json
 from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.store import Batch, Store
+from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate.query import open_store
 from undertone_aggregator.threshold import Threshold
@@ -71,7 +72,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             batch.partial = batch.partial.merge(type(batch.partial)({key: counts}))
     batch.outcomes["counted"] = batch.partial.reports
     batch.outcomes["duplicate"] = 3
-    with Store(path) as made:
+    with stores.open_store(path) as made:
         made.set_meta({"campaign": "meters", "epsilon": "4"})
         made.add_epoch(Epoch(rounds, FIRST - 10))
         made.add_epoch(Epoch(second, FIRST + 90, threshold_to_json(CHOSEN)))
@@ -179,6 +180,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(store: Path, arguments: list[
 
 
 def test_a_store_without_an_epoch_says_so(tmp_path: Path) -> None:
-    Store(tmp_path / "s.sqlite").close()
+    stores.open_store(tmp_path / "s.sqlite").close()
     with pytest.raises(Invalid, match="has no epoch yet"):
         open_store(tmp_path / "s.sqlite")

@@ -9,7 +9,7 @@ from support import server
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import mechanism_facts
 from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.design.fitted import gain, population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Reconstruction
@@ -127,7 +127,7 @@ def test_a_campaign_carries_the_table_and_the_store_its_decode(tmp_path: Path):
     assert len(told) > 3, "progress is told"
     assert second.campaign.epoch == now + 12 + 5 + plan.lead_slots, "the epoch starts after the design"
     assert len(second.campaign.body) <= LARGEST_BODY
-    with Store(tmp_path / "s.sqlite") as store:
+    with open_store(tmp_path / "s.sqlite") as store:
         for epoch in (first, second):
             store.add_epoch(epoch)
         kept = store.epochs()[1]

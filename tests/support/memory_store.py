@@ -1,0 +1,138 @@
+"""A store in memory: what `undertone_aggregator.collect.store.Store` asks for, and no more."""
+
+import contextlib
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.seen import COUNTED
+from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
+from undertone_shared.errors import Invalid
+
+_NUMBERS = itertools.count()
+_KEPT = ("_meta", "_epochs", "_partials", "_outcomes", "_seen", "_chains", "_audit")
+
+
+class MemoryStore:
+    """One connection is all there is."""
+
+    def __init__(self) -> None:
+        self._number = next(_NUMBERS)
+        self._holders = 0
+        self._meta: dict[str, str] = {}
+        self._epochs: list[Epoch] = []
+        self._partials: dict[str, Partial] = {}
+        self._outcomes: Counter[str] = Counter()
+        self._seen: list[tuple[str, bool, bytes]] = []
+        self._chains: list[tuple[str, bytes]] = []
+        self._audit: dict[tuple[str, bytes], str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"memory:{self._number}"
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> "MemoryStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def exclusive(self, seconds: float) -> Iterator[None]:
+        with self._hold(alone=True):
+            yield
+
+    @contextlib.contextmanager
+    def shared(self, seconds: float) -> Iterator[None]:
+        with self._hold(alone=False):
+            yield
+
+    @contextlib.contextmanager
+    def _hold(self, *, alone: bool) -> Iterator[None]:
+        before = self._holders
+        if before < 0 or (alone and before):
+            raise Invalid(f"another aggregator uses the store {self.url}")
+        self._holders = -1 if alone else before + 1
+        try:
+            yield
+        finally:
+            self._holders = 0 if alone else self._holders - 1
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        before: dict[str, Any] = {name: copy.copy(getattr(self, name)) for name in _KEPT}
+        try:
+            yield
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+
+    def meta(self) -> dict[str, str]:
+        return dict(self._meta)
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        self._meta |= values
+
+    def epochs(self) -> list[Epoch]:
+        return sorted(self._epochs, key=lambda epoch: epoch.campaign.epoch)
+
+    def epoch_count(self) -> int:
+        return len(self._epochs)
+
+    def add_epoch(self, epoch: Epoch) -> None:
+        if any(epoch.campaign.epoch == other.campaign.epoch for other in self._epochs):
+            raise StoreError(f"epoch {epoch.campaign.epoch} is there")
+        self._epochs.append(epoch)
+
+    def commit(self, worker: str, batch: Batch) -> None:
+        with self.transaction():
+            self._partials[worker] = self._partials.get(worker, Partial()).merge(batch.partial)
+            self._outcomes += batch.outcomes
+            if batch.seen:
+                self._seen.append((worker, False, bytes(batch.seen)))
+            if batch.chains:
+                self._chains.append((worker, bytes(batch.chains)))
+            for device, digest, outcome in batch.audit:
+                if outcome is None:
+                    raise StoreError("an outcome is missing")
+                if outcome == COUNTED or (device, digest) not in self._audit:
+                    self._audit[device, digest] = outcome
+
+    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None) -> Partial:
+        campaign = self._meta.get("campaign", "")
+        return Partial.gather(
+            (key._replace(campaign=campaign), counts)
+            for partial in self._partials.values()
+            for key, counts in partial.items()
+            if first <= key.slot <= last and kind in (None, key.kind)
+        )
+
+    def newest_slot(self) -> int | None:
+        return max((key.slot for partial in self._partials.values() for key in partial), default=None)
+
+    def outcomes(self) -> Counter[str]:
+        return Counter({**self._outcomes, RECEIVED: sum(self._outcomes.values())})
+
+    def audit(self) -> Iterator[tuple[str, bytes, str]]:
+        return ((device, digest, outcome) for (device, digest), outcome in self._audit.items())
+
+    def seen(self) -> Iterator[tuple[bool, bytes]]:
+        return ((is_snapshot, data) for _, is_snapshot, data in self._seen)
+
+    def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        self._seen = [row for row in self._seen if row[0] != worker and not everyone]
+        self._seen.append((worker, True, snapshot))
+
+    def chains(self) -> Iterator[bytes]:
+        return (data for _, data in self._chains)
+
+    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        self._chains = [row for row in self._chains if row[0] != worker and not everyone]
+        self._chains.append((worker, records))
