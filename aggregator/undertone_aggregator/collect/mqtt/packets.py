@@ -1,0 +1,226 @@
+"""Packets of MQTT 3.1.1: where they end in a buffer, what is in them, and their bytes.
+
+Section numbers are those of the OASIS standard of 29 October 2014. A buffer is split in one tight loop, since that is
+what a report costs most often; everything else is read from (first byte, start, end) of a packet in its buffer.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from undertone_shared.errors import Invalid
+
+CONNECT = 0x10
+CONNACK = 0x20
+PUBLISH = 0x30
+PUBACK = 0x40
+SUBSCRIBE = 0x82
+SUBACK = 0x90
+UNSUBSCRIBE = 0xA2
+UNSUBACK = 0xB0
+PINGREQ = 0xC0
+PINGRESP = 0xD0
+DISCONNECT = 0xE0
+
+TYPE = 0xF0
+RETAINED = 0x01
+QOS = 0x06
+QOS1 = 0x02
+FAILURE = 0x80
+# Return codes of CONNACK (3.2.2.3).
+ACCEPTED = 0
+WRONG_LEVEL = 1
+NOT_AUTHORISED = 5
+
+LARGEST = (1 << 28) - 1
+_U16 = 0xFFFF
+# Clean session, user name and password; no will (3.1.2.3).
+_DEVICE_FLAGS = 0xC2
+_CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
+
+Packet = tuple[int, int, int]
+
+
+class ProtocolError(Exception):
+    """The other side broke the protocol, or asked for what is not offered: the connection is of no more use.
+
+    ``reason``: a word to count it by. ``code``: of the CONNACK that says so, where there is one.
+    """
+
+    def __init__(self, reason: str, sentence: str, code: int | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Who asks to be let in."""
+
+    client_id: str
+    user: str
+    password: str = field(repr=False)
+    keepalive: int
+
+
+def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
+    """(first byte, start of the body, end) of each whole packet, and where the unfinished rest begins.
+
+    Raises ProtocolError for a length above ``largest`` or of more than four bytes, however little has come of it.
+    """
+    packets: list[Packet] = []
+    add = packets.append
+    at, end = 0, len(data)
+    while end - at >= 2:
+        size = data[at + 1]
+        start = at + 2
+        if size > 127:
+            size, start = _length_at(data, at + 1)
+            if not start:
+                break
+        if size > largest:
+            raise ProtocolError("oversized", f"a packet has {size} bytes, expected at most {largest}")
+        stop = start + size
+        if stop > end:
+            break
+        add((data[at], start, stop))
+        at = stop
+    return packets, at
+
+
+def _length_at(data: bytes, at: int) -> tuple[int, int]:
+    """(length, where the body starts) of the variable-length encoding (2.2.3); start 0 while it is unfinished."""
+    size = 0
+    for i, byte in enumerate(data[at : at + 4]):
+        size |= (byte & 127) << 7 * i
+        if byte < 128:
+            return size, at + i + 1
+    if len(data) - at >= 4:
+        raise ProtocolError("malformed", "a packet's length has more than 4 bytes")
+    return size, 0
+
+
+def topic_end(data: bytes, start: int, stop: int) -> int:
+    """Where the topic of a PUBLISH in ``data[start:stop]`` ends. Raises ProtocolError if it does not fit (3.3.2)."""
+    end = start + 2 + (data[start] << 8 | data[start + 1]) if stop - start >= 2 else stop + 1
+    if end > stop:
+        raise ProtocolError("malformed", "a message whose topic does not fit")
+    return end
+
+
+def packet_id(data: bytes, start: int, stop: int) -> int:
+    """The packet identifier at ``start``. Raises ProtocolError for none, or 0 (2.3.1)."""
+    number = data[start] << 8 | data[start + 1] if stop - start >= 2 else 0
+    if not number:
+        raise ProtocolError("malformed", "a packet without its identifier")
+    return number
+
+
+def parse_connect(body: bytes) -> Connect:
+    """The CONNECT of a device (3.1): clean session, user name and password, a keepalive, no will.
+
+    Raises ProtocolError for anything else.
+    """
+    name, at = _text(body, 0)
+    if name != "MQTT" or len(body) < at + 4:
+        raise ProtocolError("malformed", "a CONNECT that is not MQTT's")
+    level, flags, keepalive = struct.unpack_from(">BBH", body, at)
+    if level != 4:
+        raise ProtocolError("level", f"protocol level {level}, expected 4 (MQTT 3.1.1)", WRONG_LEVEL)
+    if flags != _DEVICE_FLAGS:
+        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, expected a clean session with name and password")
+    if not keepalive:
+        raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
+    client_id, at = _text(body, at + 4)
+    user, at = _text(body, at)
+    password, at = _text(body, at)
+    if at != len(body):
+        raise ProtocolError("malformed", "a CONNECT with more fields than its flags say")
+    return Connect(client_id, user, password, keepalive)
+
+
+def parse_subscribe(body: bytes) -> tuple[int, list[str]]:
+    """(packet identifier, topic filters) of a SUBSCRIBE (3.8). Raises ProtocolError."""
+    number = packet_id(body, 0, len(body))
+    filters, at = [], 2
+    while at < len(body):
+        topic, at = _text(body, at)
+        if at >= len(body) or body[at] > 2:
+            raise ProtocolError("malformed", "a subscription without its QoS")
+        filters.append(topic)
+        at += 1
+    if not filters:
+        raise ProtocolError("malformed", "a SUBSCRIBE to nothing")
+    return number, filters
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    """(text, where it ends) of a length-prefixed UTF-8 field (1.5.3)."""
+    end = at + 2 + (body[at] << 8 | body[at + 1]) if len(body) - at >= 2 else len(body) + 1
+    if end > len(body):
+        raise ProtocolError("malformed", "a field that does not fit")
+    try:
+        return body[at + 2 : end].decode(), end
+    except UnicodeDecodeError:
+        raise ProtocolError("malformed", "a field that is not UTF-8") from None
+
+
+# --- what the server sends
+
+
+def connect(client_id: str, user: str, password: str, keepalive: int, *, clean: bool) -> bytes:
+    """CONNECT with user name and password (3.1). Raises Invalid for a field that does not fit."""
+    flags = _USER | _PASSWORD | (_CLEAN if clean else 0)
+    fields = _field("client identifier", client_id) + _field("user name", user) + _field("password", password)
+    return _packet(CONNECT, struct.pack(">H4sBBH", 4, b"MQTT", 4, flags, keepalive) + fields)
+
+
+def connack(code: int) -> bytes:
+    """CONNACK without a session present (3.2)."""
+    return bytes((CONNACK, 2, 0, code))
+
+
+def subscribe(number: int, filters: Iterable[str]) -> bytes:
+    """SUBSCRIBE at QoS 1 (3.8)."""
+    return _packet(SUBSCRIBE, struct.pack(">H", number) + b"".join(_field("topic", topic) + b"\1" for topic in filters))
+
+
+def unsubscribe(number: int, filters: Iterable[str]) -> bytes:
+    """UNSUBSCRIBE (3.10)."""
+    return _packet(UNSUBSCRIBE, struct.pack(">H", number) + b"".join(_field("topic", topic) for topic in filters))
+
+
+def suback(number: int, codes: Sequence[int]) -> bytes:
+    """SUBACK with a return code per filter (3.9)."""
+    return _packet(SUBACK, struct.pack(">H", number) + bytes(codes))
+
+
+def publish(topic: str, payload: bytes, *, retained: bool) -> bytes:
+    """PUBLISH at QoS 0 (3.3)."""
+    return _packet(PUBLISH | (RETAINED if retained else 0), _field("topic", topic) + payload)
+
+
+def pubacks(numbers: Sequence[int]) -> bytes:
+    """A PUBACK per packet identifier, in one buffer (3.4)."""
+    return b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in numbers])
+
+
+PING = bytes((PINGREQ, 0))
+PONG = bytes((PINGRESP, 0))
+GOODBYE = bytes((DISCONNECT, 0))
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    size, encoded = len(body), bytearray()
+    while size > 127:
+        encoded.append(size & 127 | 128)
+        size >>= 7
+    encoded.append(size)
+    return bytes((first,)) + bytes(encoded) + body
+
+
+def _field(name: str, value: str) -> bytes:
+    data = value.encode()
+    if len(data) > _U16:
+        raise Invalid(f"{name} has {len(data)} bytes, expected at most {_U16}")
+    return struct.pack(">H", len(data)) + data
