@@ -52,8 +52,8 @@ def site():
         thread.join()
 
 
-def package():
-    return json.loads((REPO / "package.json").read_text())
+def package(name="package.json"):
+    return json.loads((REPO / name).read_text())
 
 
 def test_the_package_names_every_module_of_a_board_and_no_other():
@@ -65,6 +65,15 @@ def test_the_package_names_every_module_of_a_board_and_no_other():
                 expected[f"{path.parent.name}/{path.name}"] = f"{source.name}/{path.parent.name}/{path.name}"
     assert listed == expected
     assert package()["version"] in (REPO / "pyproject.toml").read_text()
+
+
+def test_meters_protocols_are_a_package_of_their_own():
+    folder = REPO / "device/undertone_device/sensors"
+    listed = dict(package("sensors.json")["urls"])
+    assert listed == {
+        f"undertone_device/sensors/{p.name}": f"device/undertone_device/sensors/{p.name}" for p in folder.glob("*.py")
+    }
+    assert package("sensors.json")["version"] == package()["version"]
 
 
 def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):

@@ -1,0 +1,104 @@
+"""Modbus: one value in 1, 2 or 4 registers, read by function 3 or 4 over a serial line (RTU, with a CRC) or TCP.
+
+Over TCP the protocol has no checksum of its own: the connection's must do.
+"""
+
+import struct
+
+from undertone_device.sensors.crc import MODBUS, crc16
+from undertone_device.sensors.decimals import binary32, scaled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.sensors.decimals import Scale
+
+FORMS = ("unsigned", "signed", "float")
+
+
+class Register:
+    """Where the value is and what it means: ``unit`` 0 to 255, ``registers`` 1, 2 or 4 (a float has 2).
+
+    ``swap``: the lowest word comes first.
+    """
+
+    def __init__(
+        self,
+        unit: int,
+        function: int,
+        address: int,
+        registers: int = 2,
+        form: str = "unsigned",
+        swap: bool = False,
+        scale: "Scale" = (1, 1),
+    ):
+        self.unit = unit
+        self.function = function
+        self._address = address
+        self._registers = registers
+        self._form = form
+        self._swap = swap
+        self._scale = scale
+
+    def question(self) -> bytes:
+        """Function, address, number of registers."""
+        return struct.pack(">BHH", self.function, self._address, self._registers)
+
+    def answer_bytes(self) -> int:
+        """Length of the answer: function, byte count, registers."""
+        return 2 + 2 * self._registers
+
+    def value(self, answer: bytes) -> int:
+        """The reading in an answer. Raises ValueError for an exception, another function or length."""
+        if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
+            raise ValueError("the answer is not one to the question")
+        words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
+        if self._swap:
+            words.reverse()
+        bits = 0
+        for word in words:
+            bits = bits << 16 | word
+        if self._form == "float":
+            return binary32(bits, self._scale)
+        if self._form == "signed" and words[0] & 0x8000:
+            bits -= 1 << 16 * len(words)
+        return scaled(bits, 1, self._scale)
+
+
+def rtu_question(register: Register) -> bytes:
+    """The frame that asks: unit, question, CRC with its low byte first."""
+    return _with_crc(bytes([register.unit]) + register.question())
+
+
+def rtu_bytes(register: Register) -> int:
+    """Length of the frame that answers."""
+    return 3 + register.answer_bytes()
+
+
+def rtu_value(register: Register, frame: bytes) -> int:
+    """The reading in a frame. Raises ValueError for any other."""
+    if len(frame) != rtu_bytes(register) or frame[0] != register.unit or _with_crc(frame[:-2]) != frame:
+        raise ValueError("the frame is damaged, or not an answer")
+    return register.value(frame[1:-2])
+
+
+def _with_crc(frame: bytes) -> bytes:
+    return frame + struct.pack("<H", crc16(frame, MODBUS, 0xFFFF))
+
+
+def tcp_question(register: Register, transaction: int) -> bytes:
+    """The frame that asks: transaction, protocol 0, length, unit, question."""
+    question = register.question()
+    return struct.pack(">HHHB", transaction, 0, len(question) + 1, register.unit) + question
+
+
+def tcp_bytes(register: Register) -> int:
+    """Length of the frame that answers."""
+    return 7 + register.answer_bytes()
+
+
+def tcp_value(register: Register, transaction: int, frame: bytes) -> int:
+    """The reading in a frame. Raises ValueError for any other."""
+    head = struct.pack(">HHHB", transaction, 0, register.answer_bytes() + 1, register.unit)
+    if frame[:7] != head:
+        raise ValueError("the frame is not an answer to this question")
+    return register.value(frame[7:])
