@@ -14,6 +14,7 @@ from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, thre
 from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import square_wave
+from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
@@ -28,7 +29,6 @@ from undertone_aggregator.threshold.joint import Design, Progress, choose_jointl
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
-from undertone_shared.table import TableMechanism
 
 # The partial of first <= slot <= last, of one kind of report.
 Reader = Callable[[int, int, int], Partial]
@@ -188,7 +188,7 @@ class Rounds:
             chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
         rule = ReportRule(0, chosen.theta, mechanism)
         share = round(self.plan.cohort_share * WHOLE)
-        decoded = mechanism.decoded if isinstance(mechanism, TableMechanism) else None
+        decoded = traits_of(mechanism).decoded
         return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen), decoded)
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:

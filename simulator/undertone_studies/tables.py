@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design import hybrid, most_levels, square_wave
-from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_aggregator.threshold import (
     CohortCounts,

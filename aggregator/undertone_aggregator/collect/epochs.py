@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertone_shared.campaign import GRACE_SLOTS, Campaign, ReportRule
-from undertone_shared.table import TableMechanism
 
 if TYPE_CHECKING:
     # Ingest workers never choose a threshold: they start without the numerics.
@@ -46,14 +45,12 @@ class Epoch:
     def report(self) -> ReportRule | None:
         """The report rule, its mechanism able to decode; None in a threshold epoch."""
         rule = self.campaign.report
-        if rule is None or self.decoded is None or not isinstance(rule.mechanism, TableMechanism):
+        if rule is None or self.decoded is None:
             return rule
-        table = rule.mechanism
-        return ReportRule(
-            rule.low,
-            rule.theta,
-            TableMechanism(table.bits, table.rows, table.values, table.shift, self.decoded),
-        )
+        from undertone_aggregator.design.mechanisms import traits_of
+
+        decoding = traits_of(rule.mechanism).decoding
+        return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded))
 
 
 class Timeline:

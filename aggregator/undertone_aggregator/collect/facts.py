@@ -6,20 +6,20 @@ from fractions import Fraction
 
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.design.fitted import gain
+from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.design.population import Population
-from undertone_shared.mechanism import Hybrid
-from undertone_shared.table import TableMechanism
 
 
 @dataclass(frozen=True)
 class MechanismFacts:
-    """``kind``: hybrid, piecewise or optimal. A reading is rounded to one of ``levels`` + 1.
+    """``kind``, ``what``: of `design.mechanisms.Traits`. A reading is rounded to one of ``levels`` + 1.
 
     ``variance_ratio``: mean variance of a report over the Hybrid's at the same θ and ε, among the readings as the
     threshold phase estimated them; ``error_ratio``: its square root, of the standard errors.
     """
 
     kind: str
+    what: str
     levels: int
     symbols: int
     variance_ratio: float
@@ -33,11 +33,10 @@ class MechanismFacts:
         """For people."""
         if self.kind == "hybrid":
             return "the Hybrid reports"
-        what = "an optimal table" if self.kind == "optimal" else "the piecewise mechanism"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
         return (
-            f"{what} of {self.levels + 1} levels and {self.symbols} symbols reports: standard errors {change} than the"
-            f" Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
+            f"{self.what} of {self.levels + 1} levels and {self.symbols} symbols reports: standard errors {change} than"
+            f" the Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
         )
 
 
@@ -47,6 +46,6 @@ def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
     if rule is None or chosen is None:
         return None
     mechanism = rule.mechanism
-    kind = "optimal" if isinstance(mechanism, TableMechanism) else "hybrid" if isinstance(mechanism, Hybrid) else None
+    known = traits_of(mechanism)
     saved = gain(mechanism, epsilon, rule.theta, Population(chosen.density, chosen.edges))
-    return MechanismFacts(kind or "piecewise", mechanism.levels, mechanism.symbols, 1.0 - saved)
+    return MechanismFacts(known.kind, known.sentence, mechanism.levels, mechanism.symbols, 1.0 - saved)

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.table import TableMechanism
-
-Mechanism = WindowMechanism | Hybrid | TableMechanism
+from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 
 
-class Failed(Exception):
+class NotCertified(Exception):
     """The mechanism is not what it says, or exceeds its cap; the message names the level or column."""
 
 
@@ -27,36 +24,39 @@ class Level:
     variance: Fraction
 
 
-def check_cap(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
-    """The certificate in lowest terms, found again from the weights. Raises Failed where it differs or exceeds p/q."""
+def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
+    """The certificate in lowest terms, found again from the weights.
+
+    Raises NotCertified where the mechanism states another, or it exceeds p/q.
+    """
     worst = Fraction(1)
-    for part in (mechanism.rounding, mechanism.piecewise) if isinstance(mechanism, Hybrid) else (mechanism,):
-        first = 0 if isinstance(part, TableMechanism) else part.first
+    for part in traits_of(mechanism).parts:
+        first = traits_of(part).first
         rows = [part.weights(level)[first:] for level in range(part.levels + 1)]
         for column, weights in enumerate(zip(*rows, strict=True)):
             largest, smallest = max(weights), min(weights)
             if largest * cap[1] > cap[0] * smallest:
-                raise Failed(
+                raise NotCertified(
                     f"column {first + column} has weights from {smallest} to {largest}: "
                     f"{largest}/{smallest} = {largest / smallest:.9g} exceeds the cap {cap[0] / cap[1]:.9g}"
                 )
             worst = max(worst, Fraction(largest, smallest))
     if worst != Fraction(*mechanism.certificate()):
         stated = Fraction(*mechanism.certificate())
-        raise Failed(f"the weights give the certificate {worst}, the mechanism states {stated}")
+        raise NotCertified(f"the weights give the certificate {worst}, the mechanism states {stated}")
     return worst
 
 
 def check_rows(mechanism: Mechanism) -> None:
-    """Raises Failed unless each row of weights sums to the stated total."""
+    """Raises NotCertified unless each row of weights sums to the stated total."""
     for level in range(mechanism.levels + 1):
         total = sum(mechanism.weights(level))
         if total != mechanism.row_total():
-            raise Failed(f"the weights of level {level} sum to {total}, expected {mechanism.row_total()}")
+            raise NotCertified(f"the weights of level {level} sum to {total}, expected {mechanism.row_total()}")
 
 
-def levels(mechanism: Mechanism, theta: int) -> list[Level]:
-    """Mean and variance at each level from the weights. Raises Failed where the closed forms differ.
+def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
+    """Mean and variance at each level from the weights. Raises NotCertified where the closed forms differ.
 
     ``theta`` scales a table's values, which are in reading units; for all other mechanisms it does not matter.
     Raises Invalid for a mechanism with edges and for a table without decoded values.
@@ -75,16 +75,16 @@ def levels(mechanism: Mechanism, theta: int) -> list[Level]:
         variance = second - mean * mean
         reading = _centred(mechanism.value(level, theta), theta)
         if mean != reading:
-            raise Failed(f"level {level} stands for {reading}, the weights give the mean {mean}")
+            raise NotCertified(f"level {level} stands for {reading}, the weights give the mean {mean}")
         stated = Fraction(*mechanism.variance(level, theta)) * Fraction(4, theta * theta)
         if variance != stated:
-            raise Failed(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
+            raise NotCertified(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
         found.append(Level(level, reading, mean, variance))
     return found
 
 
 def _symbols(mechanism: Mechanism) -> range:
-    return range(mechanism.first if isinstance(mechanism, WindowMechanism) else 0, mechanism.symbols)
+    return range(traits_of(mechanism).first, mechanism.symbols)
 
 
 def _centred(value: tuple[int, int], theta: int) -> Fraction:

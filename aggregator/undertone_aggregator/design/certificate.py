@@ -8,12 +8,12 @@ from functools import partial
 from math import log
 
 from undertone_aggregator.design import audit, budget, continuous, window
-from undertone_aggregator.design.audit import Level, Mechanism
+from undertone_aggregator.design.audit import Level
+from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import describe_mechanism
-from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
@@ -21,6 +21,8 @@ MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid",
 # A table is designed for a θ; its variance in units of θ/2 does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
+# Longer lists are shown by their length.
+_SHORT = 5
 
 Formula = Callable[[float], float]
 
@@ -36,6 +38,7 @@ class Certificate:
     levels: list[Level] | None
     formula: Formula | None
     worst_only: bool = False
+    theta: int = 2
 
     @property
     def epsilon_achieved(self) -> float:
@@ -45,7 +48,7 @@ class Certificate:
     @property
     def cells(self) -> int:
         """How many symbols a report can hold."""
-        return self.mechanism.symbols - (self.mechanism.first if isinstance(self.mechanism, WindowMechanism) else 0)
+        return self.mechanism.symbols - traits_of(self.mechanism).first
 
     @property
     def variance_worst(self) -> float | None:
@@ -62,14 +65,28 @@ class Certificate:
         return max(float(level.variance) / self.formula(float(level.reading)) for level in self.levels)
 
     def integers(self) -> dict[str, object]:
-        """The integers that a campaign carries; a table's size instead of its weights."""
+        """The integers that a campaign carries, and decode values it does not: what `certify_table` reads back."""
         described: dict[str, object] = describe_mechanism(self.mechanism)
-        if isinstance(self.mechanism, TableMechanism):
-            described["values"] = f"{len(self.mechanism.values)} integers"
-            described["rows"] = f"{sum(map(len, self.mechanism.rows))} bytes"
-        if "edges" in described:
-            described["edges"] = f"{self.mechanism.levels + 2} integers"
-        return described
+        decoded = traits_of(self.mechanism).decoded
+        if decoded is None:
+            return described
+        numerators, denominator = decoded
+        return {"mechanism": described, "theta": self.theta, "decoded": list(numerators), "denominator": denominator}
+
+    @property
+    def baseline(self) -> str:
+        """Whose variance ``formula`` is."""
+        return traits_of(self.mechanism).baseline
+
+    def summary(self) -> dict[str, object]:
+        """The integers for people: the sizes of long lists."""
+        described: dict[str, object] = describe_mechanism(self.mechanism)
+        return {
+            key: f"{len(value)} {'rows' if key == 'rows' else 'integers'}"
+            if isinstance(value, list) and len(value) > _SHORT
+            else value
+            for key, value in described.items()
+        }
 
     def as_json(self) -> dict[str, object]:
         """The keys that users may rely on."""
@@ -93,7 +110,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
     """The mechanism of this name for an epsilon; ``levels`` of the piecewise ones, ``bins`` of the Square Wave.
 
     "optimal" is the table of least worst variance, compared with the hybrid's; what it is for a population, only its
-    campaign says. Raises Invalid for bad input, `audit.Failed` if a check fails.
+    campaign says. Raises Invalid for bad input, `audit.NotCertified` if a check fails.
     """
     if name not in MECHANISMS:
         raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
@@ -111,13 +128,13 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
         formula = partial(continuous.window_variance, e, continuous.best_window_share(e))
     elif name == "optimal":
         worst = continuous.worst_hybrid_variance(e)
-        return _certify(name, _table(epsilon, levels), epsilon, _THETA, lambda _: worst, True)
+        return certify_mechanism(name, _table(epsilon, levels), epsilon, _THETA, lambda _: worst, True)
     elif name == "hybrid":
         mechanism = window.hybrid(epsilon, levels)
         formula = partial(continuous.hybrid_variance, e)
     else:
         mechanism = window.square_wave(epsilon, range(check_integer("bins", bins, 2, 256) + 1))
-    return _certify(name, mechanism, epsilon, 2, formula, name == "piecewise-optimal")
+    return certify_mechanism(name, mechanism, epsilon, 2, formula, name == "piecewise-optimal")
 
 
 def _table(epsilon: str, levels: int) -> TableMechanism:
@@ -134,48 +151,49 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     """A file that holds one mechanism as JSON, as a campaign writes it; held to e^epsilon.
 
     A table may come with its decode, {"mechanism": {...}, "theta": t, "decoded": [...], "denominator": d}: then its
-    moments are checked as well. Raises Invalid, `audit.Failed`.
+    moments are checked as well. Raises Invalid, `audit.NotCertified`.
     """
     value = _json(data, "the file")
     if "mechanism" not in value:
-        return _certify(str(value.get("kind")), parse_mechanism("the file", value), epsilon, 2, None)
+        return certify_mechanism(str(value.get("kind")), parse_mechanism("the file", value), epsilon, 2, None)
     fields = check_object("the file", value, ("mechanism", "theta", "decoded", "denominator"))
     table = parse_mechanism("mechanism", fields["mechanism"])
-    if not isinstance(table, TableMechanism):
+    decoding = traits_of(table).decoding
+    if decoding is None:
         raise Invalid("mechanism is not a table, which alone has a decode of its own")
     theta = check_integer("theta", fields["theta"], 1, (1 << 30) - 1)
     if not isinstance(fields["decoded"], list):
         raise Invalid(f"decoded is {fields['decoded']!r}, expected a list of integers")
     ys = tuple(check_integer(f"decoded[{j}]", y, -(1 << 62), 1 << 62) for j, y in enumerate(fields["decoded"]))
     denominator = check_integer("denominator", fields["denominator"], 1, 1 << 62)
-    table = TableMechanism(table.bits, table.rows, table.values, table.shift, (ys, denominator))
-    return _certify("table", table, epsilon, theta, None)
+    return certify_mechanism("table", decoding((ys, denominator)), epsilon, theta, None)
 
 
 def certify_campaign(data: bytes, epsilon: str) -> list[Certificate]:
     """Both mechanisms of a campaign, its body or the retained message: the cohort's, and the report's if there is one.
 
-    Raises Invalid, `audit.Failed`.
+    Raises Invalid, `audit.NotCertified`.
     """
     if data.startswith(MAGIC):
         header(data)
         data = data[HEADER_BYTES:]
     campaign = Campaign(data)
-    found = [_certify("cohort", campaign.cohort.mechanism, epsilon, 2, None)]
+    found = [certify_mechanism("cohort", campaign.cohort.mechanism, epsilon, 2, None)]
     if campaign.report is not None:
-        found.append(_certify("report", campaign.report.mechanism, epsilon, campaign.report.width, None))
+        found.append(certify_mechanism("report", campaign.report.mechanism, epsilon, campaign.report.width, None))
     return found
 
 
-def _certify(
+def certify_mechanism(
     name: str, mechanism: Mechanism, epsilon: str, theta: int, formula: Formula | None, worst_only: bool = False
 ) -> Certificate:
-    ratio = audit.check_cap(mechanism, budget.cap(epsilon))
+    """The certificate of any mechanism that `design.mechanisms` knows. Raises Invalid, `audit.NotCertified`."""
+    ratio = audit.checked_ratio(mechanism, budget.cap(epsilon))
     audit.check_rows(mechanism)
-    decodes = mechanism.edges is None and (not isinstance(mechanism, TableMechanism) or mechanism.decoded is not None)
-    levels = audit.levels(mechanism, theta) if decodes else None
+    decodes = mechanism.edges is None and traits_of(mechanism).decodes
+    levels = audit.exact_levels(mechanism, theta) if decodes else None
     e = float(budget.local_epsilon(epsilon))
-    return Certificate(name, e, ratio, mechanism, levels, formula, worst_only)
+    return Certificate(name, e, ratio, mechanism, levels, formula, worst_only, theta)
 
 
 def _json(data: bytes, name: str) -> dict[str, object]:

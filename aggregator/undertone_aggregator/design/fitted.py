@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.design.levels import Vector
-from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
 from undertone_aggregator.design.window import hybrid, most_levels
 from undertone_shared.table import LARGEST_LEVEL

@@ -7,12 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
-from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.table import TableMechanism
+from undertone_aggregator.design.mechanisms import Mechanism
 
 _EVEN_CELLS = 64
-
-Mechanism = WindowMechanism | Hybrid | TableMechanism
 
 
 @dataclass(frozen=True)

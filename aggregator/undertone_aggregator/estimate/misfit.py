@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
-from undertone_aggregator.design.population import Mechanism, Population
-from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_aggregator.design.mechanisms import Mechanism, traits_of
+from undertone_aggregator.design.population import Population
 
 # A misfit from here on is an alarm: at most one in a million slots of honest devices reaches it.
 ALARM = 6.0
@@ -45,7 +45,7 @@ class Goodness:
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population | None) -> None:
         rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.float64)
-        self._starts = _merged(mechanism)
+        self._starts = list(traits_of(mechanism).groups)
         self.possible = rows.any(axis=0)
         rows = np.add.reduceat(rows, self._starts, axis=1)
         self._possible = rows.any(axis=0)
@@ -108,24 +108,3 @@ def _log_mixture(counts: Vector, alpha: Vector) -> Vector:
     """ln of the probability of sequences with these counts, their law drawn from a Dirichlet distribution; [slots]."""
     n, weight = counts.sum(axis=1), alpha.sum()
     return np.asarray(gammaln(weight) - gammaln(weight + n) + (gammaln(counts + alpha) - gammaln(alpha)).sum(axis=1))
-
-
-def _merged(mechanism: Mechanism) -> list[int]:
-    """First symbols of groups: the extremes of each part alone, then twice as many at a time towards its middle.
-
-    A table's symbols stay apart. A fake that moves the mean far sends an extreme.
-    """
-    if isinstance(mechanism, Hybrid):
-        return [0, 1, *_doubling(mechanism.rounding.symbols, mechanism.symbols)]
-    if isinstance(mechanism, WindowMechanism):
-        return _doubling(0, mechanism.symbols)
-    return list(range(mechanism.symbols))
-
-
-def _doubling(first: int, end: int) -> list[int]:
-    starts = {first}
-    for power in range((end - first).bit_length()):
-        step = 1 << power
-        if 2 * step <= end - first:
-            starts |= {first + step - 1, end - step + 1} - {end}
-    return sorted(starts)

@@ -12,9 +12,8 @@ import numpy as np
 
 from undertone_aggregator.collect.partial import Counts
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
+from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
-from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.table import TableMechanism
 
 # Below this the reports say too little about x²; only stochastic rounding, alone, has 1 + p2 = 0.
 _LEAST_CURVATURE = 0.2
@@ -28,26 +27,29 @@ class Noise(Protocol):
     def __call__(self, counts: Counts) -> float: ...
 
 
-def noise_of(mechanism: WindowMechanism | Hybrid | TableMechanism, width: int, population: Population | None) -> Noise:
-    """For a mechanism on [0, width]; ``population``: the readings as the threshold phase has estimated them."""
-    if isinstance(mechanism, TableMechanism):
-        return TableNoise(mechanism, width, population or Population.even(width))
-    return QuadraticNoise(mechanism, width)
+def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> Noise:
+    """For a mechanism on [0, width]; ``population``: the readings as the threshold phase has estimated them.
+
+    Raises Invalid for a mechanism that nobody knows.
+    """
+    if traits_of(mechanism).quadratic:
+        return QuadraticNoise(mechanism, width)
+    return LinearNoise(mechanism, width, population or Population.even(width))
 
 
-def decoded(mechanism: WindowMechanism | Hybrid | TableMechanism, width: int) -> Vector:
+def decoded(mechanism: Mechanism, width: int) -> Vector:
     """The decoded value of each symbol in half-width units, from exact rationals; shape [symbols]."""
     return np.array([float(Fraction(*mechanism.decode(j, width)) / width * 2 - 1) for j in range(mechanism.symbols)])
 
 
 class QuadraticNoise:
-    """Window mechanisms and the Hybrid: Var(Y | x) = p0 + p1 x + p2 x², exactly.
+    """Mechanisms with Var(Y | x) = p0 + p1 x + p2 x², exactly.
 
     The means of x and x² over the devices are estimated without bias from the same reports. (The empirical variance
     of the decoded reports would add the readings' own spread.)
     """
 
-    def __init__(self, mechanism: WindowMechanism | Hybrid, width: int) -> None:
+    def __init__(self, mechanism: Mechanism, width: int) -> None:
         self._y = decoded(mechanism, width)
         levels = [Fraction(*mechanism.value(k, width)) / width * 2 - 1 for k in range(mechanism.levels + 1)]
         variances = [float(Fraction(*mechanism.variance(k, width)) / width / width * 4) for k in range(len(levels))]
@@ -74,15 +76,15 @@ class QuadraticNoise:
         return max(self._p0 + self._p1 * x + self._p2 * square + rounding, 0.0)
 
 
-class TableNoise:
-    """Tables, whose Var(Y | x) has any shape v: the best linear estimate of its mean from the histogram.
+class LinearNoise:
+    """Mechanisms, such as tables, whose Var(Y | x) has any shape v: the best linear estimate of its mean.
 
     The slot's distribution of readings is the population's f plus a deviation with covariance
     C = (diag f - f fᵀ)/(1 + concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is
     v·f + g·(h/n - p), g = (A C Aᵀ + diag(p)/n)⁻¹ A C v: of all linear ones the least mean square error.
     """
 
-    def __init__(self, mechanism: TableMechanism, width: int, population: Population) -> None:
+    def __init__(self, mechanism: Mechanism, width: int, population: Population) -> None:
         rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.row_total()
         law = level_law(level_positions(mechanism, width), width, population.edges)
         f = population.density

@@ -11,7 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.design.fitted import gain, population_table, promised_variance
-from undertone_aggregator.design.population import Mechanism, Population
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import NoTable
 from undertone_aggregator.design.window import hybrid, most_levels, piecewise, worst_variance
 from undertone_aggregator.threshold.objective import Variance

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_shared.table import TableMechanism
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.certificate import Certificate
@@ -47,7 +46,7 @@ def certify(
         else:
             assert campaign is not None
             found = certify_campaign(campaign.read_bytes(), epsilon)
-    except audit.Failed as failed:
+    except audit.NotCertified as failed:
         typer.echo(f"refused: {failed}", err=True)
         raise typer.Exit(1) from None
     if as_json:
@@ -65,7 +64,7 @@ def lines(certificate: "Certificate") -> list[str]:
 
     ratio = certificate.ratio
     achieved = certificate.epsilon_achieved
-    integers = ", ".join(f"{name} {value}" for name, value in certificate.integers().items() if name != "kind")
+    integers = ", ".join(f"{name} {value}" for name, value in certificate.summary().items() if name != "kind")
     mechanism = certificate.mechanism
     out = [
         f"mechanism    {certificate.name}: {integers}",
@@ -82,7 +81,7 @@ def lines(certificate: "Certificate") -> list[str]:
             "moments      none: no unbiased decode; its reports feed an estimate of the distribution",
             "",
         ]
-    baseline = "hybrid" if isinstance(mechanism, TableMechanism) else "continuous"
+    baseline = certificate.baseline
     step = max(1, len(certificate.levels) // (_MOST_LEVELS - 1))
     out.append("moments      exact, by summation over the weights, readings in [-1, 1]; the closed forms agree")
     out.append(f"             {'level':>5} {'mean':>12} {'variance':>12}" + f" {baseline:>12} {'ratio':>9}")

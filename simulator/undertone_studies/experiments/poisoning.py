@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design import hybrid, most_levels, piecewise
-from undertone_aggregator.design.population import Mechanism
+from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.campaign import ReportRule
 from undertone_simulator.behaviour import Behaviour

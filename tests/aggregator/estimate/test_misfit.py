@@ -7,7 +7,7 @@ from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.design.fitted import population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
-from undertone_aggregator.estimate.noise import TableNoise, decoded
+from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.campaign import ReportRule
 from undertone_simulator.vectorised import GivenWords, symbols
@@ -69,7 +69,7 @@ def test_a_tables_variance_is_estimated_without_a_population_too(mechanisms):
     readings = np.random.default_rng(5).exponential(160, 20_000).astype(int)
     x = np.minimum(readings, THETA)
     exact = Population(np.bincount(x) / len(x), tuple(range(x.max() + 2))).mean_variance(table, THETA)
-    noise = TableNoise(table, THETA, Population.even(THETA))
+    noise = LinearNoise(table, THETA, Population.even(THETA))
     assert noise(histograms(table, readings, 1)[0]) == pytest.approx(exact, rel=0.04)
 
 

@@ -1,0 +1,58 @@
+"""A published mechanism that the product does not ship: what a new mechanism costs in code."""
+
+from fractions import Fraction
+
+from undertone_aggregator.design.mechanisms import Traits
+
+
+class ThreeOutputs:
+    """Zhao et al., IEEE IoT Journal 2020: -C, 0 or C with P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, linear between."""
+
+    levels, symbols, edges = 2, 3, None
+
+    def __init__(self, a, b, n, d):
+        self.a, self.b = a, b
+        rest = a * d - b * n
+        self.c = Fraction(d * a * (a + b), (a - b) * rest)
+        end = [2 * a * rest, 2 * n * b * (a + b), 2 * b * rest]
+        self._rows = [end, [(d - n) * a * (a + b), 2 * n * a * (a + b), (d - n) * a * (a + b)], end[::-1]]
+
+    def choose(self, entropy):
+        return self
+
+    def covers(self, theta):
+        return 1 <= theta < 1 << 29
+
+    def level(self, x, theta, entropy):
+        return 2 * x // theta + (entropy.below(theta) < 2 * x % theta)
+
+    def draw(self, level, entropy):
+        first, second, _ = self._rows[level]
+        u = entropy.below(self.row_total())
+        return (u >= first) + (u >= first + second)
+
+    def weights(self, level):
+        return list(self._rows[level])
+
+    def row_total(self):
+        return sum(self._rows[0])
+
+    def certificate(self):
+        return (self.a, self.b)
+
+    def permits(self, cap):
+        return self.a * cap[1] <= cap[0] * self.b
+
+    def value(self, level, theta):
+        return (level * theta, 2)
+
+    def decode(self, symbol, theta):
+        return ((1 + (symbol - 1) * self.c) * theta / 2).as_integer_ratio()
+
+    def variance(self, level, theta):
+        second = self.c**2 * (1 - Fraction(self._rows[level][1], self.row_total()))
+        return ((second - (level - 1) ** 2) * theta**2 / 4).as_integer_ratio()
+
+
+def traits(mechanism):
+    return Traits("three-outputs", "three outputs", "continuous", (mechanism,), 0, False, (0, 1, 2))
