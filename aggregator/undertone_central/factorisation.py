@@ -27,9 +27,10 @@ _BITS = 32
 
 
 class SquareRoot(Bounded, OneByOne):
-    """Memory and time per value grow with the horizon: at most 2^17 values. The count is rounded to an integer.
+    """The counting matrix's square root with Gaussian noise, (ε, δ): the least error of all counters.
 
-    Rounding of c moves it by less than B t^1.5 2^-32.
+    Memory and time per value grow with the horizon: at most 2^17 values. The count is rounded to an integer;
+    rounding of c moves it by less than B t^1.5 2^-32.
     """
 
     name = "square-root"

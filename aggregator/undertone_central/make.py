@@ -27,6 +27,17 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
     "square-root": SquareRoot,
     "sanitizer": Sanitizer,
 }
+# What any counter is wrapped in, rather than an argument of its own.
+_MONOTONE = inspect.Parameter("monotone", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+
+
+def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
+    """The options of that mechanism by name, but bound and ε; counters have ``monotone`` too. Raises Invalid."""
+    maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
+    known = dict(inspect.signature(maker, eval_str=True).parameters)
+    if "monotone" not in known and isinstance(maker, type) and issubclass(maker, Counter):
+        known["monotone"] = _MONOTONE
+    return {name: parameter for name, parameter in known.items() if name not in ("bound", "epsilon", "source")}
 
 
 def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None = None, **options: Any) -> Continual:
@@ -34,16 +45,14 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
 
     Raises Invalid for an unknown name, for an option that it does not have, and for one that it lacks.
     """
-    maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
-    known = inspect.signature(maker).parameters
+    known = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}
-    monotone = "monotone" not in known and isinstance(maker, type) and issubclass(maker, Counter)
-    monotone = monotone and bool(given.pop("monotone", False))
     for name in given:
         if name not in known:
-            owners = ", ".join(n for n, m in MECHANISMS.items() if name in inspect.signature(m).parameters)
+            owners = ", ".join(other for other in MECHANISMS if name in parameters(other))
             raise Invalid(f"{name} is not an option of {mechanism}, but of {owners or 'no mechanism'}")
     if "horizon" in known and "horizon" not in given:
         raise Invalid(f"{mechanism} needs a horizon: the most values that will ever arrive")
-    found = maker(bound, epsilon, source=source, **given)
-    return Monotone(found) if monotone and isinstance(found, Counter) else found
+    monotone = known.get("monotone") is _MONOTONE and bool(given.pop("monotone", False))
+    made = MECHANISMS[mechanism](bound, epsilon, source=source, **given)
+    return Monotone(made) if monotone and isinstance(made, Counter) else made

@@ -42,7 +42,7 @@ CONSISTENCIES = ("none", *RULES)
 
 
 class Pak(Continual):
-    """Released: tree nodes as they close, or with consistency one integer per value.
+    """A noisy quantile as threshold, then a hierarchy: tree nodes as they close, or one integer per value.
 
     ``theta``: a public threshold, where none is to be chosen: then this is the plain hierarchy, pure ε-DP;
     ``noise``: of the quantile; ``delta``: None for 1/hold_out². Raises Invalid.

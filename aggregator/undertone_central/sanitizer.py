@@ -107,7 +107,7 @@ class StreamingSanitizer(Continual):
 
 
 class Sanitizer(StreamingSanitizer):
-    """With the pure-ε sanitizer for thresholds, hence for quantiles. Raises Invalid.
+    """Synthetic items, block by block, that answer shares below thresholds, hence quantiles. Raises Invalid.
 
     ``share``: of every block's values that are sanitized, at the larger ε' that the sampling pays for.
     """

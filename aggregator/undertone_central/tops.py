@@ -38,7 +38,7 @@ _FOR_EVER = -1
 
 
 class Tops(Continual):
-    """Released: one integer per value that is not withheld.
+    """A private threshold, a consistent hierarchy and a smoother; one integer per value that is not withheld.
 
     ``bound``: public B; ``theta``: a public threshold, where none is to be chosen (nothing is held out then); ``span``
     = fanout^L: the longest range of interest; ``smoothing``: s, None for Eq. 7's; ``share``: of ε, for sequential

@@ -1,8 +1,8 @@
 """Undertone: time series from many small devices under local differential privacy, over MQTT.
 
-For an analyst: ``undertone.open_store(path)`` gives a `Results` with estimates, ranges, quantiles, arrays and a
-DataFrame. It needs the extra ``aggregator`` (``frame``: pandas, in ``all``); a plain install is the device alone, so
-nothing is imported before it is asked for.
+For an analyst: each function here is what the command of the same name calls, and docs/api.md says what is stable.
+They need the extra ``aggregator``, `simulate` and `plan` the extra ``simulator``; a plain install is the device alone,
+so nothing is imported before it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,21 +10,52 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from undertone.api import certify as certify
+    from undertone_aggregator import design as mechanisms
+    from undertone_aggregator.design.certificate import Certificate as Certificate
     from undertone_aggregator.estimate.distribution import Quantile as Quantile
     from undertone_aggregator.estimate.query import Results as Results
     from undertone_aggregator.estimate.query import open_store as open_store
     from undertone_aggregator.estimate.ranges import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.reconstruct import Estimate as Estimate
+    from undertone_central.release import Broker as Broker
+    from undertone_central.release import Release as Release
+    from undertone_central.release import Released as Released
+    from undertone_central.release import open_release as open_release
+    from undertone_central.release import release as release
 
 _PLACES = {
-    "Estimate": "estimate.reconstruct",
-    "Quantile": "estimate.distribution",
-    "RangeEstimate": "estimate.ranges",
-    "Results": "estimate.query",
-    "open_store": "estimate.query",
+    "Broker": "undertone_central.release",
+    "Certificate": "undertone_aggregator.design.certificate",
+    "Estimate": "undertone_aggregator.estimate.reconstruct",
+    "Quantile": "undertone_aggregator.estimate.distribution",
+    "RangeEstimate": "undertone_aggregator.estimate.ranges",
+    "Release": "undertone_central.release",
+    "Released": "undertone_central.release",
+    "Results": "undertone_aggregator.estimate.query",
+    "certify": "undertone.api",
+    "mechanisms": "undertone_aggregator.design",
+    "open_release": "undertone_central.release",
+    "open_store": "undertone_aggregator.estimate.query",
+    "release": "undertone_central.release",
 }
 
-__all__ = ["Estimate", "Quantile", "RangeEstimate", "Results", "open_store"]
+__all__ = [
+    "Broker",
+    "Certificate",
+    "Estimate",
+    "Quantile",
+    "RangeEstimate",
+    "Release",
+    "Released",
+    "Results",
+    "__version__",
+    "certify",
+    "mechanisms",
+    "open_release",
+    "open_store",
+    "release",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +63,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'undertone' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"undertone_aggregator.{_PLACES[name]}"), name)
+    module = import_module(_PLACES[name])
+    return module if name == "mechanisms" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from math import e, exp, log
 import pytest
 from typer.testing import CliRunner
 
+import undertone
 from support.designed import small_table
 from undertone.app import app
 from undertone_aggregator import design
@@ -194,5 +195,27 @@ def test_bad_input_is_one_sentence(call, sentence):
 
 
 def test_one_source_is_expected():
-    with pytest.raises(Invalid, match="expected exactly one of --mechanism, --table and --campaign"):
+    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
         CliRunner().invoke(app, ["certify", "--epsilon", "1"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("name", certificate.MECHANISMS)
+def test_what_is_printed_as_json_is_certified_again(name, tmp_path):
+    printed = certify("--mechanism", name, "--epsilon", 1, "--json").stdout
+    path = tmp_path / "certificate.json"
+    path.write_text(printed)
+    again = json.loads(certify("--table", path, "--epsilon", 1, "--json").stdout)
+    first = json.loads(printed)
+    same = {"certificate", "cells", "levels", "total", "integers"}
+    assert {key: again[key] for key in same} == {key: first[key] for key in same}
+    if name == "optimal":
+        assert again["variance_worst"] == first["variance_worst"]
+
+
+def test_a_damaged_certificate_is_named(tmp_path):
+    path = tmp_path / "certificate.json"
+    path.write_text('{"integers": 5}')
+    with pytest.raises(Invalid, match="integers is 5, expected an object"):
+        undertone.certify(table=path, epsilon=1)
+    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
+        undertone.certify("hybrid", table=path)

@@ -8,16 +8,22 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
+from typer.main import get_command
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone.__main__ import main
+from undertone.app import app
+from undertone_central.make import MECHANISMS, parameters
+from undertone_central.release import open_release, release
+from undertone_shared.errors import Invalid
 
 UNDERTONE = [sys.executable, "-m", "undertone", "release"]
-TOPS = ["--mechanism", "tops", "--epsilon", "1", "--bound", "9", "--hold-out", "10", "--span", "16", "--fanout", "4"]
+TOPS = ["tops", "--epsilon", "1", "--bound", "9", "--hold-out", "10", "--span", "16", "--fanout", "4"]
 
 
 @pytest.fixture
@@ -46,20 +52,20 @@ def test_a_file_in_a_file_out_and_questions_to_it(tmp_path, run):
     assert (summary["values"], summary["released"]) == (60, 50)
     assert "event-level" in summary["guarantee"]
     assert not Path(f"{out}.state").exists()
-    answers = json.loads(run("--query", out, "--range", "10:60", "--range", "30:40", "--json").out)
+    answers = json.loads(run("query", out, "--range", "10:60", "--range", "30:40", "--json").out)
     assert [answer["range"] for answer in answers["answers"]] == ["10:60", "30:40"]
     assert all(answer["standard_error"] > 0 for answer in answers["answers"])
     assert "event-level" in answers["guarantee"]
-    assert "10:60" in run("--query", out, "--range", "0:5", code=2).err
-    assert "FIRST:END" in run("--query", out, "--range", "5", code=2).err
-    assert "needs a question" in run("--query", out, code=2).err
-    assert "synthetic items" in run("--query", out, "--quantile", "0.5", code=2).err
+    assert "10:60" in run("query", out, "--range", "0:5", code=2).err
+    assert "FIRST:END" in run("query", out, "--range", "5", code=2).err
+    assert "needs a question" in run("query", out, code=2).err
+    assert "synthetic items" in run("query", out, "--quantile", "0.5", code=2).err
     # The same values again would spend ε again.
     assert "exists" in run(*TOPS, "--input", values, "--output", out, code=2).err
 
 
 def test_a_pipe_in_a_pipe_out(run):
-    made = run("--mechanism", "binary", "--epsilon", "2", "--bound", "1", "--horizon", "8", text="1\n0\n\n1\nx\n")
+    made = run("binary", "--epsilon", "2", "--bound", "1", "--horizon", "8", text="1\n0\n\n1\nx\n")
     lines = made.out.splitlines()
     assert lines[0].startswith("# undertone release {")
     assert lines[1:3] == ["position,count", '# piece {"first": 0, "theta": 1}']
@@ -88,10 +94,10 @@ def test_a_pipe_in_a_pipe_out(run):
 def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_path, run):
     out = tmp_path / "out.csv"
     text = "".join(f"{i % 7}\n" for i in range(60))
-    made = run("--mechanism", *options.split(), "--epsilon", "1", "--bound", "9", "--output", out, text=text)
+    made = run(*options.split(), "--epsilon", "1", "--bound", "9", "--output", out, text=text)
     assert made.err.startswith("event-level differential privacy")
     question = ["--quantile", "0.5"] if options.startswith("sanitizer") else ["--range", "20:60"]
-    answer = json.loads(run("--query", out, *question, "--json").out)
+    answer = json.loads(run("query", out, *question, "--json").out)
     assert len(answer["answers"]) == 1
     assert answer["guarantee"] in made.err
 
@@ -99,28 +105,60 @@ def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "release needs --mechanism"),
-        (["--mechanism", "tops", "--epsilon", "much", "--bound", "5"], "epsilon is 'much'"),
-        (["--mechanism", "best", "--epsilon", "1", "--bound", "5"], "mechanism is 'best'"),
+        (["tops", "--epsilon", "much", "--bound", "5"], "epsilon is 'much'"),
+        (["simple-2", "--epsilon", "1", "--bound", "5", "--input", "/nowhere.csv"], "nowhere.csv"),
+        (["simple-2", "--epsilon", "1", "--bound", "5", "--input", "mqtt://h/t"], "needs --state"),
+        (["simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "no valid port"),
+        (["simple-2", "--epsilon", "1", "--bound", "5", "--output", "/"], "'/', a folder"),
         (
-            ["--mechanism", "binary", "--epsilon", "1", "--bound", "5", "--theta", "3"],
-            "theta is not an option of binary",
-        ),
-        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "/nowhere.csv"], "nowhere.csv"),
-        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--input", "mqtt://h/t"], "needs --state"),
-        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "no valid port"),
-        (["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "/"], "'/', a folder"),
-        (
-            ["--mechanism", "simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://127.0.0.1:1/x"],
+            ["simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://127.0.0.1:1/x"],
             "the broker at 127.0.0.1:1 cannot be reached",
         ),
-        (["--query", "/nowhere.csv"], "nowhere.csv"),
+        (["query", "/nowhere.csv"], "nowhere.csv"),
     ],
 )
 def test_errors_are_one_sentence(arguments, sentence, run):
     said = run(*arguments, code=2)
     assert sentence in said.err
     assert len(said.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["best", "--epsilon", "1", "--bound", "5"], "No such command 'best'"),
+        (["tops", "--bound", "5"], "Missing option '--epsilon'"),
+        (["binary", "--epsilon", "1", "--bound", "5"], "Missing option '--horizon'"),
+        (["binary", "--epsilon", "1", "--bound", "5", "--horizon", "9", "--theta", "3"], "No such option: --theta"),
+    ],
+)
+def test_a_wrong_use_is_named(arguments, sentence, run):
+    assert sentence in run(*arguments, code=2).err
+
+
+def test_the_options_of_a_command_are_those_of_its_mechanism():
+    group = get_command(app).commands["release"]
+    context = group.make_context("release", ["query"], resilient_parsing=True)
+    common = {"epsilon", "bound", "source", "output", "column", "scale", "state", "continues", "user", "ca", "seconds"}
+    for name in MECHANISMS:
+        command = group.get_command(context, name)
+        offered = {option.name for option in command.params} - common - {"as_json", "last_block"}
+        assert offered == set(parameters(name)), name
+        assert ("last_block" in {option.name for option in command.params}) == (name == "sanitizer")
+
+
+def test_from_python_as_from_the_command_line(tmp_path, run):
+    values = np.arange(60) % 7
+    options = {"hold_out": 10, "span": 16, "fanout": 4}
+    made = release("tops", values, tmp_path / "out.csv", epsilon=1, bound=9, **options)
+    assert (made.values, made.numbers, made.withheld) == (60, 50, False)
+    asked = open_release(tmp_path / "out.csv")
+    assert asked.guarantee == made.guarantee
+    answer = json.loads(run("query", tmp_path / "out.csv", "--range", "10:60", "--json").out)["answers"][0]
+    assert answer["sum"] == asked.sum(10, 60).value
+    assert answer["standard_error"] == asked.sum(10, 60).standard_error
+    with pytest.raises(Invalid, match="theta is not an option of binary, but of tops, pak"):
+        release("binary", values, "-", epsilon=1, bound=9, horizon=60, theta=3)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
@@ -196,7 +234,7 @@ def started(arguments, log):
 def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mosquitto_binary, free_port, topic_prefix):
     port = free_port()
     raw, private = f"{topic_prefix}/raw", f"{topic_prefix}/private"
-    arguments = ["--mechanism", "simple-2", "--epsilon", "20", "--bound", "1000", "--state", str(tmp_path / "state")]
+    arguments = ["simple-2", "--epsilon", "20", "--bound", "1000", "--state", str(tmp_path / "state")]
     arguments += ["--input", f"mqtt://127.0.0.1:{port}/{raw}", "--output", f"mqtt://127.0.0.1:{port}/{private}"]
     with PrivateBroker(mosquitto_binary, tmp_path, port):
         listener = Listener(port, private)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import log
+from typing import Any
 
 from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level
@@ -151,9 +152,13 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     """A file that holds one mechanism as JSON, as a campaign writes it; held to e^epsilon.
 
     A table may come with its decode, {"mechanism": {...}, "theta": t, "decoded": [...], "denominator": d}: then its
-    moments are checked as well. Raises Invalid, `audit.NotCertified`.
+    moments are checked as well. What ``certify --json`` prints is read, too. Raises Invalid, `audit.NotCertified`.
     """
-    value = _json(data, "the file")
+    value: Any = _json(data, "the file")
+    if "integers" in value:
+        value = value["integers"]
+        if not isinstance(value, dict):
+            raise Invalid(f"integers is {value!r}, expected an object")
     if "mechanism" not in value:
         return certify_mechanism(str(value.get("kind")), parse_mechanism("the file", value), epsilon, 2, None)
     fields = check_object("the file", value, ("mechanism", "theta", "decoded", "denominator"))

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone_shared.errors import Invalid
-
 if TYPE_CHECKING:
     from undertone_aggregator.design.certificate import Certificate
 
@@ -33,27 +31,19 @@ def certify(
 
     Name a mechanism, or give a table or a campaign file that is held to the cap e^EPSILON.
     """
+    from undertone import api
     from undertone_aggregator.design import audit
-    from undertone_aggregator.design.certificate import certify_campaign, certify_named, certify_table
 
-    if sum(source is not None for source in (mechanism, table, campaign)) != 1:
-        raise Invalid("expected exactly one of --mechanism, --table and --campaign")
     try:
-        if mechanism is not None:
-            found = [certify_named(mechanism, epsilon, levels, bins)]
-        elif table is not None:
-            found = [certify_table(table.read_bytes(), epsilon)]
-        else:
-            assert campaign is not None
-            found = certify_campaign(campaign.read_bytes(), epsilon)
+        certificates = api.certify(mechanism, epsilon=epsilon, table=table, campaign=campaign, levels=levels, bins=bins)
     except audit.NotCertified as failed:
         typer.echo(f"refused: {failed}", err=True)
         raise typer.Exit(1) from None
     if as_json:
-        shown = [certificate.as_json() for certificate in found]
+        shown = [certificate.as_json() for certificate in certificates]
         typer.echo(json.dumps(shown[0] if campaign is None else shown, indent=2))
         return
-    for certificate in found:
+    for certificate in certificates:
         for line in lines(certificate):
             typer.echo(line)
 

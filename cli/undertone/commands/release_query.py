@@ -2,44 +2,45 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from undertone_shared.errors import Invalid
 
 
-def answer(path: Path, ranges: list[str], quantiles: list[float], as_json: bool) -> None:
-    """Print the answers to questions about a release. Raises Invalid, OSError."""
-    import numpy as np
+def query(
+    path: Annotated[Path, typer.Argument(metavar="RELEASE", help="a file that a release has written")],
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", help="FIRST:END, the sum of values number FIRST to END - 1")
+    ] = None,
+    quantiles: Annotated[
+        list[float] | None, typer.Option("--quantile", help="of synthetic items: a share, such as 0.5")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Answer questions from a release: they cost no privacy."""
+    from undertone_central.release import open_release
 
-    from undertone_central.document import read
-    from undertone_central.quantiles import Quantiles
-    from undertone_central.ranges import range_sum
-
-    parameters, pieces = read(path)
+    release = open_release(path)
     if not ranges and not quantiles:
-        raise Invalid("--query needs a question: --range or --quantile")
+        raise Invalid("a query needs a question: --range or --quantile")
     answers: list[dict[str, Any]] = []
-    for text in ranges:
+    for text in ranges or []:
         first, _, end = text.partition(":")
         if not (first.isdecimal() and end.isdecimal() and len(text) < 40):
             raise Invalid(f"range is {text!r}, expected FIRST:END, such as 0:48")
-        found = range_sum(parameters, pieces, int(first), int(end))
-        answers.append({"range": text, "sum": found.value, "standard_error": found.standard_error})
+        answer = release.sum(int(first), int(end))
+        answers.append({"range": text, "sum": answer.value, "standard_error": answer.standard_error})
     if quantiles:
-        if parameters["released"] != "items":
-            raise Invalid("quantiles need a release of synthetic items: --mechanism sanitizer")
-        sketch = Quantiles()
-        sketch.update(np.concatenate([piece.numbers for piece in pieces] or [np.zeros(0, dtype=np.int64)]))
-        for share in quantiles:
-            if not 0 <= share <= 1:
-                raise Invalid(f"quantile is {share}, expected a share from 0 to 1")
-            answers.append({"quantile": share, "value": sketch.quantile(share)})
+        pairs = zip(quantiles, release.quantiles(quantiles), strict=True)
+        answers += [{"quantile": share, "value": value} for share, value in pairs]
     if as_json:
-        print(json.dumps({"guarantee": parameters["guarantee"], "answers": answers}, ensure_ascii=False))
+        print(json.dumps({"guarantee": release.guarantee, "answers": answers}, ensure_ascii=False))
         return
-    for one in answers:
-        if "range" in one:
-            print(f"sum over {one['range']}: {one['sum']:.0f} ± {one['standard_error']:.1f} (s.e.)")
+    for row in answers:
+        if "range" in row:
+            print(f"sum over {row['range']}: {row['sum']:.0f} ± {row['standard_error']:.1f} (s.e.)")
         else:
-            print(f"quantile {one['quantile']:g}: {one['value']}")
-    print(parameters["guarantee"])
+            print(f"quantile {row['quantile']:g}: {row['value']}")
+    print(release.guarantee)

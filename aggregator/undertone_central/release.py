@@ -1,0 +1,273 @@
+"""A release from end to end: raw values from a file, a pipe, MQTT or an array; a private stream to a file, pipe, MQTT.
+
+`release` makes one, `open_release` asks one. What a command line and a program do is the same.
+"""
+
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from undertone_aggregator.collect.link import Address
+from undertone_central import feed
+from undertone_central.budget import Epsilon, check_word, parse_epsilon, parse_positive
+from undertone_central.continual import integers
+from undertone_central.document import read
+from undertone_central.gateway import Gateway, TopicSink
+from undertone_central.job import Job, Sink, TextFile, checksum
+from undertone_central.make import make
+from undertone_central.noise import Integers
+from undertone_central.quantiles import Quantiles
+from undertone_central.ranges import Piece, RangeSum, range_sum
+from undertone_central.sanitizer import ENDINGS
+from undertone_shared.errors import Invalid
+
+MQTT = "mqtt://"
+_NAMED_FAULTS = 20
+
+Say = Callable[[str], None]
+# Of the expected number of values (None: unknown), a context that is told of each batch.
+Bar = Callable[[int | None], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a release came to: values read, numbers published, and what they guarantee.
+
+    ``withheld``: every value was held out for θ, so that nothing could be published.
+    """
+
+    values: int
+    numbers: int
+    guarantee: str
+    withheld: bool
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Who we are to a broker: ``password`` None is $UNDERTONE_PASSWORD; ``ca``: TLS, its authority's certificate."""
+
+    user: str | None = None
+    ca: Path | None = None
+    password: str | None = None
+
+    def address(self, url: str) -> tuple[Address, str]:
+        """Where mqtt://host:port/topic leads, and the topic. Raises Invalid."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (8883 if self.ca else 1883)
+        except ValueError:
+            raise Invalid(f"{url!r} has no valid port, expected mqtt://host:port/topic") from None
+        topic = parts.path.strip("/")
+        if not parts.hostname or not topic or "#" in url or "+" in topic:
+            raise Invalid(f"{url!r} names no broker or no topic, expected mqtt://host:port/topic")
+        password = os.environ.get("UNDERTONE_PASSWORD", "") if self.password is None else self.password
+        return Address(parts.hostname, port, self.user or "", password, self.ca), topic
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release that was read: its public parameters, its guarantee, and answers from its numbers alone."""
+
+    parameters: dict[str, Any]
+    pieces: Sequence[Piece]
+
+    @property
+    def guarantee(self) -> str:
+        """The privacy guarantee in one sentence."""
+        return str(self.parameters["guarantee"])
+
+    @property
+    def numbers(self) -> Integers:
+        """All released numbers in order: [n]."""
+        return np.concatenate([piece.numbers for piece in self.pieces] or [np.zeros(0, dtype=np.int64)])
+
+    def sum(self, first: int, end: int) -> RangeSum:
+        """The sum of values number ``first`` to ``end`` - 1, with its standard error. Raises Invalid."""
+        return range_sum(self.parameters, self.pieces, first, end)
+
+    def quantiles(self, shares: Sequence[float]) -> list[int]:
+        """Quantiles of a release of synthetic items. Raises Invalid for any other, and for a share outside [0, 1]."""
+        if self.parameters["released"] != "items":
+            raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
+        for share in shares:
+            if not 0 <= share <= 1:
+                raise Invalid(f"quantile is {share}, expected a share from 0 to 1")
+        sketch = Quantiles()
+        sketch.update(self.numbers)
+        return [sketch.quantile(share) for share in shares]
+
+
+def open_release(path: Path | str) -> Release:
+    """Read a release from its file. Raises Invalid for any other file, OSError."""
+    return Release(*read(Path(path)))
+
+
+def release(
+    mechanism: str,
+    source: "Path | str | Iterable[int]",
+    output: Path | str,
+    *,
+    epsilon: Epsilon,
+    bound: int,
+    column: str | None = None,
+    scale: Epsilon = 1,
+    last_block: str = "hold",
+    state: Path | None = None,
+    continues: bool = False,
+    broker: Broker = Broker(),
+    stop: threading.Event | None = None,
+    say: Say = lambda sentence: None,
+    bar: Bar = lambda expected: nullcontext(lambda n: None),
+    **options: Any,
+) -> Released:
+    """Publish a stream of raw values under event-level differential privacy, pure ε or (ε, δ) as the mechanism says.
+
+    ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers;
+    ``output``: a file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units, ``scale`` of them per unit
+    of the input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a
+    file resumes when it is called again, and draws nothing twice. ``stop`` ends one from MQTT. Raises Invalid, OSError.
+    """
+    made = make(mechanism, bound, epsilon, **options)
+    check_word("last_block", last_block, ENDINGS)
+    settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon)), "bound": bound}
+    settings |= {name: str(value) for name, value in options.items() if value is not None}
+    source = str(source) if isinstance(source, Path) else source
+    output = str(output)
+    over_mqtt = isinstance(source, str) and source.startswith(MQTT)
+    if isinstance(source, str) and source != "-" and not over_mqtt and not Path(source).is_file():
+        raise Invalid(f"input is {source!r}, expected a file, - or mqtt://host:port/topic")
+    units = parse_positive("scale", scale)
+    if output != "-" and not output.startswith(MQTT):
+        state = state or Path(output + ".state")
+        _refuse_a_second_release(Path(output), state)
+    if over_mqtt and state is None:
+        raise Invalid("the gateway needs --state FILE, or it could not go on after a crash")
+    with _sink(output, broker) as sink:
+        job = Job(made, sink, state, settings)
+        say(made.guarantee)
+        if job.resumed:
+            say(f"resuming after {job.progress.consumed} values")
+        if over_mqtt:
+            assert isinstance(source, str)
+            numbers = _gateway(job, source, units, broker, stop or threading.Event(), say)
+        else:
+            numbers = _feed(job, _Input(source, column, units, continues), say, bar)
+            job.close(last_block)
+    return Released(job.progress.consumed, numbers, made.guarantee, made.withholding)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """Values that end: of a file, a pipe or an iterable."""
+
+    source: "str | Iterable[int]"
+    column: str | None
+    units: Fraction
+    continues: bool
+
+    def parts(self, say: Say) -> tuple[Iterator[Integers], int | None]:
+        """The values in batches, and how many there may be."""
+        if not isinstance(self.source, str):
+            values = integers(np.asarray(self.source if isinstance(self.source, np.ndarray) else list(self.source)))
+            return iter([values] if len(values) else []), len(values)
+        if self.source == "-":
+            lines = feed.PipeLines(sys.stdin.fileno())
+            return feed.as_they_come(
+                lines, feed.text_values(lines, self.column, self.units, say, "standard input")
+            ), None
+        path = Path(self.source)
+        return feed.batches(path, self.column, self.units, say), feed.expected(path)
+
+
+def _refuse_a_second_release(output: Path, state: Path) -> None:
+    if output.is_dir():
+        raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
+    if output.exists() and output.stat().st_size and not state.exists():
+        raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
+
+
+def _feed(job: Job, given: _Input, say: Say, bar: Bar) -> int:
+    """Feed values that end; what a resumed release has read before is read again, compared and skipped."""
+    faults = 0
+
+    def fault(sentence: str) -> None:
+        nonlocal faults
+        faults += 1
+        if faults <= _NAMED_FAULTS:
+            say(sentence)
+
+    parts, expected = given.parts(fault)
+    if job.resumed and not (given.source == "-" and given.continues):
+        parts = _after(parts, job)
+    numbers = 0
+    with bar(expected) as advance:
+        for values in parts:
+            numbers += job.step(values)
+            advance(len(values))
+    if faults > _NAMED_FAULTS:
+        say(f"{faults - _NAMED_FAULTS} more rows have the same faults")
+    return numbers
+
+
+def _after(parts: Iterable[Integers], job: Job) -> Iterator[Integers]:
+    """What follows the values that were read before. Raises Invalid when those differ."""
+    missing, crc = job.progress.consumed, 0
+    for values in parts:
+        old, new = values[:missing], values[missing:]
+        crc = checksum(old, crc)
+        missing -= len(old)
+        if not missing and len(old) and crc != job.progress.checksum:
+            raise Invalid("the input does not begin with the values that were released before the interruption")
+        if len(new):
+            yield new
+    if missing:
+        raise Invalid(f"the input ends {missing} values before the point of the interruption")
+
+
+class _Standard:
+    """Standard output as a sink."""
+
+    def append(self, text: str, at: int) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def _sink(output: str, broker: Broker) -> Iterator[Sink]:
+    sink: TopicSink | TextFile | _Standard
+    if output.startswith(MQTT):
+        sink = TopicSink(*broker.address(output), f"undertone-release-out-{os.getpid()}")
+    else:
+        sink = _Standard() if output == "-" else TextFile(Path(output))
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+def _gateway(job: Job, source: str, units: Fraction, broker: Broker, stop: threading.Event, say: Say) -> int:
+    """Release readings as they arrive, until ``stop``."""
+    address, topic = broker.address(source)
+    name = "undertone-release-" + hashlib.sha256(source.encode()).hexdigest()[:12]
+    gateway = Gateway(job, address, topic, name, units, say)
+    say(f"listening to {topic} on {address.host}:{address.port}")
+    numbers = 0
+    try:
+        while not stop.is_set():
+            numbers += gateway.step()
+    finally:
+        gateway.close()
+    return numbers

@@ -1,0 +1,32 @@
+"""What the commands do, as functions of Python values: the analyst's API, as `undertone` exports it."""
+
+from pathlib import Path
+
+from undertone_aggregator.design import window
+from undertone_aggregator.design.certificate import Certificate, certify_campaign, certify_named, certify_table
+from undertone_shared.errors import Invalid
+
+
+def certify(
+    mechanism: str | None = None,
+    *,
+    epsilon: str | float = "1",
+    table: Path | str | None = None,
+    campaign: Path | str | None = None,
+    levels: int = window.LEVELS,
+    bins: int = 128,
+) -> list[Certificate]:
+    """The exact privacy, bias and variance of mechanisms, from their integer weights, held to e^``epsilon``.
+
+    Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order).
+    ``levels`` is of the piecewise ones, ``bins`` of square-wave. Raises Invalid for bad input, OSError, and
+    `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
+    """
+    if sum(source is not None for source in (mechanism, table, campaign)) != 1:
+        raise Invalid("expected exactly one of mechanism, table and campaign")
+    if mechanism is not None:
+        return [certify_named(mechanism, str(epsilon), levels, bins)]
+    if table is not None:
+        return [certify_table(Path(table).read_bytes(), str(epsilon))]
+    assert campaign is not None
+    return certify_campaign(Path(campaign).read_bytes(), str(epsilon))

@@ -1,0 +1,41 @@
+"""The analyst's API: what `undertone` exports, where it comes from, and that the commands call it."""
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+
+import undertone
+from support.micropython import REPO
+
+API = REPO / "docs" / "api.md"
+
+
+@pytest.mark.parametrize("name", undertone.__all__)
+def test_every_export_is_there_and_documented(name):
+    assert getattr(undertone, name) is not None
+    assert name in dir(undertone)
+    if name != "__version__":
+        assert (getattr(undertone, name).__doc__ or "").strip()
+        assert f"`{name}" in API.read_text(encoding="utf-8"), f"docs/api.md does not mention {name}"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        __import__("undertone").nothing  # noqa: B018
+
+
+def test_importing_it_loads_nothing():
+    program = "import sys, undertone; print([m for m in sys.modules if m.partition('.')[0] in ('numpy', 'typer')])"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(
+        str(API), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, encoding="utf-8"
+    )
+    assert result.attempted >= 10
+    assert result.failed == 0
