@@ -1,0 +1,86 @@
+"""Where slots are in people's days: local time of day with daylight saving, weekends, holidays.
+
+Slots are absolute, people live in zones: a season over local time does not break on the day that clocks change. A
+cycle that is no day (a week of days, a demo's twenty seconds) is counted from slot 0 instead, and has no days off.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_shared.errors import Invalid
+
+DAY = 86400
+_SATURDAY = 5
+
+
+@dataclass(frozen=True)
+class Days:
+    """Which zone's clock people live by, and which days they have off; ``holidays`` None: no days off at all.
+
+    Weekends are Saturday and Sunday.
+    """
+
+    zone: tzinfo = UTC
+    holidays: Collection[date] | None = frozenset()
+
+
+def days_of(time_zone: str = "UTC", country: str | None = None) -> Days:
+    """``time_zone`` as in the tz database, such as Europe/London; ``country`` such as GB or GB-SCT for its holidays.
+
+    Raises Invalid for an unknown zone or country, or where the package ``holidays`` is wanted and missing.
+    """
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Invalid(f"time_zone is {time_zone!r}, expected a name such as Europe/London") from None
+    return Days(zone, _holidays(country) if country else frozenset())
+
+
+def _holidays(country: str) -> Collection[date]:
+    try:
+        import holidays
+    except ModuleNotFoundError:
+        raise Invalid("holidays need the package holidays: pip install 'undertone-ldp[calendar]'") from None
+    name, _, part = country.partition("-")
+    try:
+        # Years are filled in as days are looked up.
+        found: Collection[date] = holidays.country_holidays(name, subdiv=part or None)
+    except NotImplementedError:
+        raise Invalid(f"holidays is {country!r}, expected a country such as GB, or GB-SCT") from None
+    return found
+
+
+def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days | None = None) -> Calendar:
+    """The phases of slots; ``cycle`` in slots. Local time where the cycle is a day."""
+    days = days or Days()
+    if cycle * slot_seconds != DAY:
+        return Calendar(cycle, (slots % cycle) / cycle)
+    shift, off = _local(slots * slot_seconds, days)
+    second = (slots * slot_seconds + shift) % DAY
+    return Calendar(cycle, second / DAY, None if days.holidays is None else off)
+
+
+def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(seconds to add for local time, whether the local day is off) of ascending Unix seconds.
+
+    Offsets change at most at a quarter of an hour: each distinct one is looked up once.
+    """
+    quarters, place = np.unique(seconds // 900, return_inverse=True)
+    shift, off = np.empty(len(quarters), dtype=np.int64), np.empty(len(quarters), dtype=bool)
+    is_off: dict[date, bool] = {}
+    for i, quarter in enumerate(quarters.tolist()):
+        local = datetime.fromtimestamp(quarter * 900, days.zone)
+        day = local.date()
+        if day not in is_off:
+            # A calendar of holidays that fills itself is empty before it is asked.
+            free = days.holidays is not None and day in days.holidays
+            is_off[day] = day.weekday() >= _SATURDAY or free
+        shift[i] = (local.utcoffset() or timedelta()).total_seconds()
+        off[i] = is_off[day]
+    return shift[place], off[place]

@@ -1,0 +1,222 @@
+"""One filter for every published series whose noise is known: hyper-parameters from the series alone, and a choice.
+
+The model is `estimate.seasonal`'s. Its hyper-parameters maximise the likelihood under wide priors on their logarithms,
+by Fisher scoring; the result averages over points about the maximum with the covariance of Laplace's approximation, so
+that the intervals know that they are estimates. Whether the filtered series is shown decides Stein's estimate of its
+risk (Annals of Statistics 9, 1981): where raw is as good, filtered equals raw. With few slots the priors stand for what
+is not known yet; with fewer than `FEWEST` there is no filter. All of it is post-processing and costs no privacy.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.estimate.seasonal import Calendar, Seasonal
+from undertone_aggregator.estimate.state_space import Filter, Noise, Observed, Trace, Vector, smooth
+from undertone_shared.errors import Invalid
+
+FEWEST = 8
+# The fit looks at so many of the newest cycles, and slots.
+FIT_CYCLES, FIT_SLOTS = 28, 4096
+# Filtered is shown where it saves at least this share of the error.
+_WORTH = 0.02
+_STEP = 1e-4
+_ITERATIONS = 25
+_ENOUGH = 0.05
+_GIVE_UP = 1e6
+_SHRINKS = 3
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Hyper-parameters in logarithms: ``mode`` [p] and ``points`` [p + 1, p] of equal weight about it.
+
+    ``centre`` and ``scale``: what was taken off the values, and what they were divided by.
+    """
+
+    model: Seasonal
+    mode: Vector
+    points: Vector
+    centre: float
+    scale: float
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """At the mode, by name: amplitudes in the values' unit, times in slots and cycles."""
+        values = dict(zip(self.model.names, np.exp(self.mode).tolist(), strict=True))
+        for name in ("season", "memory", "slow", "chance", "off"):
+            if name in values:
+                values[name] *= self.scale
+        return values
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Per slot [n] the signal given all values (``mean``, ``standard_error``), and given those up to it (``causal``).
+
+    ``used``: False where raw is as good, and all of them are the values and their own standard errors. ``fitted`` None
+    with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the root mean square error over raw's.
+    """
+
+    mean: Vector
+    standard_error: Vector
+    causal: Vector
+    causal_error: Vector
+    used: bool
+    gain: float
+    fitted: Fitted | None
+
+
+def fit(
+    slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, begin: Fitted | None = None
+) -> Fitted:
+    """The hyper-parameters of the newest `FIT_CYCLES`; ``begin``: those of an earlier fit, to start from."""
+    model = Seasonal(calendar.cycle, calendar.off is not None)
+    first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
+    first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
+    part = slice(first, len(slots))
+    used = values[part]
+    centre = float(np.mean(used))
+    variance = float(np.mean(noise.variance[part]))
+    scale = math.sqrt(max(float(np.var(used)) - variance, 0.05 * float(np.var(used)), 1e-6 * variance, 1e-24))
+    observed = _observed(
+        slots[part], used, noise.part(first, len(slots)), calendar.part(first, len(slots)), model, centre, scale
+    )
+    mode = model.centre if begin is None or begin.model.names != model.names else begin.mode
+    mode, height, information = _maximise(model, observed, mode)
+    return Fitted(model, mode, _spread(model, observed, mode, height, information), centre, scale)
+
+
+def filtered(
+    slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, fitted: Fitted | None = None
+) -> Filtered:
+    """The filter over a whole series; ``fitted``: hyper-parameters of an earlier fit, else they are fitted here.
+
+    Raises Invalid for arrays of different lengths, slots out of order, or a variance that is not positive.
+    """
+    check(slots, values, noise, calendar)
+    error = np.sqrt(noise.variance)
+    if len(slots) < FEWEST:
+        return Filtered(values, error, values, error, False, 1.0, None)
+    fitted = fitted or fit(slots, values, noise, calendar)
+    run = running(fitted, noise)
+    observed = _observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale)
+    trace = run.run(observed, keep=True)
+    means, variances = smooth(run, observed, trace)
+    mean, variance = mixed(means, variances, fitted)
+    gain = _stein(values - mean, noise.variance, variances.mean(axis=1) * fitted.scale**2)
+    if gain > 1.0 - _WORTH:
+        return Filtered(values, error, values, error, False, 1.0, fitted)
+    causal, causal_variance = mixed(trace.mean, trace.variance, fitted)
+    return Filtered(mean, np.sqrt(variance), causal, np.sqrt(causal_variance), True, gain, fitted)
+
+
+def running(fitted: Fitted, noise: Noise) -> Filter:
+    """The causal recursion of a fit, before the first value."""
+    return Filter(fitted.model.components(fitted.points), 0 if noise.carried is None else noise.lag)
+
+
+def step(
+    run: Filter, fitted: Fitted, slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar
+) -> tuple[Vector, Vector]:
+    """Take newer values in; their (mean, standard error) given everything so far."""
+    trace: Trace = run.run(_observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale))
+    mean, variance = mixed(trace.mean, trace.variance, fitted)
+    return mean, np.sqrt(variance)
+
+
+def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
+    """(mean, variance) [n] in the values' unit of the mixture over the points: within them and between them."""
+    mean = means.mean(axis=1)
+    variance = variances.mean(axis=1) + means.var(axis=1)
+    return fitted.centre + fitted.scale * mean, fitted.scale**2 * variance
+
+
+def check(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar) -> None:
+    """Raises Invalid for what cannot be filtered."""
+    n = len(slots)
+    for name, size in (("values", len(values)), ("variances", len(noise.variance)), ("phases", len(calendar.phase))):
+        if size != n:
+            raise Invalid(f"there are {size} {name}, expected one for each of {n} slots")
+    if n > 1 and not np.all(np.diff(slots) > 0):
+        raise Invalid("slots are not ascending")
+    if not np.all(noise.variance > 0):
+        raise Invalid(f"a slot's noise has variance {float(noise.variance.min())}, expected a positive number")
+    if calendar.cycle < 1:
+        raise Invalid(f"cycle is {calendar.cycle}, expected at least 1 slot")
+
+
+def _observed(
+    slots: NDArray[np.int64],
+    values: Vector,
+    noise: Noise,
+    calendar: Calendar,
+    model: Seasonal,
+    centre: float,
+    scale: float,
+) -> Observed:
+    scaled = Noise(noise.variance / scale**2, noise.carried, noise.lag)
+    return Observed(slots, (values - centre) / scale, model.loading(calendar), scaled)
+
+
+def _evaluate(model: Seasonal, observed: Observed, mode: Vector) -> tuple[float, Vector, Vector]:
+    """(log posterior, its gradient [p], its expected information [p, p]) by differences of models side by side."""
+    logs, trace = _log_posterior(model, observed, np.concatenate([mode[None], mode + _STEP * np.eye(len(mode))]))
+    error = (trace.error[:, 1:] - trace.error[:, :1]) / _STEP / np.sqrt(trace.scale[:, :1])
+    scale = (trace.scale[:, 1:] / trace.scale[:, :1] - 1.0) / _STEP
+    information = error.T @ error + 0.5 * scale.T @ scale + np.diag(model.spread**-2.0)
+    return float(logs[0]), (logs[1:] - logs[0]) / _STEP, information
+
+
+def _log_posterior(model: Seasonal, observed: Observed, points: Vector) -> tuple[Vector, Trace]:
+    """Up to a constant [points], and the filter's trace."""
+    lag = 0 if observed.noise.carried is None else observed.noise.lag
+    trace = Filter(model.components(points), lag).run(observed)
+    return trace.terms.sum(axis=0) + model.log_prior(points), trace
+
+
+def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vector, float, Vector]:
+    """(mode, log posterior, information there): Fisher scoring, damped as by Levenberg where a step fails."""
+    mode = np.clip(begin, model.low, model.high)
+    height, gradient, information = _evaluate(model, observed, mode)
+    damping = 0.0
+    for _ in range(_ITERATIONS):
+        damped = information + damping * np.diag(np.diag(information))
+        move = np.clip(mode + np.clip(np.linalg.solve(damped, gradient), -2.0, 2.0), model.low, model.high) - mode
+        expected = float(gradient @ move)
+        if expected < _ENOUGH or damping > _GIVE_UP:
+            break
+        tried = _evaluate(model, observed, mode + move)
+        if tried[0] > height:
+            mode, (height, gradient, information), damping = mode + move, tried, damping / 10.0
+        else:
+            damping = max(10.0 * damping, 0.1)
+    return mode, height, information
+
+
+def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, information: Vector) -> Vector:
+    """Points about the mode: the corners of a regular simplex with the covariance of the inverse of ``information``.
+
+    A Gaussian would be p/2 below its mode at every corner; where the posterior falls faster, the corner comes nearer.
+    """
+    p = len(mode)
+    # Columns of an orthogonal matrix whose first one is constant: p + 1 points of mean 0 and unit covariance.
+    basis = np.linalg.qr(np.column_stack([np.ones(p + 1), np.eye(p + 1)[:, :p]]))[0]
+    moves = math.sqrt(p + 1) * basis[:, 1:] @ np.linalg.cholesky(np.linalg.inv(information)).T
+    moves = np.clip(mode + moves, model.low, model.high) - mode
+    for _ in range(_SHRINKS):
+        drop = height - _log_posterior(model, observed, mode + moves)[0]
+        moves *= np.sqrt(np.clip(p / 2 / np.maximum(drop, 1e-9), 0.01, 1.0))[:, None]
+    return np.asarray(mode + moves)
+
+
+def _stein(residual: Vector, noise: Vector, posterior: Vector) -> float:
+    """Stein's unbiased estimate of the filter's root mean square error over raw's; any noise covariance.
+
+    E|m - x|² = E|y - m|² - tr N + 2 tr(N ∂m/∂y), and N ∂m/∂y is the posterior covariance of a linear Gaussian filter.
+    """
+    risk = float(np.mean(residual**2 - noise + 2.0 * posterior))
+    return math.sqrt(max(risk, 0.0) / float(np.mean(noise)))

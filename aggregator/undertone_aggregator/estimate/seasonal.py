@@ -1,0 +1,120 @@
+"""What a published series is made of, as components of a state space: a season that drifts, memory, a slow level.
+
+    signal_t = level + slow_t + season_t + off_t + memory_t + chance_t
+
+``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten cycles. ``season``: quasi-periodic, covariance
+a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; as harmonics with variances a² q_j(l)
+(Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying over 4T. ``memory``:
+Ornstein-Uhlenbeck of a few slots. ``chance``: of one slot. All in units of the series' own scale.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ive
+
+from undertone_aggregator.estimate.state_space import Components, Vector
+
+NAMES = ("season", "smoothness", "drift", "memory", "reach", "slow", "chance", "off")
+HARMONICS = 12
+_OFF_HARMONICS = 4
+_SLOW_CYCLES = 10.0
+_OFF_DRIFT = 4.0
+# Standard deviation of the level, in units of the series' scale, and a rate that leaves nothing after one slot.
+_ANYTHING = 100.0
+_FORGOTTEN = 50.0
+# Harmonics that are summed to fold those beyond half a cycle's slots onto those that slots can tell apart.
+_SUMMED = 64
+# Medians and standard deviations of the logarithms; the reach is in slots, a twelfth of a cycle.
+_MEDIANS = (0.7, 0.7, 20.0, 0.3, None, 0.3, 0.1, 0.2)
+_SPREADS = (1.0, 0.4, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+# Fits stay within so many of these standard deviations.
+_BOUND = 3.5
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Where slots are: ``phase`` [n] of the ``cycle`` (so many slots long) in [0, 1), ``off`` [n] on days off.
+
+    ``off`` None: days are alike. A cycle of 1 slot has no season.
+    """
+
+    cycle: int
+    phase: Vector
+    off: NDArray[np.bool_] | None = None
+
+    def part(self, first: int, stop: int) -> "Calendar":
+        """Of the slots first <= i < stop."""
+        off = None if self.off is None else self.off[first:stop]
+        return Calendar(self.cycle, self.phase[first:stop], off)
+
+
+class Seasonal:
+    """The components for one calendar, by the logarithms of `NAMES`; without ``off`` where days are alike."""
+
+    def __init__(self, cycle: int, off: bool) -> None:
+        self.cycle, self.off = cycle, off
+        self.names = NAMES if off else NAMES[:-1]
+        reach = max(cycle / 12.0, 1.0)
+        self.centre = np.log([reach if m is None else m for m in _MEDIANS][: len(self.names)])
+        self.spread = np.array(_SPREADS[: len(self.names)])
+        self.low, self.high = self.centre - _BOUND * self.spread, self.centre + _BOUND * self.spread
+        self._most = min(HARMONICS, cycle // 2)
+        self._off_most = min(_OFF_HARMONICS, self._most)
+
+    def loading(self, calendar: Calendar) -> Vector:
+        """How much of each component is in each slot, [n, d]."""
+        parts = [np.ones((len(calendar.phase), 4)), _waves(calendar.phase, self.cycle, self._most)]
+        if self.off:
+            assert calendar.off is not None
+            parts.append(_waves(calendar.phase, self.cycle, self._off_most) * calendar.off[:, None])
+        return np.concatenate(parts, axis=1)
+
+    def components(self, logs: Vector) -> Components:
+        """For ``logs`` [models, names]."""
+        values = np.exp(logs)
+        models = len(values)
+        season, smoothness, drift, memory, reach, slow, chance = values[:, :7].T[:, :, None]
+        waves = season**2 * _shares(smoothness, self.cycle, self._most)
+        variance = [np.full((models, 1), _ANYTHING**2), slow**2, memory**2, chance**2, waves]
+        gone = np.full((models, 1), _FORGOTTEN)
+        rate = [0.0 * gone, 0.0 * gone + 1.0 / (_SLOW_CYCLES * self.cycle), 1.0 / reach, gone]
+        rate.append(np.broadcast_to(1.0 / (drift * self.cycle), waves.shape))
+        if self.off:
+            waves = values[:, 7:] ** 2 * _shares(smoothness, self.cycle, self._off_most)
+            variance.append(waves)
+            rate.append(np.broadcast_to(1.0 / (_OFF_DRIFT * drift * self.cycle), waves.shape))
+        return Components(np.concatenate(variance, axis=1), np.concatenate(rate, axis=1))
+
+    def log_prior(self, logs: Vector) -> Vector:
+        """Up to a constant, [models]."""
+        return np.asarray(-0.5 * (((logs - self.centre) / self.spread) ** 2).sum(axis=1))
+
+
+def _orders(cycle: int, most: int) -> list[int]:
+    """The harmonic of each column: cosine, then sine where slots can see one."""
+    orders = [0]
+    for order in range(1, most + 1):
+        orders += [order] if 2 * order == cycle else [order, order]
+    return orders
+
+
+def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
+    """q_j(l): the shares of a periodic kernel's variance by column, [models, columns]; aliases are folded."""
+    order = np.arange(_SUMMED)
+    share = ive(order, smoothness**-2.0) * np.where(order == 0, 1.0, 2.0)
+    alias = np.minimum(order % cycle, -order % cycle)
+    folded = np.zeros((len(smoothness), cycle // 2 + 1))
+    np.add.at(folded.T, alias, share.T)
+    return folded[:, _orders(cycle, most)]
+
+
+def _waves(phase: Vector, cycle: int, most: int) -> Vector:
+    """1, then cosine and sine of each harmonic at the phases, [n, columns]."""
+    columns = [np.ones(len(phase))]
+    for order in range(1, most + 1):
+        columns.append(np.cos(2 * np.pi * order * phase))
+        if 2 * order != cycle:
+            columns.append(np.sin(2 * np.pi * order * phase))
+    return np.stack(columns, axis=1)

@@ -1,0 +1,60 @@
+"""Local time, days off, and the day that clocks change."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.estimate.calendar import calendar, days_of
+from undertone_shared.errors import Invalid
+
+HALF_HOUR = 1800
+
+
+def slots(year, month, day, count):
+    first = int(datetime(year, month, day, tzinfo=UTC).timestamp()) // HALF_HOUR
+    return np.arange(first, first + count)
+
+
+def test_local_time_of_day_in_summer_and_winter():
+    london = days_of("Europe/London")
+    winter = calendar(slots(2026, 1, 15, 48), HALF_HOUR, 48, london)
+    summer = calendar(slots(2026, 7, 15, 48), HALF_HOUR, 48, london)
+    assert np.allclose(winter.phase, np.arange(48) / 48)
+    assert np.allclose(summer.phase, (np.arange(48) + 2) % 48 / 48)
+
+
+def test_phases_jump_with_the_clock():
+    # Clocks go forward at 01:00 UTC on 29 March 2026: no local time between 01:00 and 02:00.
+    day = calendar(slots(2026, 3, 29, 48), HALF_HOUR, 48, days_of("Europe/London"))
+    hours = day.phase * 24
+    assert not np.any((hours >= 1) & (hours < 2))
+    assert hours[2] == pytest.approx(2.0)
+
+
+def test_weekends_and_holidays_are_local_days():
+    # Saturday 3 January 2026 begins in Auckland at 11:00 UTC on Friday.
+    friday = calendar(slots(2026, 1, 2, 48), HALF_HOUR, 48, days_of("Pacific/Auckland"))
+    assert friday.off.tolist() == [False] * 22 + [True] * 26
+    christmas = slots(2026, 12, 25, 48)
+    assert not calendar(christmas, HALF_HOUR, 48, days_of("Europe/London")).off.any()
+    pytest.importorskip("holidays")
+    assert calendar(christmas, HALF_HOUR, 48, days_of("Europe/London", "GB")).off.all()
+
+
+def test_a_cycle_that_is_no_day_counts_slots():
+    week = calendar(np.arange(100, 120), 86400, 7)
+    assert week.off is None
+    assert np.allclose(week.phase, (np.arange(100, 120) % 7) / 7)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Nowhere", "", "../etc/passwd"])
+def test_an_unknown_zone_is_refused(zone):
+    with pytest.raises(Invalid, match="time_zone is"):
+        days_of(zone)
+
+
+def test_an_unknown_country_is_refused():
+    pytest.importorskip("holidays")
+    with pytest.raises(Invalid, match="holidays is"):
+        days_of("UTC", "XX")
