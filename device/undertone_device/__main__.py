@@ -6,22 +6,17 @@ Exit codes: 0 done, 2 bad input or usage.
 import argparse
 import json
 import math
-import signal
 import sys
 import time
 from typing import Any
 
-from undertone_device import assembly, clock, sources, status
+from undertone_device import clock, gateway, status
 from undertone_device.config import read_config
-from undertone_device.paho_transport import PahoTransport
 from undertone_device.settings import Config
-from undertone_device.storage import FileStorage, read_bounded
+from undertone_device.storage import read_bounded
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 
-_STATUS_SECONDS = 10
-_STEP_MILLISECONDS = 250
-_FINISH_MILLISECONDS = 2000
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 _DELTA_BITS = 20
 
@@ -30,10 +25,10 @@ def main(argv: list[str]) -> int:
     """Run the command line; returns the exit code. Bad input is one sentence on stderr."""
     arguments = _parser().parse_args(argv)
     try:
-        config = read_config(arguments.config)
         if arguments.command == "run":
-            return _run(config, arguments.json)
-        return _status(config, arguments.json)
+            gateway.run(gateway.configurations(arguments.all) if arguments.all else [arguments.config], arguments.json)
+            return 0
+        return _status(read_config(arguments.config), arguments.json)
     except (Invalid, EntropyError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -47,75 +42,12 @@ def _parser() -> argparse.ArgumentParser:
         ("status", "what the device takes part in, what it costs in privacy, what it has refused"),
     ):
         command = commands.add_parser(name, help=description, description=description)
-        command.add_argument("--config", required=True, metavar="FILE", help="the device's configuration, JSON")
+        which = command.add_mutually_exclusive_group(required=True)
+        which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
+        if name == "run":
+            which.add_argument("--all", metavar="DIR", help="every device.json of DIR and of its folders, in one process")
         command.add_argument("--json", action="store_true", help="machine-readable lines")
     return parser
-
-
-def _run(config: Config, as_json: bool) -> int:
-    policy = assembly.read_policy(config)
-    read = sources.make_read(config)
-    lines = sources.open_lines(config)
-    broker = config.broker
-    transport = PahoTransport(
-        broker.host,
-        broker.port,
-        config.name,
-        broker.user,
-        assembly.read_password(broker),
-        broker.keepalive,
-        assembly.tls_context(broker, policy),
-    )
-    client = assembly.make_client(config, policy, transport, clock.unix_time, clock.ticks, clock.sleep_ms, read)
-    stopped: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, frame: stopped.append(received))
-    storage = FileStorage(config.state)
-    written: dict[str, Any] = {}
-    written_at = -_STATUS_SECONDS
-    said = ""
-    _say(as_json, f"{config.name}: started, broker {broker.host}:{broker.port}")
-    while not stopped:
-        if lines is not None:
-            now = clock.unix_time()
-            for sample in lines.arrived():
-                try:
-                    client.reporter.observe(sample, now)
-                except Invalid:
-                    lines.bad += 1
-        client.step(_STEP_MILLISECONDS)
-        now = clock.unix_time()
-        state = status.describe(client, now)
-        sentence = _sentence(state)
-        if sentence != said:
-            _say(as_json, f"{config.name}: {sentence}")
-        elif 0 <= now - written_at < _STATUS_SECONDS or state == dict(written, time=now):
-            continue
-        said = sentence
-        # Kept as it was written: the counters in the state itself go on counting.
-        text = json.dumps(state)
-        storage.write(status.FILE, text.encode())
-        written, written_at = json.loads(text), now
-    client.finish(_FINISH_MILLISECONDS)
-    storage.write(status.FILE, json.dumps(status.describe(client, clock.unix_time())).encode())
-    _say(as_json, f"{config.name}: stopped, {len(client.reporter.outbox)} reports wait in the outbox")
-    return 0
-
-
-def _say(as_json: bool, sentence: str) -> None:
-    print(json.dumps({"time": clock.unix_time(), "event": sentence}) if as_json else sentence, flush=True)
-
-
-def _sentence(state: dict[str, Any]) -> str:
-    """One line that changes only when something worth reading does."""
-    campaign = state["campaign"]
-    parts = ["online" if state["online"] else "offline"]
-    parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")
-    if state["paused"]:
-        parts.append(f"paused: {state['paused']}")
-    if state["trouble"]:
-        parts.append(state["trouble"])
-    return ", ".join(parts)
 
 
 def _status(config: Config, as_json: bool) -> int:
@@ -171,6 +103,8 @@ def explain(state: dict[str, Any]) -> list[str]:
         lines.append(f"paused      {state['paused']}")
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
+    if state.get("source"):
+        lines.append(f"source      {state['source']}: slots report the campaign's public default, perturbed")
     return lines
 
 

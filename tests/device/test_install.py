@@ -15,7 +15,7 @@ from support import micropython as mp
 REPO = mp.REPO
 NOT_ON_BOARDS = {
     "shared": {"analysis.py", "intake.py", "issue.py"},
-    "device": {"__main__.py", "paho_transport.py", "seams.py", "sources.py", "status.py"},
+    "device": {"__main__.py", "gateway.py", "paho_transport.py", "seams.py", "status.py"},
 }
 PROBE = """
 from undertone_device import assembly, client, config, reporter, socket_stream, storage, stream_transport

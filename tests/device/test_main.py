@@ -20,8 +20,7 @@ from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device import __main__ as command
 from undertone_device.assembly import read_policy
-from undertone_device.config import parse_config, read_config
-from undertone_device.sources import make_read, open_lines
+from undertone_device.config import read_config
 from undertone_device.status import parse_status
 from undertone_shared import intake, issue
 from undertone_shared.campaign import ReportRule
@@ -278,95 +277,3 @@ def test_usage_errors_exit_with_2(capsys):
 def test_a_broken_status_file(data):
     with pytest.raises(Invalid, match="status"):
         parse_status(data)
-
-
-# Sources
-
-
-def source(**fields):
-    config = {"name": "m", "broker": {"host": "h"}, "campaigns": ["c"], "policy": "p", "state": "s", "source": fields}
-    return parse_config(json.dumps(config).encode())
-
-
-def test_a_file_is_read_anew_for_each_sample(tmp_path):
-    path = tmp_path / "meter"
-    read = make_read(source(kind="file", path=str(path)))
-    for content, expected in (("12\n", 12), ("-3", -3)):
-        path.write_text(content)
-        assert read(0) == expected
-    for content in ("", "1.5", "1e3", "9" * 70):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"sample|literal"):
-            read(0)
-    path.unlink()
-    with pytest.raises(OSError, match="meter"):
-        read(0)
-
-
-def test_a_command_is_run_for_each_sample():
-    assert make_read(source(kind="command", command=[sys.executable, "-c", "print(42)"]))(0) == 42
-    with pytest.raises(OSError, match="status"):
-        make_read(source(kind="command", command=["false"]))(0)
-    with pytest.raises(OSError, match="absent"):
-        make_read(source(kind="command", command=["/absent"]))(0)
-    with pytest.raises(OSError, match="timed out"):
-        make_read(source(kind="command", command=["sleep", "9"], timeout_seconds=1))(0)
-
-
-def test_a_list_is_played_once(tmp_path):
-    path = tmp_path / "list"
-    path.write_text("1\n\n2\n")
-    read = make_read(source(kind="list", path=str(path)))
-    assert [read(0), read(0), read(0)] == [1, 2, None]
-    for content in ("", "1\nx\n"):
-        path.write_text(content)
-        with pytest.raises(Invalid, match=r"source\.path"):
-            make_read(source(kind="list", path=str(path)))
-
-
-def test_a_fifo_gives_what_has_arrived(tmp_path):
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    config = source(kind="fifo", path=str(path))
-    assert make_read(config) is None
-    lines = open_lines(config)
-    assert lines.arrived() == []
-    with Path(path).open("w") as writer:
-        writer.write("1\n2\nx\n3")
-        writer.flush()
-        assert lines.arrived() == [1, 2]
-        writer.write("4\n")
-        writer.flush()
-        assert lines.arrived() == [34]
-    assert lines.bad == 1
-    os.close(lines._descriptor)
-    with pytest.raises(Invalid, match=r"source\.path"):
-        open_lines(source(kind="fifo", path=str(tmp_path / "none")))
-
-
-def test_a_source_that_does_not_fit_is_refused_by_its_field():
-    for fields, words in (
-        ({"kind": "telepathy"}, "source.kind"),
-        ({"kind": ["stdin"]}, "source.kind"),
-        ({"seconds": 5}, "source.kind"),
-        ({}, "no field 'source'"),
-        ({"kind": "file"}, "'path'"),
-        ({"kind": "constant", "value": 1.5}, "source.value"),
-        ({"kind": "command", "command": "ls"}, "source.command"),
-        ({"kind": "command", "command": [""]}, r"source.command\[0\]"),
-        ({"kind": "stdin", "path": "x"}, "unknown field 'path'"),
-    ):
-        with pytest.raises(Invalid, match=words):
-            make_read(source(**fields))
-
-
-def test_a_path_is_in_the_configurations_folder(tmp_path):
-    (tmp_path / "meter").write_text("5")
-    config = source(kind="file", path="meter")
-    config.folder = str(tmp_path)
-    assert make_read(config)(0) == 5
-
-
-def test_a_board_is_not_a_phone():
-    with pytest.raises(Invalid, match=r"main\.py"):
-        make_read(source(kind="board"))

@@ -1,0 +1,128 @@
+"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process serves all."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from undertone_device import assembly, clock, status
+from undertone_device.config import read_config
+from undertone_device.paho_transport import PahoTransport
+from undertone_device.settings import Config
+from undertone_device.sources import open_source
+from undertone_device.storage import FileStorage
+from undertone_shared.errors import Invalid
+
+_STATUS_SECONDS = 10
+_STEP_MILLISECONDS = 250
+_FINISH_MILLISECONDS = 2000
+
+
+class Device:
+    """One device: its client, its source, and the status file for its owner. Raises Invalid, the field named."""
+
+    def __init__(self, config: Config, as_json: bool) -> None:
+        policy = assembly.read_policy(config)
+        broker = config.broker
+        transport = PahoTransport(
+            broker.host,
+            broker.port,
+            config.name,
+            broker.user,
+            assembly.read_password(broker),
+            broker.keepalive,
+            assembly.tls_context(broker, policy),
+        )
+        self.name = config.name
+        self._as_json = as_json
+        self._source = open_source(config)
+        read = self._source.read if self._source.polled else None
+        self._client = assembly.make_client(config, policy, transport, clock.unix_time, clock.ticks, clock.sleep_ms, read)
+        self._storage = FileStorage(config.state)
+        self._written: dict[str, Any] = {}
+        self._written_at = -_STATUS_SECONDS
+        self._said = ""
+        self.say(f"started, broker {broker.host}:{broker.port}")
+
+    def step(self, milliseconds: int) -> None:
+        """One round: samples in, reports out, and the status on file when it changed."""
+        reporter = self._client.reporter
+        for sample in self._source.arrived():
+            reporter.observe(sample, clock.unix_time())
+        self._client.step(milliseconds)
+        now = clock.unix_time()
+        state = self._state(now)
+        sentence = _sentence(state)
+        if sentence != self._said:
+            self.say(sentence)
+        elif 0 <= now - self._written_at < _STATUS_SECONDS or state == dict(self._written, time=now):
+            return
+        self._said = sentence
+        # Kept as it was written: the counters in the state itself go on counting.
+        text = json.dumps(state)
+        self._written, self._written_at = json.loads(text), now
+        self._write(text)
+
+    def finish(self) -> None:
+        """Send what waits, and leave."""
+        self._client.finish(_FINISH_MILLISECONDS)
+        self._source.close()
+        self._write(json.dumps(self._state(clock.unix_time())))
+        self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
+
+    def say(self, sentence: str) -> None:
+        """One line for whoever watches."""
+        line = f"{self.name}: {sentence}"
+        print(json.dumps({"time": clock.unix_time(), "event": line}) if self._as_json else line, flush=True)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._storage.write(status.FILE, text.encode())
+        except OSError as error:
+            # A full disk hides the status; the ledger says for itself whether it can go on.
+            self.say(f"the status cannot be written: {error}")
+
+    def _state(self, now: int) -> dict[str, Any]:
+        return dict(status.describe(self._client, now), source=self._source.trouble)
+
+
+def run(paths: list[str], as_json: bool) -> None:
+    """Run the devices of these configuration files until SIGTERM or Ctrl-C.
+
+    Raises Invalid before anything runs if one is wrong, or two share a name or a state folder.
+    """
+    configs = [read_config(path) for path in paths]
+    for what in ("name", "state"):
+        values = [getattr(config, what) for config in configs]
+        for value in values:
+            if values.count(value) > 1:
+                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected one of each")
+    devices = [Device(config, as_json) for config in configs]
+    stopped: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, frame: stopped.append(received))
+    share = max(_STEP_MILLISECONDS // len(devices), 1)
+    while not stopped:
+        for device in devices:
+            device.step(share)
+    for device in devices:
+        device.finish()
+
+
+def configurations(folder: str) -> list[str]:
+    """Every ``device.json`` in a folder of ``folder``, or in it. Raises Invalid if there is none."""
+    paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
+    if not paths:
+        raise Invalid(f"{folder} has no device.json, neither itself nor in its folders")
+    return paths
+
+
+def _sentence(state: dict[str, Any]) -> str:
+    """One line that changes only when something worth reading does."""
+    campaign = state["campaign"]
+    parts = ["online" if state["online"] else "offline"]
+    parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")
+    if state["paused"]:
+        parts.append(f"paused: {state['paused']}")
+    parts += [sentence for sentence in (state["trouble"], state["source"]) if sentence]
+    return ", ".join(parts)

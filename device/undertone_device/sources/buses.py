@@ -1,0 +1,220 @@
+"""Meters on a serial port (P1, SML, IEC 62056-21, Modbus RTU) and Modbus over TCP; ports by pyserial, extra `meters`."""
+
+import contextlib
+import socket
+import time
+from typing import Any, Protocol
+
+from undertone_device.sensors import modbus
+from undertone_device.sensors.iec62056 import BAUD, READ_OUT, SIGN_ON, Readout
+from undertone_device.sensors.p1 import P1
+from undertone_device.sensors.sml import UNITS, Sml
+from undertone_device.sources.source import Fields, Kind, Source
+from undertone_shared.errors import Invalid
+
+_RETRY_SECONDS = 5
+# A meter pushes at least every ten seconds.
+_SILENT_SECONDS = 60
+# A readout of 300 baud takes half a minute.
+_READOUT_SECONDS = 60
+_ANSWER_SECONDS = 2
+_KWH = (1000, 1)
+
+
+class Decoder(Protocol):
+    """What turns bytes into readings: `sensors`."""
+
+    bad: int
+
+    def feed(self, data: bytes) -> list[int]:
+        """The readings that ``data`` completes."""
+
+
+def open_port(path: str, baud: int) -> Any:
+    """The serial port, 8 data bits, no parity, never waited for. Raises OSError; Invalid without pyserial."""
+    try:
+        import serial
+    except ImportError:
+        raise Invalid("a serial port needs pyserial: pip install 'undertone-ldp[meters]'") from None
+    return serial.Serial(path, baud, timeout=0, exclusive=True)
+
+
+class Pushed(Source):
+    """Readings that a meter pushes through a serial port. A port that is gone is opened again until it is back."""
+
+    polled = False
+
+    def __init__(self, fields: Fields, decoder: Decoder, baud: int):
+        self._path = fields["port"]
+        self._baud = fields.get("baud", baud)
+        self._decoder = decoder
+        self._port: Any = None
+        self._next = 0.0
+        self._heard = time.monotonic()
+
+    def arrived(self) -> list[int]:
+        """The readings since the last call."""
+        now = time.monotonic()
+        try:
+            if self._port is None:
+                if now < self._next:
+                    return []
+                self._next = now + _RETRY_SECONDS
+                self._port = open_port(self._path, self._baud)
+                self._heard = now
+            readings = self._decoder.feed(self._port.read(65536))
+        except OSError as error:
+            self.close()
+            self.trouble = f"no sample: {self._path}: {error}"
+            return []
+        if readings:
+            self._heard = now
+            self.trouble = ""
+        elif now - self._heard > _SILENT_SECONDS:
+            self.trouble = (
+                f"no sample: {self._path} is silent, or what it says is damaged or of another form"
+                f" ({self._decoder.bad} frames)"
+            )
+        return readings
+
+    def close(self) -> None:
+        """Close the port."""
+        if self._port is not None:
+            with contextlib.suppress(OSError):
+                self._port.close()
+        self._port = None
+
+
+class Asked(Source):
+    """The answer of a meter on a serial port that speaks when it is asked: the loop waits for it."""
+
+    def __init__(self, fields: Fields, baud: int):
+        self._path = fields["port"]
+        self._baud = fields.get("baud", baud)
+
+    def sample(self, now: int) -> int:
+        """Open the port, ask, and close it: what was unplugged is found again."""
+        port = open_port(self._path, self._baud)
+        with contextlib.closing(port):
+            port.reset_input_buffer()
+            return self.ask(port)
+
+    def ask(self, port: Any) -> int:
+        """The reading. Raises OSError or ValueError."""
+        raise NotImplementedError
+
+
+class Optical(Asked):
+    """IEC 62056-21 mode C at 300 baud: sign on, wait for the meter's name, take the readout."""
+
+    def __init__(self, fields: Fields):
+        super().__init__(fields, BAUD)
+        self._fields = fields
+
+    def ask(self, port: Any) -> int:
+        """The register's reading."""
+        meter = Readout(self._fields["obis"][0], self._fields.get("unit", "kWh"), self._fields.get("scale", _KWH))
+        port.write(SIGN_ON)
+        end = time.monotonic() + _READOUT_SECONDS
+        port.timeout = _ANSWER_SECONDS
+        name = bytes(byte & 0x7F for byte in port.read_until(b"\x0a"))
+        if not name.startswith(b"/"):
+            raise OSError(f"{self._path}: the meter does not answer the sign-on")
+        port.write(READ_OUT)
+        while time.monotonic() < end:
+            readings = meter.feed(port.read(256))
+            if readings:
+                return readings[0]
+            if meter.bad:
+                raise ValueError(f"{self._path}: the readout is damaged, or has no register {self._fields['obis'][0]}")
+        raise OSError(f"{self._path}: no readout within {_READOUT_SECONDS} s")
+
+
+class ModbusRtu(Asked):
+    """One register over a serial line."""
+
+    def __init__(self, fields: Fields):
+        super().__init__(fields, 9600)
+        self._register = _register(fields)
+
+    def ask(self, port: Any) -> int:
+        """The register's reading."""
+        port.timeout = _ANSWER_SECONDS
+        port.write(modbus.rtu_question(self._register))
+        return modbus.rtu_value(self._register, port.read(modbus.rtu_bytes(self._register)))
+
+
+class ModbusTcp(Source):
+    """One register over TCP, a connection for each sample."""
+
+    def __init__(self, fields: Fields):
+        self._address = (fields["host"], fields.get("tcp_port", 502))
+        self._register = _register(fields)
+        self._transaction = 0
+
+    def sample(self, now: int) -> int:
+        """The register's reading."""
+        self._transaction = (self._transaction + 1) & 0xFFFF
+        frame = b""
+        with socket.create_connection(self._address, _ANSWER_SECONDS) as connection:
+            connection.sendall(modbus.tcp_question(self._register, self._transaction))
+            end = time.monotonic() + _ANSWER_SECONDS
+            while len(frame) < modbus.tcp_bytes(self._register) and time.monotonic() < end:
+                data = connection.recv(256)
+                if not data:
+                    break
+                frame += data
+        return modbus.tcp_value(self._register, self._transaction, frame)
+
+
+def _register(fields: Fields) -> modbus.Register:
+    registers = fields.get("registers", 2)
+    form = fields.get("form", "unsigned")
+    if registers == 3 or (form == "float" and registers != 2):
+        raise Invalid(f"source.registers is {registers}, expected 1, 2 or 4, and 2 for a float")
+    return modbus.Register(
+        fields["slave"],
+        fields.get("function", 3),
+        fields["address"],
+        registers,
+        form,
+        fields.get("swap", False),
+        fields.get("scale", (1, 1)),
+    )
+
+
+def _p1(fields: Fields) -> Pushed:
+    return Pushed(fields, P1(fields["obis"], fields.get("unit", "kWh"), fields.get("scale", _KWH)), 115200)
+
+
+def _sml(fields: Fields) -> Pushed:
+    unit = fields.get("unit", "Wh")
+    if unit not in UNITS:
+        raise Invalid(f"source.unit is {unit!r}, expected one of {', '.join(UNITS)}")
+    return Pushed(fields, Sml(_obis_bytes(fields["obis"]), unit, fields.get("scale", (1, 1))), 9600)
+
+
+def _obis_bytes(codes: tuple[str, ...]) -> bytes:
+    """``1-0:1.8.0`` as the six bytes that SML writes, the last one 255 unless it is said."""
+    try:
+        if len(codes) != 1:
+            raise ValueError
+        medium, _, rest = codes[0].partition("-")
+        channel, _, rest = rest.partition(":")
+        rest, _, last = rest.partition("*")
+        return bytes(int(part) for part in (medium, channel, *rest.split("."), last or "255"))
+    except ValueError:
+        raise Invalid(f"source.obis is {', '.join(codes)!r}, expected one register such as 1-0:1.8.0") from None
+
+
+_SERIAL = ("baud",)
+_METER = ("unit", "scale")
+_REGISTER = ("function", "registers", "form", "swap", "scale")
+
+KINDS = {
+    "p1": Kind(("port", "obis"), _SERIAL + _METER, _p1),
+    "sml": Kind(("port", "obis"), _SERIAL + _METER, _sml),
+    "iec62056": Kind(("port", "obis"), _SERIAL + _METER, Optical),
+    "modbus-rtu": Kind(("port", "slave", "address"), _SERIAL + _REGISTER, ModbusRtu),
+    "modbus-tcp": Kind(("host", "slave", "address"), ("tcp_port", *_REGISTER), ModbusTcp),
+}

@@ -1,0 +1,120 @@
+"""Samples from this machine itself: a file, a command, a list, standard input, a FIFO, a constant."""
+
+import os
+import subprocess
+import sys
+
+from undertone_device.sources.source import LONGEST_LINE, Fields, Kind, Source, parse_sample
+from undertone_shared.errors import Invalid
+
+_TIMEOUT_SECONDS = 10
+
+
+class Constant(Source):
+    """Always the same, to try things."""
+
+    def __init__(self, fields: Fields):
+        self._value = int(fields["value"])
+
+    def sample(self, now: int) -> int:
+        """The value."""
+        return self._value
+
+
+class File(Source):
+    """The integer in a file, read anew each time."""
+
+    def __init__(self, fields: Fields):
+        self._path = fields["path"]
+
+    def sample(self, now: int) -> int:
+        """What the file holds now."""
+        with open(self._path, encoding="ascii") as file:
+            return parse_sample(file.read(LONGEST_LINE + 1).strip())
+
+
+class Command(Source):
+    """What a command prints; the loop waits for it."""
+
+    def __init__(self, fields: Fields):
+        self._command = fields["command"]
+        self._seconds = fields.get("timeout_seconds", _TIMEOUT_SECONDS)
+
+    def sample(self, now: int) -> int:
+        """What it prints now."""
+        options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "timeout": self._seconds}
+        try:
+            done = subprocess.run(self._command, check=True, **options)
+        except subprocess.SubprocessError as error:
+            raise OSError(str(error)) from None
+        return parse_sample(done.stdout.strip())
+
+
+class Recording(Source):
+    """The lines of a file, one a sample; after the last one the sensor counts as failed."""
+
+    def __init__(self, fields: Fields):
+        path = fields["path"]
+        try:
+            with open(path, encoding="ascii") as file:
+                samples = [parse_sample(line) for line in file if line.strip()]
+        except (OSError, ValueError) as error:
+            raise Invalid(f"source.path: {error}") from None
+        if not samples:
+            raise Invalid(f"source.path is {path!r}, expected one integer a line")
+        self._rest = iter(samples)
+
+    def sample(self, now: int) -> int | None:
+        """The next line's."""
+        return next(self._rest, None)
+
+
+class Lines(Source):
+    """Samples that arrive by themselves, one integer a line, over a descriptor that is never waited for."""
+
+    polled = False
+
+    def __init__(self, descriptor: int):
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def arrived(self) -> list[int]:
+        """The samples since the last call; a line that is no integer is none, and said."""
+        try:
+            data = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return []
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()[: LONGEST_LINE + 1]
+        samples = []
+        for line in lines:
+            try:
+                samples.append(parse_sample(line))
+                self.trouble = ""
+            except ValueError:
+                self.trouble = f"no sample: a line is {line[:LONGEST_LINE]!r}, expected an integer"
+        return samples
+
+    def close(self) -> None:
+        """Close the descriptor, unless it is standard input."""
+        if self._descriptor != sys.stdin.fileno():
+            os.close(self._descriptor)
+
+
+def _open_fifo(fields: Fields) -> Lines:
+    try:
+        # Open for writing too: the FIFO then never ends when its writer goes away.
+        return Lines(os.open(fields["path"], os.O_RDWR))
+    except OSError as error:
+        raise Invalid(f"source.path: {error}") from None
+
+
+KINDS = {
+    "constant": Kind(("value",), (), Constant),
+    "file": Kind(("path",), (), File),
+    "command": Kind(("command",), ("timeout_seconds",), Command),
+    "list": Kind(("path",), (), Recording),
+    "stdin": Kind((), (), lambda fields: Lines(sys.stdin.fileno())),
+    "fifo": Kind(("path",), (), _open_fifo),
+}

@@ -1,0 +1,128 @@
+"""Samples that another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from undertone_device.packets import CONNECTED, DENIED, LOST, MESSAGE
+from undertone_device.paho_transport import PahoTransport
+from undertone_device.sensors.decimals import units
+from undertone_device.sources.source import Fields, Kind, Source
+from undertone_device.storage import LARGEST_SECRET, read_bounded
+from undertone_device.tls_context import verified_context
+from undertone_shared.errors import Invalid
+
+_RETRY_SECONDS = 5
+_ANSWER_SECONDS = 5
+_LARGEST = 65536
+_LARGEST_CA = 65536
+
+
+def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
+    """The number in a text, or at ``field`` (names joined by dots) of a JSON object, as units. Raises ValueError."""
+    if field is None:
+        return units(text.decode().strip(), scale)
+    # Digits stay text: no float decides.
+    value: Any = json.loads(text, parse_float=str, parse_int=str)
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"no field {field!r}")
+        value = value[name]
+    if not isinstance(value, str):
+        raise ValueError(f"the field {field!r} is no number")
+    return units(value, scale)
+
+
+class Topic(Source):
+    """The numbers that arrive on an MQTT topic, as text or in a JSON object. Retained ones are old: not taken."""
+
+    polled = False
+
+    def __init__(self, fields: Fields):
+        ca = fields.get("ca")
+        context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
+        port = fields.get("tcp_port", 1883 if ca is None else 8883)
+        # No name: the broker gives one, so that two readers do not throw each other off.
+        self._transport = PahoTransport(
+            fields["host"], port, "", fields.get("user"), _secret(fields, "password_file"), context=context
+        )
+        self._topic = fields["topic"]
+        self._field = fields.get("field")
+        self._scale = fields.get("scale", (1, 1))
+        self._next = 0.0
+        self._connected = False
+
+    def arrived(self) -> list[int]:
+        """The numbers since the last call."""
+        readings = []
+        try:
+            if not self._connected and time.monotonic() >= self._next:
+                self._next = time.monotonic() + _RETRY_SECONDS
+                self._transport.connect()
+                self._connected = True
+            for event in self._transport.poll(0):
+                readings += self._heard(event)
+        except OSError as error:
+            self._lost(str(error))
+        return readings
+
+    def _heard(self, event: Any) -> list[int]:
+        if event[0] == CONNECTED:
+            self._transport.subscribe(self._topic)
+        elif event[0] == LOST:
+            self._lost(event[1])
+        elif event[0] == DENIED:
+            self.trouble = f"no sample: the broker refuses the subscription to {event[1]}"
+        elif event[0] == MESSAGE and not event[3]:
+            try:
+                reading = number_in(event[2], self._field, self._scale)
+            except ValueError as error:
+                self.trouble = f"no sample: {event[1]}: {error}"
+                return []
+            self.trouble = ""
+            return [reading]
+        return []
+
+    def _lost(self, why: str) -> None:
+        self._connected = False
+        self.trouble = f"no sample: {why}"
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._transport.close()
+
+
+class Entity(Source):
+    """The state of a Home Assistant entity, by its REST API with a long-lived token."""
+
+    def __init__(self, fields: Fields):
+        url = fields["url"].rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https://")
+        self._url = f"{url}/api/states/{fields['entity']}"
+        self._token = _secret(fields, "token_file")
+        self._scale = fields.get("scale", (1, 1))
+
+    def sample(self, now: int) -> int:
+        """The state now; ``unavailable`` and ``unknown`` are none."""
+        request = urllib.request.Request(self._url, headers={"Authorization": f"Bearer {self._token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+                text = answer.read(_LARGEST)
+        except urllib.error.HTTPError as error:
+            raise OSError(f"{self._url} answers {error.code}") from None
+        return number_in(text, "state", self._scale)
+
+
+def _secret(fields: Fields, name: str) -> str | None:
+    if name not in fields:
+        return None
+    return read_bounded(fields[name], LARGEST_SECRET).decode().strip("\r\n")
+
+
+KINDS = {
+    "mqtt": Kind(("host", "topic"), ("tcp_port", "user", "password_file", "ca", "field", "scale"), Topic),
+    "home-assistant": Kind(("url", "entity", "token_file"), ("scale",), Entity),
+}

@@ -1,0 +1,137 @@
+"""What every source is, and how its fields are checked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from undertone_device.config import check_text, in_folder, known_fields
+from undertone_device.settings import Config
+from undertone_shared.checks import check_integer, integers
+from undertone_shared.errors import Invalid
+
+LONGEST_LINE = 64
+_LARGEST = (1 << 30) - 1
+
+Fields = dict[str, Any]
+
+
+class Source:
+    """Samples of one sensor. Either ``polled``: ``read`` gives one when asked; or they arrive: ``arrived`` gives them.
+
+    ``trouble`` is a sentence while there is none to be had; the slot then reports the campaign's public default.
+    """
+
+    polled = True
+    trouble = ""
+
+    def read(self, now: int) -> int | None:
+        """One sample, None after the last. Raises OSError or ValueError, whose words become ``trouble``."""
+        try:
+            sample = self.sample(now)
+        except (OSError, ValueError) as error:
+            self.trouble = f"no sample: {error}"
+            raise
+        self.trouble = ""
+        return sample
+
+    def sample(self, now: int) -> int | None:
+        """What ``read`` gives; a polled source has this. Raises OSError or ValueError."""
+        raise NotImplementedError
+
+    def arrived(self) -> list[int]:
+        """The samples that arrived since the last call, without waiting."""
+        return []
+
+    def close(self) -> None:
+        """Release what is open."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of source: the fields it needs, those it may have, and what opens it from checked ``Fields``."""
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...]
+    open: Callable[[Fields], Source]
+
+
+def parse_fields(config: Config, kind: Kind) -> Fields:
+    """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
+    fields = known_fields("source", config.source, ("kind", "seconds", *kind.needed, *kind.optional), kind.needed)
+    checked: Fields = {}
+    for name in fields:
+        if name in ("kind", "seconds"):
+            continue
+        checked[name] = _CHECKS[name](f"source.{name}", fields[name])
+        if name in _PATHS:
+            checked[name] = in_folder(config.folder, checked[name])
+    return checked
+
+
+def parse_sample(text: str | bytes) -> int:
+    """The integer in a line. Raises ValueError for anything else, also for more than 64 characters."""
+    if len(text) > LONGEST_LINE:
+        raise ValueError(f"a sample has {len(text)} characters")
+    return int(text)
+
+
+def _integer(low: int, high: int) -> Callable[[str, Any], int]:
+    return lambda name, value: check_integer(name, value, low, high)
+
+
+def _choice(*words: str) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        if value not in words:
+            raise Invalid(f"{name} is {value!r}, expected one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} is {value!r}, expected true or false")
+    return value
+
+
+def _command(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= 64:
+        raise Invalid(f"{name} is {value!r}, expected a list of 1 to 64 words")
+    return [check_text(f"{name}[{i}]", word, 1024) for i, word in enumerate(value)]
+
+
+def _codes(name: str, value: Any) -> tuple[str, ...]:
+    """One register's name, or a list of those that are added."""
+    codes = [value] if isinstance(value, str) else value
+    if not isinstance(codes, list) or not 1 <= len(codes) <= 8:
+        raise Invalid(f"{name} is {value!r}, expected a register such as 1-0:1.8.0, or a list of 1 to 8")
+    return tuple(check_text(f"{name}[{i}]", code, 32) for i, code in enumerate(codes))
+
+
+def _scale(name: str, value: Any) -> tuple[int, int]:
+    """Campaign units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
+    top, bottom = integers(name, value, 2, 2)
+    return check_integer(f"{name}[0]", top, 1, _LARGEST), check_integer(f"{name}[1]", bottom, 1, _LARGEST)
+
+
+_PATHS = ("path", "password_file", "token_file", "ca")
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(
+        ("path", "port", "host", "topic", "field", "user", "password_file", "token_file", "entity", "url", "ca"),
+        check_text,
+    ),
+    "value": _integer(-_LARGEST, _LARGEST),
+    "command": _command,
+    "timeout_seconds": _integer(1, 3600),
+    "obis": _codes,
+    "unit": lambda name, value: check_text(name, value, 8),
+    "scale": _scale,
+    "baud": _integer(50, 4_000_000),
+    "tcp_port": _integer(1, 65535),
+    "slave": _integer(0, 255),
+    "function": _integer(3, 4),
+    "address": _integer(0, 65535),
+    "registers": _integer(1, 4),
+    "form": _choice("unsigned", "signed", "float"),
+    "swap": _flag,
+}
