@@ -46,7 +46,7 @@ DEVICE = Layer(
     "device",
     "undertone_device",
     SHARED.ours | {"undertone_device"},
-    (STDLIB - NOT_ON_THE_PRIVACY_PATH) | BOARD | {"paho"},
+    (STDLIB - NOT_ON_THE_PRIVACY_PATH) | BOARD | {"paho", "serial"},
     integers_only=True,
 )
 AGGREGATOR = Layer("aggregator", "undertone_aggregator", SHARED.ours | {"undertone_aggregator"}, None)

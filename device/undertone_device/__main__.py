@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         which = command.add_mutually_exclusive_group(required=True)
         which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
         if name == "run":
-            which.add_argument("--all", metavar="DIR", help="every device.json of DIR and of its folders, in one process")
+            which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
         command.add_argument("--json", action="store_true", help="machine-readable lines")
     return parser
 

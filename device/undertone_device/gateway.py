@@ -23,6 +23,7 @@ class Device:
 
     def __init__(self, config: Config, as_json: bool) -> None:
         policy = assembly.read_policy(config)
+        self._source = open_source(config)
         broker = config.broker
         transport = PahoTransport(
             broker.host,
@@ -35,9 +36,10 @@ class Device:
         )
         self.name = config.name
         self._as_json = as_json
-        self._source = open_source(config)
         read = self._source.read if self._source.polled else None
-        self._client = assembly.make_client(config, policy, transport, clock.unix_time, clock.ticks, clock.sleep_ms, read)
+        self._client = assembly.make_client(
+            config, policy, transport, clock.unix_time, clock.ticks, clock.sleep_ms, read
+        )
         self._storage = FileStorage(config.state)
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS

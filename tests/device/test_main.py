@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -122,10 +121,10 @@ def device(broker, server, tmp_path):
 def start():
     with contextlib.ExitStack() as processes:
 
-        def run(path, *options, stdin=subprocess.DEVNULL):
+        def run(path, *options, stdin=subprocess.DEVNULL, how="--config"):
             process = processes.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", "undertone_device", "run", "--config", str(path), *options],
+                    [sys.executable, "-m", "undertone_device", "run", how, str(path), *options],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -277,3 +276,38 @@ def test_usage_errors_exit_with_2(capsys):
 def test_a_broken_status_file(data):
     with pytest.raises(Invalid, match="status"):
         parse_status(data)
+
+
+# Many devices in one process
+
+
+def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device, server, start, tmp_path, capsys):
+    server.publish()
+    base = json.loads(device.path.read_text())
+    for name in ("meter-1", "meter-2"):
+        folder = tmp_path / "all" / name
+        folder.mkdir(parents=True)
+        (folder / "policy.json").write_text(json.dumps(POLICY))
+        (folder / "device.json").write_text(json.dumps({**base, "name": name}))
+    process = start(tmp_path / "all", how="--all")
+    server.wait(6, process)
+    out, err = end(process)
+    assert (process.returncode, err) == (0, "")
+    assert {line.split(":")[0] for line in out.splitlines()} == {"meter-1", "meter-2"}
+    for name in ("meter-1", "meter-2"):
+        assert command.main(["status", "--json", "--config", str(tmp_path / "all" / name / "device.json")]) == 0
+        state = json.loads(capsys.readouterr().out)
+        assert state["device"] == name
+        own = [payload for topic, payload in server.messages if f"/{name}/" in topic]
+        assert state["counts"]["acked"] == len(own) > 0
+
+
+def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_path, capsys):
+    base = json.loads(device.path.read_text())
+    for number, changes in enumerate(({}, {"state": "other"})):
+        folder = tmp_path / "all" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "device.json").write_text(json.dumps({**base, **changes}))
+    assert "name is 'meter-1' in 2 configurations" in refusal(capsys, "run", "--all", str(tmp_path / "all"))
+    (tmp_path / "empty").mkdir()
+    assert "has no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))

@@ -91,9 +91,9 @@ def tcp_question(register: Register, transaction: int) -> bytes:
     return struct.pack(">HHHB", transaction, 0, len(question) + 1, register.unit) + question
 
 
-def tcp_bytes(register: Register) -> int:
-    """Length of the frame that answers."""
-    return 7 + register.answer_bytes()
+def tcp_bytes(frame: bytes) -> int:
+    """Length of the whole frame that begins with these bytes, as far as they say."""
+    return 6 if len(frame) < 6 else 6 + (frame[4] << 8 | frame[5])
 
 
 def tcp_value(register: Register, transaction: int, frame: bytes) -> int:

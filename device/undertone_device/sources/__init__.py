@@ -9,7 +9,7 @@ from undertone_device.sources import buses, files, network
 from undertone_device.sources.source import Kind, Source, parse_fields
 from undertone_shared.errors import Invalid
 
-_KINDS: dict[str, Kind] = {**files.KINDS, **buses.KINDS, **network.KINDS}
+_KINDS: dict[str, Kind] = dict(files.KINDS, **buses.KINDS, **network.KINDS)
 
 
 def open_source(config: Config) -> Source:

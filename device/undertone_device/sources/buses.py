@@ -1,4 +1,4 @@
-"""Meters on a serial port (P1, SML, IEC 62056-21, Modbus RTU) and Modbus over TCP; ports by pyserial, extra `meters`."""
+"""Meters on a serial port (P1, SML, IEC 62056-21, Modbus RTU) by pyserial, the extra `meters`; and Modbus over TCP."""
 
 import contextlib
 import socket
@@ -49,7 +49,7 @@ class Pushed(Source):
         self._baud = fields.get("baud", baud)
         self._decoder = decoder
         self._port: Any = None
-        self._next = 0.0
+        self._next: float = 0
         self._heard = time.monotonic()
 
     def arrived(self) -> list[int]:
@@ -159,7 +159,7 @@ class ModbusTcp(Source):
         with socket.create_connection(self._address, _ANSWER_SECONDS) as connection:
             connection.sendall(modbus.tcp_question(self._register, self._transaction))
             end = time.monotonic() + _ANSWER_SECONDS
-            while len(frame) < modbus.tcp_bytes(self._register) and time.monotonic() < end:
+            while len(frame) < modbus.tcp_bytes(frame) and time.monotonic() < end:
                 data = connection.recv(256)
                 if not data:
                     break
@@ -202,7 +202,7 @@ def _obis_bytes(codes: tuple[str, ...]) -> bytes:
         medium, _, rest = codes[0].partition("-")
         channel, _, rest = rest.partition(":")
         rest, _, last = rest.partition("*")
-        return bytes(int(part) for part in (medium, channel, *rest.split("."), last or "255"))
+        return bytes([int(part) for part in [medium, channel] + rest.split(".") + [last or "255"]])
     except ValueError:
         raise Invalid(f"source.obis is {', '.join(codes)!r}, expected one register such as 1-0:1.8.0") from None
 
@@ -216,5 +216,5 @@ KINDS = {
     "sml": Kind(("port", "obis"), _SERIAL + _METER, _sml),
     "iec62056": Kind(("port", "obis"), _SERIAL + _METER, Optical),
     "modbus-rtu": Kind(("port", "slave", "address"), _SERIAL + _REGISTER, ModbusRtu),
-    "modbus-tcp": Kind(("host", "slave", "address"), ("tcp_port", *_REGISTER), ModbusTcp),
+    "modbus-tcp": Kind(("host", "slave", "address"), ("tcp_port",) + _REGISTER, ModbusTcp),
 }

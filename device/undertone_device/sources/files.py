@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 
 from undertone_device.sources.source import LONGEST_LINE, Fields, Kind, Source, parse_sample
 from undertone_shared.errors import Invalid
 
 _TIMEOUT_SECONDS = 10
+_STDIN = 0
 
 
 class Constant(Source):
@@ -98,7 +98,7 @@ class Lines(Source):
 
     def close(self) -> None:
         """Close the descriptor, unless it is standard input."""
-        if self._descriptor != sys.stdin.fileno():
+        if self._descriptor != _STDIN:
             os.close(self._descriptor)
 
 
@@ -115,6 +115,6 @@ KINDS = {
     "file": Kind(("path",), (), File),
     "command": Kind(("command",), ("timeout_seconds",), Command),
     "list": Kind(("path",), (), Recording),
-    "stdin": Kind((), (), lambda fields: Lines(sys.stdin.fileno())),
+    "stdin": Kind((), (), lambda fields: Lines(_STDIN)),
     "fifo": Kind(("path",), (), _open_fifo),
 }

@@ -1,4 +1,4 @@
-"""Samples that another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
+"""What another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
 
 import json
 import time
@@ -51,7 +51,7 @@ class Topic(Source):
         self._topic = fields["topic"]
         self._field = fields.get("field")
         self._scale = fields.get("scale", (1, 1))
-        self._next = 0.0
+        self._next: float = 0
         self._connected = False
 
     def arrived(self) -> list[int]:

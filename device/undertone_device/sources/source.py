@@ -57,12 +57,13 @@ class Kind:
 
 def parse_fields(config: Config, kind: Kind) -> Fields:
     """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
-    fields = known_fields("source", config.source, ("kind", "seconds", *kind.needed, *kind.optional), kind.needed)
+    fields = known_fields("source", config.source, ("kind", "seconds") + kind.needed + kind.optional, kind.needed)
     checked: Fields = {}
     for name in fields:
         if name in ("kind", "seconds"):
             continue
-        checked[name] = _CHECKS[name](f"source.{name}", fields[name])
+        check = check_text if name in _TEXTS else _CHECKS[name]
+        checked[name] = check(f"source.{name}", fields[name])
         if name in _PATHS:
             checked[name] = in_folder(config.folder, checked[name])
     return checked
@@ -115,18 +116,15 @@ def _scale(name: str, value: Any) -> tuple[int, int]:
 
 
 _PATHS = ("path", "password_file", "token_file", "ca")
+_TEXTS = ("path", "port", "host", "topic", "field", "user", "password_file", "token_file", "entity", "url", "ca")
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(
-        ("path", "port", "host", "topic", "field", "user", "password_file", "token_file", "entity", "url", "ca"),
-        check_text,
-    ),
     "value": _integer(-_LARGEST, _LARGEST),
     "command": _command,
     "timeout_seconds": _integer(1, 3600),
     "obis": _codes,
     "unit": lambda name, value: check_text(name, value, 8),
     "scale": _scale,
-    "baud": _integer(50, 4_000_000),
+    "baud": _integer(50, 4000000),
     "tcp_port": _integer(1, 65535),
     "slave": _integer(0, 255),
     "function": _integer(3, 4),

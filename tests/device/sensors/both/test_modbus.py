@@ -58,7 +58,8 @@ def test_an_exception_or_another_answer_is_no_reading():
     for frame in (with_crc(b"\x11\x83\x02"), with_crc(b"\x12\x03\x04\x00\x01\x86\xa0"), b"", b"\x11"):
         assert value_or_none(rtu_value, ENERGY, frame) is None
     frame = b"\x00\x07\x00\x00\x00\x07\x11\x03\x04\x00\x01\x86\xa0"
-    assert len(frame) == tcp_bytes(ENERGY)
+    assert tcp_bytes(frame[:5]) == 6
+    assert tcp_bytes(frame[:6]) == tcp_bytes(frame) == len(frame)
     assert tcp_value(ENERGY, 7, frame) == 100000
     assert value_or_none(tcp_value, ENERGY, 8, frame) is None
     assert value_or_none(tcp_value, ENERGY, 7, frame[:-1]) is None

@@ -1,0 +1,145 @@
+"""Samples from a real broker's topics and from a server that answers as Home Assistant does."""
+
+import http.server
+import json
+import threading
+import time
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.paho_client import leave
+from support.private_broker import PrivateBroker
+from undertone_device.sources.network import number_in
+
+
+@pytest.fixture
+def broker(mosquitto_binary, tmp_path, free_port):
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as running:
+        yield running
+
+
+@pytest.fixture
+def publish(broker):
+    client = paho.Client(CallbackAPIVersion.VERSION2, "home")
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    yield lambda topic, text, **options: client.publish(topic, text, qos=1, **options).wait_for_publish(5)
+    leave(client)
+
+
+def wait_for(source, publish, topic, text):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        publish(topic, text)
+        readings = source.arrived()
+        if readings:
+            return set(readings)
+        time.sleep(0.05)
+    pytest.fail(source.trouble)
+
+
+def test_a_zigbee_plug(opened, broker, publish, topic_prefix):
+    topic = f"{topic_prefix}/zigbee2mqtt/plug"
+    source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic, field="energy", scale=[1000, 1])
+    assert wait_for(source, publish, topic, '{"energy": 12.345, "linkquality": 90}') == {12345}
+    publish(topic, '{"linkquality": 90}')
+    end = time.monotonic() + 5
+    while not source.trouble and time.monotonic() < end:
+        source.arrived()
+    assert "no field 'energy'" in source.trouble
+
+
+def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_prefix):
+    topic = f"{topic_prefix}/statestream/sensor/energy/state"
+    publish(topic, "1.0", retain=True)
+    source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic)
+    for _ in range(20):
+        assert source.arrived() == []
+        time.sleep(0.02)
+    assert wait_for(source, publish, topic, "42") == {42}
+
+
+def test_a_broker_that_is_gone_is_said(opened, free_port):
+    source = opened(kind="mqtt", host="localhost", tcp_port=free_port(), topic="a")
+    assert source.arrived() == []
+    assert "refused" in source.trouble
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reading"),
+    [
+        (b" 7 ", None, 7),
+        (b"-1.25", None, -125),
+        (b'{"ENERGY": {"Total": 0.1}}', "ENERGY.Total", 10),
+        (b'{"a": "3"}', "a", 300),
+    ],
+)
+def test_numbers_are_exact(text, field, reading):
+    assert number_in(text, field, (1 if reading == 7 else 100, 1)) == reading
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (b"unavailable", None),
+        (b"\xff", None),
+        (b"{", "a"),
+        (b"[]", "a"),
+        (b'{"a": null}', "a"),
+        (b'{"a": {"b": 1}}', "a"),
+        (b'{"a": 1e400}', "a"),
+        (b'{"a": true}', "a"),
+        (b'{"a": NaN}', "a"),
+    ],
+)
+def test_what_is_no_number(text, field):
+    with pytest.raises(ValueError, match=r".*"):
+        number_in(text, field, (1, 1))
+
+
+STATES = {"sensor.energy": "1234.567", "sensor.gone": "unavailable"}
+
+
+class HomeAssistant(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        entity = self.path.removeprefix("/api/states/")
+        if self.headers["Authorization"] != "Bearer secret" or entity not in STATES:
+            self.send_error(401 if entity in STATES else 404)
+            return
+        body = json.dumps({"entity_id": entity, "state": STATES[entity]}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def home():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), HomeAssistant) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_home_assistant_entity(opened, home, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+
+    def entity(name):
+        return opened(kind="home-assistant", url=home, entity=name, token_file=str(token), scale=[1000, 1])
+
+    assert entity("sensor.energy").read(0) == 1234567
+    gone = entity("sensor.gone")
+    with pytest.raises(ValueError, match="number"):
+        gone.read(0)
+    with pytest.raises(OSError, match="404"):
+        entity("sensor.absent").read(0)
+    token.write_text("wrong\n")
+    with pytest.raises(OSError, match="401"):
+        entity("sensor.energy").read(0)
