@@ -1,6 +1,51 @@
 """What the client asks of the objects it is given. For type checkers and readers: a device never loads this module."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from undertone_device.ledger import Storage
+    from undertone_device.slot_value import Sample
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.policy import Policy
+
+
+class Value(Protocol):
+    """What accumulates a slot's samples."""
+
+    measure: str
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample. Raises Invalid."""
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take a buffer of samples. Raises Invalid."""
+
+    def close(self, ticks: int) -> "Sample | None":
+        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+
+
+class Carried(Protocol):
+    """What one kind of rule carries, counts and charges from report to report."""
+
+    def begin(self, storage: "Storage", now: int, policy: "Policy") -> None:
+        """The ledger is new or was lost. Raises OSError."""
+
+    def charge(self, campaign: "Campaign", policy: "Policy", now: int) -> None:
+        """Charge the campaign as a whole. Raises Refused."""
+
+    def restart(self) -> None:
+        """Another campaign is the current one."""
+
+    def forget(self) -> None:
+        """Carry nothing on."""
+
+    def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
+        """One word why this kind may not draw the slot, or None."""
+
+    def draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
+        """The slot's report. Raises EntropyError, and Invalid for a reading of another shape."""
 
 
 class Transport(Protocol):

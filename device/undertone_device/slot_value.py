@@ -1,4 +1,4 @@
-"""A slot's value from its raw samples, in integers. No sample enters the value of two slots."""
+"""The slot that is being measured, and its value from its raw samples, in integers. No sample enters two slots."""
 
 from undertone_shared.errors import Invalid
 
@@ -9,9 +9,13 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from undertone_device.seams import Value
+    from undertone_shared.campaign import Campaign
 
     Sample = int | tuple[int, ...]
+    Finished = tuple[Campaign, int, Sample | None]
 
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
@@ -47,7 +51,7 @@ class SlotValue:
     """
 
     def __init__(self, measure: str, modulus: int = 0):
-        self._measure = measure
+        self.measure = measure
         self._modulus = modulus
         self._base: int | None = None
         self._since: int | None = None
@@ -62,7 +66,7 @@ class SlotValue:
     def add(self, sample: "Sample", ticks: int) -> None:
         """Take one sample at ``ticks``. Raises Invalid unless it is an integer of 30 bits and sign."""
         sample = check_sample(sample)
-        if self._measure == "duration":
+        if self.measure == "duration":
             self._advance(ticks)
             self._since = ticks if sample else None
         else:
@@ -73,7 +77,7 @@ class SlotValue:
 
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
         """Take a buffer of samples at once. Raises Invalid like ``add``."""
-        if self._measure in ("sum", "mean"):
+        if self.measure in ("sum", "mean"):
             self._sum += total(samples)  # type: ignore[arg-type]
             self._count += len(samples)
         else:
@@ -87,7 +91,7 @@ class SlotValue:
 
     def close(self, ticks: int) -> "int | None":
         """The slot's value, None if nothing was sampled; the next slot starts empty."""
-        measure = self._measure
+        measure = self.measure
         value: int | None = None
         if measure == "duration":
             self._advance(ticks)
@@ -110,3 +114,55 @@ class SlotValue:
                 self._base = self._last
         self._reset()
         return value
+
+
+class OpenSlot:
+    """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
+
+    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished.
+    """
+
+    def __init__(self, ticks: "Callable[[], int]", modulus: int):
+        self.finished: Finished | None = None
+        self.value: Value | None = None
+        self._ticks = ticks
+        self._campaign: Campaign | None = None
+        self._modulus = modulus
+        self._dimension = 0
+        self._slot = 0
+        self._whole = False
+
+    def lasts(self, now: int) -> bool:
+        """Whether ``now`` is in the open slot."""
+        campaign = self._campaign
+        return campaign is not None and now // campaign.slot_seconds == self._slot
+
+    def close(self) -> int:
+        """End the open slot, if any; the Unix second of its end, -1 without one."""
+        campaign = self._campaign
+        if campaign is None or self.value is None:
+            return -1
+        value = self.value.close(self._ticks())
+        if self._whole:
+            self.finished = (campaign, self._slot, value)
+        self._campaign = None
+        return (self._slot + 1) * campaign.slot_seconds
+
+    def open(self, campaign: "Campaign", now: int, end: int) -> None:
+        """Begin the campaign's slot that holds ``now``; ``end`` is where the one before it ended."""
+        dimension = campaign.stream.dimension if campaign.stream else 1
+        self._slot = now // campaign.slot_seconds
+        self._whole = self._slot * campaign.slot_seconds == end
+        self._campaign = campaign
+        # What the last slot left is where this one starts, if it is the same quantity.
+        if self.value is None or self.value.measure != campaign.measure or self._dimension != dimension:
+            self.value = _value(campaign.measure, self._modulus, dimension)
+            self._dimension = dimension
+
+
+def _value(measure: str, modulus: int, dimension: int) -> "Value":
+    if dimension == 1:
+        return SlotValue(measure, modulus)
+    from undertone_device.stream_state import VectorValue
+
+    return VectorValue([SlotValue(measure, modulus) for _ in range(dimension)])

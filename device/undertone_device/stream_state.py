@@ -1,11 +1,11 @@
-"""A stream's chains: the last clipped readings and the next noise, in RAM alone, and what the ledger counts of them.
+"""A stream's chains: the last clipped readings, in RAM alone, and what the ledger counts of them.
 
 A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
 """
 
 from undertone_device.slot_value import SlotValue, check_sample
-from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
+from undertone_shared.report import STREAM, pack
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
 
 TYPE_CHECKING = False
@@ -34,13 +34,15 @@ class Chain:
 
 
 class StreamState:
-    """The chains of the current campaign, one per slot modulo the rule's lag; counts and charges go to the ledger."""
+    """The chains of the current campaign, one per slot modulo the rule's lag; counts and charges go to the ledger.
+
+    How a campaign with a stream collects; see `seams.Collecting`.
+    """
 
     def __init__(self, ledger: "Ledger", entropy: "Entropy"):
         self._ledger = ledger
         self._entropy = entropy
         self._chains: dict[int, Chain] = {}
-        self._noise: dict[bool, Point] = {}
 
     # Budget
 
@@ -76,7 +78,6 @@ class StreamState:
         """Another campaign is the current one: its counts start at nothing."""
         self._ledger.window = self._ledger.reports = self._ledger.chains = 0
         self.forget()
-        self._noise = {}
 
     def forget(self) -> None:
         """End all chains."""
@@ -87,6 +88,8 @@ class StreamState:
         rule = campaign.stream
         assert rule is not None
         ledger = self._ledger
+        if campaign.fingerprint != ledger.current:
+            return "ended"  # the counts are the current campaign's
         window = _window(rule, campaign, slot)
         reports, chains = (ledger.reports, ledger.chains) if window <= ledger.window else (0, 0)
         if reports >= rule.reports:
@@ -97,31 +100,22 @@ class StreamState:
 
     # Reports
 
-    def prepare(self, campaign: "Campaign") -> None:
-        """Draw the next report's noise, whichever it will need, while nothing waits for it."""
-        rule = campaign.stream
-        if rule is not None and rule.kind == GAUSSIAN:
-            try:
-                for first in (True, False):
-                    if first not in self._noise:
-                        self._noise[first] = rule.draw_noise(first, self._entropy)
-            except EntropyError:
-                pass  # the draw will meet it and say so
+    def draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
+        """The report of a slot for which there is no ``obstacle``. Raises EntropyError.
 
-    def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
-        """(X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError."""
+        The noise is drawn here, with the report: a copy of the memory from before holds none that is used twice.
+        """
         rule = campaign.stream
         assert rule is not None
         entropy = self._entropy
         ledger = self._ledger
         window = _window(rule, campaign, slot)
         chain = self._chain(rule, window, slot)
-        first = chain is None
-        noise = self._noise.pop(first, ())
-        if rule.kind == GAUSSIAN and not noise:
-            noise = rule.draw_noise(first, entropy)
+        noise = rule.draw_noise(chain is None, entropy) if rule.kind == GAUSSIAN else ()
         entropy.refill()
-        point = rule.point(reading, campaign.offset, entropy)
+        point = rule.point(
+            reading if isinstance(reading, tuple) else (reading,) * rule.dimension, campaign.offset, entropy
+        )
         if window != ledger.window:
             ledger.window = window
             ledger.reports = ledger.chains = 0
@@ -137,7 +131,7 @@ class StreamState:
             index = chain.index + 1
         ledger.reports += 1
         self._chains[slot % rule.lag] = Chain(index, point, released, slot)
-        return released, index
+        return pack(STREAM, campaign.fingerprint, slot, released, index)
 
     def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
         """The chain that the slot continues, None if it starts one."""
@@ -156,6 +150,7 @@ class VectorValue:
     """The slot values of a reading's coordinates, each accumulated alone."""
 
     def __init__(self, parts: "list[SlotValue]"):
+        self.measure = parts[0].measure
         self._parts = parts
 
     def add(self, sample: "Sample", ticks: int) -> None:

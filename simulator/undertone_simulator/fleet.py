@@ -136,10 +136,7 @@ class Fleet:
         def boot() -> Liar:
             entropy = Entropy(self._sources[number]) if self._sources else Entropy()
             clock = self.wire.clock
-            reporter = Liar(member.name, member.policy, storage, entropy, clock.ticks, capacity=self._capacity)
-            if self._sources:
-                reporter.draw_late()
-            return reporter
+            return Liar(member.name, member.policy, storage, entropy, clock.ticks, capacity=self._capacity)
 
         return boot
 

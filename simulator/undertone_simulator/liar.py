@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.collect.admission import drawn
 from undertone_device.reporter import Reporter
-from undertone_device.stream_state import StreamState
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, STREAM, pack
 
@@ -19,13 +18,6 @@ def largest_lie(mechanism: "Mechanism") -> int:
     return max(drawn(mechanism))
 
 
-class _LateNoise(StreamState):
-    """Draws a report's noise with the report, so that the slot alone says from which words of a seeded source."""
-
-    def prepare(self, campaign: "Campaign") -> None:
-        """Nothing ahead."""
-
-
 class Liar(Reporter):
     """While ``lying``, every report carries the largest lie; for streams, the upper end of the range.
 
@@ -33,11 +25,6 @@ class Liar(Reporter):
     """
 
     lying = False
-
-    def draw_late(self) -> None:
-        """With seeded entropy: no noise of a stream is drawn before its slot is over."""
-        if self._stream is not None:
-            self._stream = _LateNoise(self._ledger, self._entropy)
 
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
         honest = super()._draw(campaign, slot, reading)

@@ -270,7 +270,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
         assert paused[3:] == ["rate"] * 5
         spent = device.reporter.spent_until
         for jump in (100 * YEAR, 2 * DAY, -2 * DAY):
-            device.reporter._drew_at = None  # as after a boot, which the rate limit cannot cover
+            device.reporter._guard._drew_at = None  # as after a boot, which the rate limit cannot cover
             for i in range(3):
                 paused = await at(start + jump + 60 * i)
             assert paused == "clock"

@@ -3,7 +3,8 @@
 import hashlib
 import os
 
-from undertone_device.reporter import BUILT, DAY, Reporter
+from undertone_device.acceptance import BUILT, DAY
+from undertone_device.reporter import Reporter
 from undertone_shared import issue
 from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.entropy import Entropy
@@ -39,12 +40,14 @@ class Memory:
 class Counting:
     """Bytes for an interpreter without os.urandom."""
 
+    salt = b""
+
     def __init__(self):
         self.count = 0
 
     def __call__(self, n):
         self.count += 1
-        return hashlib.sha256(b"%d" % self.count).digest()[:n]
+        return hashlib.sha256(self.salt + b"%d" % self.count).digest()[:n]
 
 
 def make_entropy():
@@ -106,7 +109,8 @@ def make_policy(**changes):
 class Device:
     """A reporter with a clock that moves ticks and Unix seconds together."""
 
-    def __init__(self, storage=None, now=START - 600, **policy):
+    def __init__(self, storage=None, now=START - 600, entropy=None, **policy):
+        self.entropy = entropy or make_entropy()
         self.storage = storage or Memory()
         self.policy = make_policy(**policy)
         self.now = now
@@ -115,7 +119,7 @@ class Device:
     def boot(self, asleep=None):
         self.ticks = Ticks()
         self.reporter = Reporter(
-            "meter-1", self.policy, self.storage, make_entropy(), self.ticks, asleep=asleep, capacity=96
+            "meter-1", self.policy, self.storage, self.entropy, self.ticks, asleep=asleep, capacity=96
         )
 
     def accept(self, campaign, issued_at=None):

@@ -1,9 +1,10 @@
 """Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
 
-from rig import DAY, SLOT, START, Device, make_campaign
+from rig import DAY, SLOT, START, Counting, Device, make_campaign
 
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
+from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.stream import StreamRule
 
@@ -40,9 +41,9 @@ def stream_campaign(stream, **changes):
     return make_campaign(**fields)
 
 
-def running(stream, storage=None, rho=1 << 20, period=400 * DAY, **policy):
+def running(stream, storage=None, rho=1 << 20, period=400 * DAY, entropy=None, **policy):
     allowed = {"rho": rho, "period_seconds": period, "dimension": stream.dimension}
-    device = Device(storage=storage, now=START - SLOT, stream=allowed, **policy)
+    device = Device(storage=storage, now=START - SLOT, entropy=entropy, stream=allowed, **policy)
     device.accept(stream_campaign(stream))
     reading = 40 if stream.dimension == 1 else (40,) * stream.dimension
     device.reporter.close_slot(device.now)
@@ -126,9 +127,14 @@ def test_interleaved_chains_of_a_lag_share_the_reports():
     assert device.slot() is None
 
 
+def state(device):
+    """Where the chains are, and nowhere else."""
+    return device.reporter._guard._carried["stream"]
+
+
 def last_point(device):
-    """The clipped reading of the last report, in the only place where it is."""
-    return device.reporter._stream._chains[0].point[0] + 500
+    """The clipped reading of the last report."""
+    return state(device)._chains[0].point[0] + 500
 
 
 def test_renewal_gives_a_new_budget_and_a_new_chain_whose_first_value_is_not_clipped():
@@ -158,7 +164,7 @@ def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
     report = device.slot((500, 600, 300))
     assert len(report) == 24
     assert len(intake.unpack(report).values) == 3
-    assert device.reporter._stream._chains[0].point == (0, 100, -200)
+    assert state(device)._chains[0].point == (0, 100, -200)
     for sample in (500, (1, 2), (1, 2, 3.5)):
         try:
             device.reporter.observe(sample, device.now)
@@ -248,7 +254,7 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
     # Within the reserved block no write is due ...
     assert chain(device.slot()) == 2
     # ... but a new chain is counted before it is used.
-    device.reporter._stream.forget()
+    state(device).forget()
     assert device.slot() is None
     assert device.reporter.paused == "storage"
     device.storage.broken = False
@@ -256,23 +262,28 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
     assert device.reporter.paused == "chains"
 
 
-def test_noise_is_drawn_before_the_slot_ends():
-    device = running(rule())
-    device.slot()
-    device.reporter.close_slot(device.now)
-    drawn = dict(device.reporter._stream._noise)
-    assert sorted(drawn) == [False, True]
-    device.reporter.close_slot(device.now)
-    assert device.reporter._stream._noise == drawn
-    device.slot()
-    assert False not in device.reporter._stream._noise or device.reporter._stream._noise[False] != drawn[False]
-    assert device.reporter._stream._noise[True] == drawn[True]
+def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
+    # A virtual machine's snapshot, restored: the copy's next report has noise of its own, for both kinds of report.
+    for chains in (0, 3):
+        reports = []
+        for salt in (b"\1", b"\2"):
+            source = Counting()
+            device = running(rule(), entropy=Entropy(source))
+            for _ in range(chains):
+                device.slot()
+            device.pass_time(SLOT // 2)
+            device.reporter.observe(40, device.now)
+            # Here the snapshot is taken; from here on each copy has its own bytes.
+            source.salt = salt
+            device.pass_time(SLOT - SLOT // 2)
+            reports.append(intake.unpack(device.reporter.close_slot(device.now)).values)
+        assert reports[0] != reports[1]
 
 
 def test_a_policy_without_streams_refuses_them():
     device = Device(now=START - SLOT)
     assert refusal(device, stream_campaign(rule())) == "stream"
-    assert device.reporter._stream is None
+    assert device.reporter._guard._carried == {}
 
 
 def test_corrupt_state_is_a_lost_ledger_or_no_campaign():

@@ -1,0 +1,120 @@
+"""Which campaigns this device takes part in: the accepted one, the next one, and why others were refused."""
+
+from undertone_device.campaign_files import CampaignFiles
+from undertone_device.ledger import NO_CAMPAIGN
+from undertone_shared import campaign as campaigns
+from undertone_shared.errors import Invalid, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.guard import Guard
+    from undertone_device.ledger import Ledger, Storage
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.policy import Policy
+
+# No clock that is right shows a time before this code existed (2026-11-01).
+BUILT = 1793491200
+DAY = 86400
+
+
+class Acceptance:
+    """The campaigns on file and in the ledger, under the owner's policy. ``refusals`` counts reasons."""
+
+    def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
+        self.refusals: dict[str, int] = {}
+        self.files = CampaignFiles(storage)
+        self._policy = policy
+        self._ledger = ledger
+        self._guard = guard
+        self._issued_at = 0
+        self.campaign = self.files.load(ledger.current, policy)
+        self.following = self.files.load(ledger.next, policy)
+
+    def accept(self, message: "bytes | memoryview", now: int, name: "str | None") -> bool:
+        """See `Reporter.accept`."""
+        try:
+            return self._accept(message, now, name)
+        except (Refused, Invalid) as error:
+            reason = getattr(error, "reason", "invalid")
+            self.refusals[reason] = self.refusals.get(reason, 0) + 1
+            raise
+
+    def _accept(self, message: "bytes | memoryview", now: int, name: "str | None") -> bool:
+        issued_at, fingerprint = campaigns.header(message)
+        for known in (self.campaign, self.following):
+            if known is not None and known.fingerprint == fingerprint:
+                _check_name(known, name)
+                self._hear(issued_at, now)
+                return False
+        campaign = campaigns.Campaign(campaigns.body_of(message))
+        _check_name(campaign, name)
+        self._policy.check_campaign(campaign)
+        if not _agree(now, issued_at):
+            raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
+        self._guard.start(now)
+        self.promote(now)
+        newest = self.following or self.campaign
+        self._policy.check_succession(campaign, newest, self._ledger.last_epoch, now)
+        if self.following is not None:
+            raise Refused("epoch_pending", "epoch %d has not begun yet" % self.following.epoch)
+        self._keep(campaign, now)
+        self._hear(issued_at, now)
+        return True
+
+    def _hear(self, issued_at: int, now: int) -> None:
+        # One that agrees with the clock gives way only to a later one that does, too: a forged one cannot pause the
+        # device. One that does not agree gives way to any: neither it nor a wrong clock outlasts the next message.
+        if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
+            self._issued_at = issued_at
+
+    def agrees(self, now: int) -> bool:
+        """Whether the device's clock agrees with what the server said last."""
+        return _agree(now, self._issued_at)
+
+    def _keep(self, campaign: "Campaign", now: int) -> None:
+        ledger = self._ledger
+        before = (ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho)
+        carried = self._guard.carried(campaign)
+        if carried:
+            carried.charge(campaign, self._policy, now)
+        ledger.last_epoch = campaign.epoch
+        if self.campaign is None:
+            ledger.current = campaign.fingerprint
+            self._guard.restart()
+        else:
+            ledger.next = campaign.fingerprint
+        try:
+            # The file first: a ledger never names a campaign that is not there.
+            self.files.save(campaign)
+            self._guard.write()
+        except OSError as error:
+            ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho = before
+            raise Refused("storage", "the campaign could not be stored: %s" % error)
+        if self.campaign is None:
+            self.campaign = campaign
+        else:
+            self.following = campaign
+
+    def promote(self, now: int) -> "Campaign | None":
+        """The current campaign; the next one becomes it when its epoch begins."""
+        following = self.following
+        if following is None or (self.campaign is not None and now < following.epoch):
+            return self.campaign
+        old = self._ledger.current
+        self.campaign = following
+        self.following = None
+        self._ledger.current = following.fingerprint
+        self._ledger.next = NO_CAMPAIGN
+        self._guard.restart()
+        if old not in (NO_CAMPAIGN, following.fingerprint):
+            self.files.retire(old, following, self._ledger.outbox)
+        return following
+
+
+def _agree(now: int, issued_at: int) -> bool:
+    return now >= BUILT and -DAY <= now - issued_at <= DAY
+
+
+def _check_name(campaign: "Campaign", name: "str | None") -> None:
+    if name is not None and campaign.name != name:
+        raise Refused("topic", "the campaign is %s, its topic says %s" % (campaign.name, name))
