@@ -1,7 +1,7 @@
 """Simulated devices, whatever the campaign: names, groups, who is there, who lies, what they measure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +36,24 @@ class Crowd:
         names = device_names(sensor, count) if faults else []
         self.faults = [(names.index(fault.device), fault) for fault in faults]
         self.sensor = sensor
-        # Chunks come round once for each piece of time.
-        self.part = lru_cache(maxsize=1)(lambda first, stop: Part(self, first, stop))
+        # Parts come round once for each piece of time.
+        self._part: Part | None = None
 
-    def chunks(self, size: int) -> Iterator["Part"]:
-        """All devices, ``size`` at a time."""
-        for first in range(0, self.count, size):
-            yield self.part(first, min(first + size, self.count))
+    def part(self, first: int, stop: int) -> "Part":
+        """Devices first <= i < stop."""
+        if self._part is None or (self._part.first, self._part.stop) != (first, stop):
+            self._part = Part(self, first, stop)
+        return self._part
 
 
 class Part:
     """Devices first <= i < stop of a crowd."""
 
     def __init__(self, crowd: Crowd, first: int, stop: int) -> None:
+        self.first = first
+        self.stop = stop
         self.devices = np.arange(first, stop)
+        self.per_day = crowd.source.per_day
         self._crowd = crowd
         self._lying = crowd.behaviour.lying(self.devices)
 
@@ -58,7 +62,7 @@ class Part:
 
     @cached_property
     def _names(self) -> list[str]:
-        return device_names(self._crowd.sensor, self._crowd.count, int(self.devices[0]), int(self.devices[-1]) + 1)
+        return device_names(self._crowd.sensor, self._crowd.count, self.first, self.stop)
 
     @cached_property
     def _encoded(self) -> list[bytes]:
@@ -73,7 +77,7 @@ class Part:
 
     def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
         """Readings less the offset, the public default where a meter has none; shape [columns, devices]."""
-        readings, present = self._crowd.source.part(int(self.devices[0]), int(self.devices[-1]) + 1, columns)
+        readings, present = self._crowd.source.part(self.first, self.stop, columns)
         if present is not None and not present.all():
             readings = np.where(present, readings, campaign.default)
         return readings - campaign.offset if campaign.offset else readings
@@ -95,7 +99,7 @@ class Part:
         silent, lying = None, self._lying
         for device, fault in self._crowd.faults if begins is not None else ():
             since = slot - (begins or 0) - fault.slot
-            place = device - int(self.devices[0])
+            place = device - self.first
             if not 0 <= place < len(self.devices):
                 continue
             if since in fault.silences:

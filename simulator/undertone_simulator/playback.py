@@ -37,3 +37,9 @@ class Playback:
         if campaign.report is None and campaign.stream is None:
             return Play(campaign.first_slot, column, self.stride, THRESHOLD)
         return Play(campaign.first_slot, column, 1, REPORT)
+
+
+def column_of(plays: Sequence[Play], slot: int) -> int:
+    """The column of the readings that ``slot`` plays; it must not be before the first play."""
+    play = next(play for play in reversed(plays) if slot >= play.first)
+    return play.column + (slot - play.first) * play.stride

@@ -14,35 +14,17 @@ from undertone_aggregator.estimate.reconstruct import MEASURED, Estimate, Recons
 from undertone_aggregator.estimate.stream import STREAM, StreamReconstruction
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
-
-
-@dataclass
-class Truth:
-    """Of the devices of a group whose reports a slot counts for its mean: their number and the sums of what they
-
-    measured less the offset, raw, and as the mechanism took it: truncated to the slot's θ, or in a stream the clipped
-    grid points. Exact integers.
-    """
-
-    reports: int = 0
-    truncated: int = 0
-    raw: int = 0
-
-    def add(self, reports: int, truncated: int, raw: int) -> None:
-        """Count more devices."""
-        self.reports += reports
-        self.truncated += truncated
-        self.raw += raw
+from undertone_simulator.tally import Cell, Truth
 
 
 @dataclass
 class Simulated:
-    """What a simulated campaign has left behind; ``truths`` by slot, then group."""
+    """What a simulated campaign has left behind."""
 
     plan: CampaignPlan
     timeline: Timeline
     partial: Partial
-    truths: dict[int, dict[str, Truth]] = field(default_factory=dict)
+    truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
     stream: StreamPlan | None = None
 
     def save(self, path: Path) -> None:
@@ -69,17 +51,17 @@ class Simulated:
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,)) -> list["Compared"]:
         """The measured slots beside their truths."""
         return [
-            Compared(one, *self.truth(one.slot, one.group))
-            for one in self.estimates(groups)
-            if one.kind in (MEASURED, STREAM) and one.standard_error is not None
+            Compared(estimate, *self.truth(estimate.slot, estimate.group))
+            for estimate in self.estimates(groups)
+            if estimate.kind in (MEASURED, STREAM) and estimate.standard_error is not None
         ]
 
-    def truth(self, slot: int, group: str = EVERYBODY) -> tuple[float, float]:
+    def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
         """(mean of the readings as the mechanism took them, mean of the raw ones) of the devices that are counted."""
         total = Truth()
-        for name, one in self.truths[slot].items():
+        for name, truth in self.truths[Cell(slot, coordinate)].items():
             if group in (name, EVERYBODY):
-                total.add(one.reports, one.truncated, one.raw)
+                total.add(truth.reports, truth.truncated, truth.raw)
         mean, offset, rule = total.truncated / total.reports, self.plan.offset, self.rule
         if rule is not None:
             mean = rule.low + rule.width * (mean / rule.levels + 0.5)
@@ -107,8 +89,8 @@ class Compared:
 
     def covers(self) -> tuple[bool, bool]:
         """Whether the interval holds the truncated truth, and the wider one (if there is one) the raw truth."""
-        one = self.estimate
+        of = self.estimate
         return (
-            one.low is not None and one.high is not None and one.low <= self.truth_truncated <= one.high,
-            one.low_raw is not None and one.high_raw is not None and one.low_raw <= self.truth_raw <= one.high_raw,
+            of.low is not None and of.high is not None and of.low <= self.truth_truncated <= of.high,
+            of.low_raw is not None and of.high_raw is not None and of.low_raw <= self.truth_raw <= of.high_raw,
         )

@@ -60,7 +60,7 @@ def test_neither_chunks_nor_groups_matter(plain):
     for key, counts in again.partial.items():
         together = together.merge(Partial({key._replace(group="all"): counts}))
     assert together == plain.partial
-    assert all(again.truth(slot) == plain.truth(slot) for slot in plain.truths)
+    assert all(again.truth(cell.slot) == plain.truth(cell.slot) for cell in plain.truths)
 
 
 def test_the_seed_matters(plain):

@@ -19,7 +19,7 @@ from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
 from undertone_simulator.provision import stream_policy
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.stream_simulation import StreamSimulation
+from undertone_simulator.simulation import Simulation
 
 DEVICES, SLOTS, SEED, START = 12, 14, 20211115, 1_798_416_000
 PATIENCE_SECONDS = 60
@@ -102,12 +102,12 @@ slew = 0.05
     assert fleet.skipped == 0
     assert accounts.counted == wire.reports > 60
     config = world.config
-    simulated = StreamSimulation(
+    simulated = Simulation(
         replace(config.campaign, start=epochs[0].campaign.epoch),
-        config.stream,
         households(DEVICES, 6, 1),
         DEVICES,
         SEED,
+        stream=config.stream,
         behaviour=behaviour,
         faults=FAULTS,
         playback=Playback(48, 4),

@@ -6,16 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from undertone_aggregator.collect.moments import layout_of
+from undertone_aggregator.collect.moments import Layout, layout_of
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.estimate.query import open_store
-from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.entropy import Entropy
 from undertone_shared.gaussian import discrete_gaussian as one_by_one
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.stream_simulation import StreamSimulation
+from undertone_simulator.simulation import Simulation
 from undertone_simulator.vectorised_gaussian import discrete_gaussian
 from undertone_simulator.vectorised_stream import moments
 
@@ -42,7 +41,7 @@ DEVICES = 600
 
 
 def simulate(*, devices=DEVICES, seed=1, plan=CONFIG.campaign, stream=CONFIG.stream, **options):
-    return StreamSimulation(plan, stream, population("households", 1), devices, seed, **options).run()
+    return Simulation(plan, population("households", 1), devices, seed, stream=stream, **options).run()
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +67,14 @@ def test_noise_is_the_devices_own_word_for_word(variance):
 
 
 def test_moments_are_those_of_admission():
-    layout = layout_of(stream_rule(CONFIG.campaign, CONFIG.stream))
+    layout = Layout(3, 12)
     rng = np.random.default_rng(1)
     index = rng.integers(1, 40, 50)
-    released = rng.integers(-(1 << 31) + 1, 1 << 31, 50)
+    released = rng.integers(-(1 << 31) + 1, 1 << 31, (3, 50))
     windows = rng.integers(0, 1 << 63, 50, dtype=np.uint64)
     expected = np.zeros(layout.cells, dtype=np.int64)
-    for i, x, window in zip(index, released, windows, strict=True):
-        added = layout.report((int(x),), int(i))
+    for i, x, window in zip(index, released.T, windows, strict=True):
+        added = layout.report(tuple(map(int, x)), int(i))
         for turn in range(1, 33):
             added += layout.pair(2 * turn) if int(window) >> turn - 1 & 1 else []
         for cell, amount in added:
@@ -115,7 +114,7 @@ def test_groups_are_the_servers_and_add_up(plain):
 
 def test_a_budget_ends_a_stream():
     found = simulate(stream=replace(CONFIG.stream, reports=5))
-    assert sorted({key.slot for key in found.partial}) == sorted(found.truths)
+    assert sorted({key.slot for key in found.partial}) == sorted(cell.slot for cell in found.truths)
     assert len(found.truths) == 5
 
 

@@ -69,7 +69,6 @@ def simulate(
     from undertone_simulator.memory import peak_megabytes
     from undertone_simulator.populations import population as synthetic
     from undertone_simulator.simulation import Simulation
-    from undertone_simulator.stream_simulation import StreamSimulation
 
     source: Source
     notes: list[str] = []
@@ -102,12 +101,7 @@ def simulate(
             "chunk": chunk,
             "progress": progress.show,
         }
-        simulation = (
-            Simulation(plan, source, devices, seed, **options)
-            if streams is None
-            else StreamSimulation(plan, streams, source, devices, seed, **options)
-        )
-        found = simulation.run()
+        found = Simulation(plan, source, devices, seed, stream=streams, **options).run()
     seconds = time.perf_counter() - started
     if store is not None:
         found.save(store)

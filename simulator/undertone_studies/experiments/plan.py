@@ -148,6 +148,6 @@ def stream_errors(rule: StreamRule, pool: NDArray[np.int64], devices: int, seed:
     streams = Streams(rule, devices, 0)
     errors = np.empty((devices, rule.reports))
     for slot in range(rule.reports):
-        streams.draw(slot, rng.choice(pool, devices), everybody, seeded.buffers(slot, np.arange(devices)))
-        errors[:, slot] = (streams.released[0] - streams.point[0]) / rule.levels
+        streams.draw(slot, rng.choice(pool, (1, devices)), everybody, seeded.buffers(slot, np.arange(devices)))
+        errors[:, slot] = (streams.released[0, 0] - streams.point[0, 0]) / rule.levels
     return errors

@@ -1,0 +1,151 @@
+"""How simulated devices report under a campaign, by the kind of its rule: one object for each, and one table."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from undertone_aggregator.collect.moments import layout_of
+from undertone_aggregator.collect.partial import Key
+from undertone_shared import report
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import WHOLE
+from undertone_shared.errors import Invalid
+from undertone_simulator.crowd import Flags, Part
+from undertone_simulator.liar import largest_lie
+from undertone_simulator.readings import Integers
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.tally import Cell, Tally
+from undertone_simulator.vectorised import Mechanism, histogram
+from undertone_simulator.vectorised_stream import Streams, Unsigned, moments
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What reports of one campaign are made of. ``start``: the first slot of all; ``reporting``: the first slot of
+
+    the report phase, from which faults are counted, None before it.
+    """
+
+    campaign: Campaign
+    seeded: Seeded
+    start: int
+    reporting: int | None
+
+
+class Reporting(Protocol):
+    """A part of a crowd that reports slot by slot, in order."""
+
+    # Whether one slot's reports depend on the slots before: then one object plays the whole campaign.
+    remembers: ClassVar[bool]
+    # Coordinates of a reading.
+    coordinates: int
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """Count the slot's reports; ``readings``: [coordinates, devices], less the offset."""
+
+
+class ScalarReporting:
+    """One value a report: by the threshold cohort's mechanism or by the report rule's."""
+
+    remembers = False
+    coordinates = 1
+
+    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
+        self._scene = scene
+        self._part = part
+        self._tally = tally
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """See `Reporting`."""
+        scene, part = self._scene, self._part
+        cohort = scene.campaign.cohort
+        there = part.reporting(slot, scene.start)
+        silent, lying = part.struck(slot, scene.reporting)
+        if silent is not None:
+            there &= ~silent
+        # Hashing is most of the work: only where it decides something.
+        if 0 < cohort.share < WHOLE:
+            chosen = part.in_cohort(cohort.seed, cohort.share, slot)
+        else:
+            chosen = np.full(len(part), cohort.share > 0)
+        self._count(slot, report.COHORT, there & chosen, readings[0], lying)
+        self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
+
+    def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
+        campaign = self._scene.campaign
+        rule = campaign.report
+        mechanism: Mechanism
+        if kind == report.COHORT or rule is None:
+            mechanism, low, high = campaign.cohort.mechanism, 0, campaign.bound
+        else:
+            mechanism, low, high = rule.mechanism, rule.low, rule.theta
+        for group, members in self._part.members(there):
+            devices, raw, liars = self._part.devices[members], readings[members], lying[members]
+            truncated = np.clip(raw, low, high) - low
+            if kind == report.REPORT:
+                total = int(truncated.sum()) + low * len(devices)
+                self._tally.observe(Cell(slot), group, len(devices), total, int(raw.sum()))
+            lies = int(np.count_nonzero(liars))
+            if lies:
+                devices, truncated = devices[~liars], truncated[~liars]
+            counts = histogram(mechanism, truncated, high - low, self._scene.seeded.words(slot, devices))
+            counts[largest_lie(mechanism)] += lies
+            self._tally.count(Key(campaign.name, campaign.fingerprint, kind, group, slot), counts)
+
+
+class StreamReporting:
+    """Streams. A device that joins late begins its stream then; one that loses power begins another chain."""
+
+    remembers = True
+
+    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
+        rule = scene.campaign.stream
+        assert rule is not None
+        self.coordinates = rule.dimension
+        self._scene = scene
+        self._part = part
+        self._tally = tally
+        self._rule = rule
+        self._streams = Streams(rule, len(part), scene.campaign.first_slot)
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """See `Reporting`."""
+        scene, part, streams = self._scene, self._part, self._streams
+        awake = part.joined(slot, scene.start)
+        silent, lying = part.struck(slot, scene.reporting)
+        if silent is not None:
+            streams.forget(silent)
+            awake &= ~silent
+        drawn = streams.draw(slot, readings, awake, scene.seeded.buffers(slot, part.devices))
+        admitted = drawn & part.reporting(slot, scene.start)
+        windows = streams.admit(slot, drawn, admitted)
+        self._count(slot, readings, admitted, lying, windows)
+
+    def _count(self, slot: int, readings: Integers, admitted: Flags, lying: Flags, windows: Unsigned) -> None:
+        rule, campaign = self._rule, self._scene.campaign
+        layout, row = layout_of(rule), slot % rule.lag
+        index, point = self._streams.index[row], self._streams.point[row]
+        # A liar keeps its chain and sends the top of the range.
+        sent = np.where(lying, rule.levels // 2, self._streams.released[row])
+        for group, chosen in self._part.members(admitted):
+            for k in range(rule.dimension):
+                sums = int(point[k, chosen].sum()), int(readings[k, chosen].sum())
+                self._tally.observe(Cell(slot, k), group, len(index[chosen]), *sums)
+            counts = moments(layout, rule.lag, index[chosen], sent[:, chosen], windows[chosen])
+            self._tally.count(Key(campaign.name, campaign.fingerprint, report.STREAM, group, slot), counts)
+
+
+# How a campaign's devices report, by the kind of its rule.
+REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
+    "scalar": ScalarReporting,
+    "stream": StreamReporting,
+}
+
+
+def kind_of(campaign: Campaign) -> str:
+    """The kind of a campaign's rule. Raises Invalid for one that is not simulated."""
+    kind = "scalar" if campaign.stream is None else "stream"
+    if kind not in REPORTING:
+        raise Invalid(f"rule.kind is {kind!r}, expected one of {', '.join(REPORTING)}")
+    return kind

@@ -1,0 +1,137 @@
+"""Work spread over processes or a cluster. Results come in the order of the tasks, so their number cannot matter."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence, Sized
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
+
+Task = TypeVar("Task", bound=Sized)
+Result = TypeVar("Result")
+World = TypeVar("World")
+# Told how much is done, in the units of a task's length.
+Tick = Callable[[int], None]
+Work = Callable[[World, Task, Tick], Result]
+# The results, in the order of the tasks.
+Call = Callable[[Sequence[Task], Tick], Iterator[Result]]
+
+LARGEST_NUMBER = 1024
+
+
+class Workers(Protocol):
+    """Who works."""
+
+    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+        """``work`` with ``world``, which goes to every worker once; both must be importable there."""
+
+
+class Here:
+    """This process."""
+
+    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+        """See `Workers`."""
+
+        def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
+            for task in tasks:
+                yield work(world, task, tick)
+
+        return call
+
+
+class Processes:
+    """``count`` processes of this machine; they end with ``stack``."""
+
+    def __init__(self, count: int, stack: ExitStack) -> None:
+        self._count = count
+        self._stack = stack
+
+    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+        """See `Workers`."""
+        pool = self._stack.enter_context(_pool(self._count, work, world))
+
+        def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
+            for task, result in zip(tasks, pool.map(_work, tasks), strict=True):
+                tick(len(task))
+                yield result
+
+        return call
+
+
+class Cluster:
+    """A Dask cluster's workers, where this package is installed as it is here."""
+
+    def __init__(self, address: str, stack: ExitStack) -> None:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError:
+            raise Invalid("--dask needs distributed, install it with: pip install 'undertone-ldp[dask]'") from None
+        try:
+            self._client = stack.enter_context(Client(address, timeout="10s"))
+        except (OSError, ValueError) as wrong:
+            raise Invalid(f"dask is {address!r}, expected a scheduler such as tcp://host:8786: {wrong}") from None
+
+    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+        """See `Workers`."""
+        shared = self._client.scatter(world, broadcast=True)
+
+        def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
+            futures = [self._client.submit(work, shared, task, _silent, pure=False) for task in tasks]
+            for task, future in zip(tasks, futures, strict=True):
+                result: Result = future.result()
+                tick(len(task))
+                yield result
+
+        return call
+
+
+@contextmanager
+def workers(count: int = 1, dask: str | None = None) -> Iterator[Workers]:
+    """This process, ``count`` processes, or the cluster at ``dask``. Raises Invalid."""
+    check_integer("workers", count, 1, LARGEST_NUMBER)
+    if dask is not None and count > 1:
+        raise Invalid("--workers and --dask exclude each other")
+    with ExitStack() as stack:
+        if dask is not None:
+            yield Cluster(dask, stack)
+        else:
+            yield Processes(count, stack) if count > 1 else Here()
+
+
+@contextmanager
+def _pool(count: int, work: Callable[..., Any], world: object) -> Iterator[ProcessPoolExecutor]:
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (work, world))
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        # Ctrl-C: what is under way is worth nothing.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+
+
+# What a process of a pool does, set when it begins.
+_bound: tuple[Callable[..., Any], object] | None = None
+
+
+def _begin(work: Callable[..., Any], world: object) -> None:
+    global _bound
+    # Ctrl-C goes to the whole group: the parent speaks for all.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _bound = work, world
+
+
+def _work(task: Sized) -> Any:
+    assert _bound is not None
+    work, world = _bound
+    return work(world, task, _silent)
+
+
+def _silent(done: int) -> None:
+    """Nobody is told."""
