@@ -13,6 +13,7 @@ from undertone_shared.campaign import MEASURES, SEED_BYTES, Campaign, Cohort, Re
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
+from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
 
@@ -179,6 +180,7 @@ class StreamPlan:
     delta: float = option(1e-5, "delta of a whole stream", _delta)
     slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below 1/2", _slew)  # noqa: RUF009
     theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
+    dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
     chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
     lag: int = option(1, "chains that take turns, as 7 for days of a week", integer(1, 1024))

@@ -16,6 +16,7 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
         reports=stream.reports,
         theta=plan.bound if stream.theta is None else stream.theta,
         chains=stream.chains,
+        dimension=stream.dimension,
         lag=stream.lag,
         restart=stream.restart,
         renewal=stream.renewal,

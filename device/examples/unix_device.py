@@ -2,9 +2,9 @@
 
     micropython device/examples/unix_device.py CONFIG SLOTS READINGS
 
-CONFIG is a device's configuration; READINGS a comma-separated list of integers or a file with one a line, one
-reading per slot, from the first again after the last; reading i goes into slot first + i. It ends after SLOTS
-reports are acknowledged, or on SIGINT. Lines on standard output:
+CONFIG is a device's configuration; READINGS a comma-separated list of integers or a file with one reading a line (its
+coordinates separated by spaces), one reading per slot, from the first again after the last; reading i goes into slot
+first + i. It ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
 
     start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
 """
@@ -19,13 +19,18 @@ from undertone_device import assembly, clock  # noqa: E402
 from undertone_device.client import Client  # noqa: E402
 from undertone_device.config import read_config  # noqa: E402
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.slot_value import Sample
 
-def read_list(text: str) -> "list[int]":
-    """The integers in a comma-separated list, or in a file of that name."""
+
+def read_list(text: str) -> "list[Sample]":
+    """The integers in a comma-separated list, or the readings in a file of that name."""
     if text.replace(",", "").replace("-", "").strip().isdigit():
         return [int(word) for word in text.split(",")]
     with open(text) as file:
-        return [int(line) for line in file if line.strip()]
+        readings = [tuple([int(word) for word in line.split()]) for line in file if line.strip()]
+    return [reading[0] if len(reading) == 1 else reading for reading in readings]
 
 
 def say(*words: object) -> None:
@@ -35,14 +40,14 @@ def say(*words: object) -> None:
         sys.stdout.flush()
 
 
-def main(path: str, slots: int, readings: "list[int]") -> None:
+def main(path: str, slots: int, readings: "list[Sample]") -> None:
     """Report ``slots`` slots."""
     config = read_config(path)
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks)
     holder: list[Client] = []
 
-    def read(now: int) -> "int | None":
+    def read(now: int) -> "Sample | None":
         reporter = holder[0].reporter
         campaign = reporter.next_campaign
         # The reporter turns to the next campaign in the slot that is being opened.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from undertone_device.seams import Transport
     from undertone_device.settings import Broker, Config
+    from undertone_device.slot_value import Sample
     from undertone_shared.policy import Policy
 
 LARGEST_CA = 65536
@@ -80,7 +81,7 @@ def make_client(
     clock: "Callable[[], int]",
     ticks: "Callable[[], int]",
     idle: "Callable[[int], None]",
-    read: "Callable[[int], int | None] | None" = None,
+    read: "Callable[[int], Sample | None] | None" = None,
     set_clock: "Callable[[], None] | None" = None,
     handed_over: "Callable[[bytes], None] | None" = None,
     acknowledged: "Callable[[bytes], None] | None" = None,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from undertone_device.reporter import Reporter
     from undertone_device.seams import Transport
+    from undertone_device.slot_value import Sample
     from undertone_shared.entropy import Entropy
 
 FIRST_DELAY = 1000
@@ -49,7 +50,7 @@ class Client:
         clock: "Callable[[], int]",
         ticks: "Callable[[], int]",
         idle: "Callable[[int], None]",
-        read: "Callable[[int], int | None] | None" = None,
+        read: "Callable[[int], Sample | None] | None" = None,
         set_clock: "Callable[[], None] | None" = None,
         sample_seconds: int = 0,
         spread_percent: int = 50,

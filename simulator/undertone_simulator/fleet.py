@@ -24,10 +24,12 @@ from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.ledger import REPORT, Sent
 from undertone_simulator.liar import Liar
 from undertone_simulator.memory import MemoryStorage
-from undertone_simulator.playback import Continuous, Playback
+from undertone_simulator.playback import Continuous, Playback, coordinates_of
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
+
+Sample = int | tuple[int, ...]
 
 # Devices draw in this many groups from this part of each slot on; what is left at its end the machine may lose.
 GROUPS = 16
@@ -94,6 +96,7 @@ class Fleet:
         self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
+        self._coordinates = 1
         self._announced = asyncio.Event()
         wire.on_campaign = self._hear
         unacked = earlier.unacked() if earlier else {}
@@ -140,10 +143,16 @@ class Fleet:
 
         return boot
 
-    def _meter(self, number: int) -> Callable[[int], int | None]:
-        def measure(slot: int) -> int | None:
+    def _meter(self, number: int) -> Callable[[int], Sample | None]:
+        """Coordinate k of a reading is what the device measures k days later."""
+
+        def measure(slot: int) -> Sample | None:
             column = self._plays.column(slot)
-            return None if column is None else self._readings.at(number, column)
+            if column is None or self._coordinates == 1:
+                return None if column is None else self._readings.at(number, column)
+            days = range(self._coordinates)
+            reading = [self._readings.at(number, column + k * self._readings.per_day) for k in days]
+            return None if None in reading else tuple(value for value in reading if value is not None)
 
         return measure
 
@@ -168,6 +177,7 @@ class Fleet:
             return
         self.campaigns[campaign.fingerprint] = campaign
         self._slot_seconds = campaign.slot_seconds
+        self._coordinates = coordinates_of(campaign)
         play = self._playback.next(self._plays.plays, campaign)
         if play is not None:
             self._plays.plays.append(play)

@@ -43,3 +43,8 @@ def column_of(plays: Sequence[Play], slot: int) -> int:
     """The column of the readings that ``slot`` plays; it must not be before the first play."""
     play = next(play for play in reversed(plays) if slot >= play.first)
     return play.column + (slot - play.first) * play.stride
+
+
+def coordinates_of(campaign: Campaign) -> int:
+    """How many numbers a reading has."""
+    return 1 if campaign.stream is None else campaign.stream.dimension

@@ -70,7 +70,7 @@ class Cluster:
         except ModuleNotFoundError:
             raise Invalid("--dask needs distributed, install it with: pip install 'undertone-ldp[dask]'") from None
         try:
-            self._client = stack.enter_context(Client(address, timeout="10s"))
+            self._client = stack.enter_context(Client(address, timeout="10s"))  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as wrong:
             raise Invalid(f"dask is {address!r}, expected a scheduler such as tcp://host:8786: {wrong}") from None
 

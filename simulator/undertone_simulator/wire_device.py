@@ -54,7 +54,7 @@ class WireDevice:
         name: str,
         password: str | None,
         boot: Callable[[], Liar],
-        measure: Callable[[int], int | None],
+        measure: Callable[[int], int | tuple[int, ...] | None],
         wire: Wire,
         sent: Iterable[bytes] = (),
         leaves: Callable[[int], bool] = lambda slot: True,

@@ -70,6 +70,8 @@ def at_rest(fleet):
     [
         'mechanism = "one-bit"\nchains = 1\nreports = 14',
         'mechanism = "gaussian"\nchains = 4\nlag = 2\nrestart = 2\nrenewal = 7\nreports = 6',
+        'mechanism = "gaussian"\nchains = 2\nreports = 14\ndimension = 2',
+        'mechanism = "gaussian"\nchains = 4\nlag = 2\nreports = 8\ndimension = 3',
     ],
 )
 def test_streams_over_the_wire_and_without_are_identical(make_world, lines):

@@ -56,6 +56,10 @@ def simulate(
     late_slots: Annotated[int, typer.Option(help="slots in which they join")] = 48,
     liars: Annotated[float, typer.Option(help="share of devices that always send the largest symbol")] = 0.0,
     chunk: Annotated[int, typer.Option(help="devices at a time; results do not depend on it")] = 1 << 16,
+    workers: Annotated[int, typer.Option(help="processes; results do not depend on it")] = 1,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler whose workers take part")
+    ] = None,
     store: Annotated[Path | None, typer.Option(help="write a store, as for undertone query")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
@@ -69,6 +73,7 @@ def simulate(
     from undertone_simulator.memory import peak_megabytes
     from undertone_simulator.populations import population as synthetic
     from undertone_simulator.simulation import Simulation
+    from undertone_simulator.spread import workers as crew
 
     source: Source
     notes: list[str] = []
@@ -94,12 +99,13 @@ def simulate(
             table = {"mechanism": stream, "delta": delta, "slew": slew, "theta": theta or most, "reports": slots}
             streams = parse(StreamPlan, "stream", table)
     started = time.perf_counter()
-    with _Progress() as progress:
+    with _Progress() as progress, crew(workers, dask) as hands:
         options: dict[str, Any] = {
             "behaviour": Behaviour(seed, drop_out, late, late_slots, liars),
             "groups": groups,
             "chunk": chunk,
             "progress": progress.show,
+            "workers": hands,
         }
         found = Simulation(plan, source, devices, seed, stream=streams, **options).run()
     seconds = time.perf_counter() - started

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,13 +98,16 @@ class Stage:
         """Whether all devices of the fleet are connected."""
         return READY in self.words("fleet.log")
 
-    def start_micropython(self, device: str, readings: list[int], slots: int, name: str = "micropython") -> None:
+    def start_micropython(
+        self, device: str, readings: Sequence[int | tuple[int, ...]], slots: int, name: str = "micropython"
+    ) -> None:
         """One device under MicroPython, from the files that it was provisioned with; its log is called ``name``."""
         program, example = find_micropython(), example_device()
         if program is None or example is None:
             raise FileNotFoundError("there is no MicroPython to start")
         file = self.folder / f"{name}.readings"
-        file.write_text("\n".join(map(str, readings)) + "\n")
+        lines = (" ".join(map(str, (x,) if isinstance(x, int) else x)) for x in readings)
+        file.write_text("\n".join(lines) + "\n")
         config = self.folder / "devices" / device / "device.json"
         command = [program, str(example), str(config), str(slots), str(file)]
         self.micropython = self._start(command, self.folder / f"{name}.log")

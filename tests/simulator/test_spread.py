@@ -1,0 +1,104 @@
+"""Whoever plays a fleet's parts, the results are the same to the last bit; what is interrupted ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from support import plans
+from undertone_shared.errors import Invalid
+from undertone_simulator.behaviour import Behaviour
+from undertone_simulator.populations import population
+from undertone_simulator.simulation import Simulation
+from undertone_simulator.spread import workers
+
+
+def simulate(crew, stream):
+    behaviour = Behaviour(3, drop_out=0.1, late=0.2, late_slots=4, liars=0.1)
+    done = []
+    found = Simulation(
+        replace(plans.PLAN, report_slots=6),
+        population("households", 1),
+        300,
+        1,
+        stream=stream,
+        behaviour=behaviour,
+        chunk=70,
+        workers=crew,
+        progress=lambda *counts: done.append(counts),
+    ).run()
+    assert [count for count, _ in done] == sorted(count for count, _ in done)
+    assert done[-1][0] == done[-1][1]
+    return found
+
+
+@pytest.fixture(scope="module")
+def crew():
+    with workers(3) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None, host="127.0.0.1"
+        ) as dask,
+        workers(dask=dask.scheduler_address) as theirs,
+    ):
+        yield theirs
+
+
+@pytest.mark.parametrize("stream", [None, plans.STREAM], ids=["reports", "stream"])
+@pytest.mark.parametrize("who", ["crew", "cluster"])
+def test_bit_identical_whoever_works(who, stream, request):
+    here = simulate(None, stream)
+    there = simulate(request.getfixturevalue(who), stream)
+    assert there.partial == here.partial
+    assert there.truths == here.truths
+    assert [epoch.campaign.body for epoch in there.timeline.epochs] == [
+        epoch.campaign.body for epoch in here.timeline.epochs
+    ]
+
+
+def test_ctrl_c_ends_all_processes():
+    command = [sys.executable, "-m", "undertone", "simulate", "--devices", "4000000", "--workers", "2"]
+    # A group of its own: the signal goes to the parent alone, as from `kill`. What a shell's background job
+    # inherits as ignored would stay so.
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    group = os.getpgid(child.pid)
+    time.sleep(8)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    _, words = child.communicate(timeout=20)
+    assert child.returncode == 130, words
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.killpg(group, signal.SIGKILL)
+    pytest.fail("a worker lives on")
+
+
+def test_refusals():
+    with pytest.raises(Invalid, match="workers is 0, expected an integer from 1 to 1024"), workers(0):
+        pass
+    with pytest.raises(Invalid, match="--workers and --dask exclude each other"), workers(2, "tcp://127.0.0.1:1"):
+        pass
+    with pytest.raises(Invalid, match=r"dask is 'nonsense://x', expected a scheduler"), workers(dask="nonsense://x"):
+        pass
