@@ -136,6 +136,8 @@ class CampaignPlan:
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
+    theta_max: int | None = option(None, "the threshold never exceeds this, whatever reports say; absent: the bound",
+                                   integer(1, _READING))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
@@ -230,6 +232,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "bound": "10000",
         "epsilon": "1",
         "start": '"now"',
+        "theta_max": "5000",
         "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
         "groups": '"groups.csv"',
     },

@@ -53,7 +53,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.rounds: Rounds | StreamRounds
         if self.stream is None:
-            self.rounds = Rounds(self.plan, self.seed, self._read, self.clock, self._progress)
+            self.rounds = Rounds(self.plan, self.seed, self._read, self.clock, self._progress, self._warn)
         else:
             self.rounds = StreamRounds(self.plan, self.stream)
         self._timeline = Timeline(self.store.epochs())
@@ -89,6 +89,9 @@ class Coordinator:
         if time.monotonic() > self._told_at + _PATIENCE_SECONDS:
             self.journal.say("progress", f"theta and the mechanism: {what}")
             self._told_at = time.monotonic()
+
+    def _warn(self, sentence: str) -> None:
+        self.journal.say("warning", f"warning: {sentence}")
 
     def _look(self, due: int, now: int) -> None:
         self._told_at = time.monotonic()

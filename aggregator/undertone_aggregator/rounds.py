@@ -8,44 +8,38 @@ the next begins.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
-from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.design.mechanisms import traits_of
+from undertone_aggregator.evidence import Evidence, Reader
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
-    ReportCounts,
     Threshold,
     Variance,
     first_edges,
+    limit_change,
+    limit_first,
+    limit_most,
     next_range,
     theta_from_reports,
 )
 from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
-from undertone_shared import report
 from undertone_shared.campaign import Campaign, Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
 
-# The partial of first <= slot <= last, of one kind of report.
-Reader = Callable[[int, int, int], Partial]
-
-# θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
-LARGEST_CHANGE = 2
 # A smaller change is not worth an epoch: it moves the error by less than a few per cent.
 SMALLEST_CHANGE = 0.05
-# How far back the threshold looks, in epochs.
-MEMORY_EPOCHS = 16
+# Nothing is decided while fewer than this share of the devices report: those that are away will come back.
+FEWEST = 0.25
 
 
 class Rounds:
     """What the campaign's next epoch is, and when. ``seed`` draws the threshold cohort; ``read`` reads the store.
 
     ``clock`` tells how late it is once a mechanism is designed, which takes seconds: the epoch starts after that.
-    ``progress`` is told what is being computed.
+    ``progress`` is told what is being computed; ``tell`` why a decision was not made.
     """
 
     def __init__(
@@ -55,12 +49,14 @@ class Rounds:
         read: Reader,
         clock: Callable[[], float] | None = None,
         progress: Progress = lambda _: None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.plan = plan
         self._seed = seed
         self._read = read
         self._clock = clock
         self._progress = progress
+        self._tell = tell
 
     def warnings(self) -> list[str]:
         """Plain sentences about a plan that will work, but not well."""
@@ -95,29 +91,24 @@ class Rounds:
         """The epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
         newest = timeline.last
         assert newest is not None
-        histograms = self._cohort_counts(timeline, now)
+        evidence = Evidence(self.plan, timeline, self._read, now)
+        rule = newest.campaign.report
+        devices, most = evidence.devices(), evidence.most_devices()
+        if rule is not None and devices < max(most * FEWEST, 1.0):
+            self._tell(
+                f"{devices:.0f} devices report where there were {most:.0f}: theta is not decided on what a part of the "
+                "fleet measures"
+            )
+            return None
+        histograms = evidence.cohort()
         if newest.phase == THRESHOLD and newest not in histograms:
             return None
         cohort = list(histograms.values())
         edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)
-        rule = newest.campaign.report
         if rule is None and len(timeline) < len(self.plan.rounds):
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
-        query = Query.fleet(self._reports_per_slot(timeline, now))
-        reports = self._report_counts(timeline, now) if self.plan.method == "robust" else ()
-
-        def choose(variance: Variance) -> Threshold:
-            chosen = theta_from_reports(
-                cohort,
-                bound=self.plan.bound,
-                variance=variance,
-                query=query,
-                method=self.plan.method,  # type: ignore[arg-type]
-                reports=reports,
-            )
-            return chosen if rule is None else limit_change(chosen, rule.theta)
-
-        design = choose_jointly(self.plan.mechanism, self.plan.epsilon, self.plan.levels, choose, self._progress)
+        query = Query.fleet(max(round((most if rule is None else devices) * (1.0 - self.plan.cohort_share)), 1))
+        design = self._design(evidence, cohort, query, None if rule is None else rule.theta)
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
@@ -125,56 +116,28 @@ class Rounds:
             return None
         return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
 
+    def _design(self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: int | None) -> Design:
+        """θ within its limits, ``before`` being the one in force, and the mechanism that will report under it."""
+        plan = self.plan
+        reports = evidence.reports() if plan.method == "robust" else ()
+
+        def choose(variance: Variance) -> Threshold:
+            chosen = theta_from_reports(
+                cohort,
+                bound=plan.bound,
+                variance=variance,
+                query=query,
+                method=plan.method,  # type: ignore[arg-type]
+                reports=reports,
+            )
+            held = limit_first(chosen, query, variance) if before is None else limit_change(chosen, before)
+            return limit_most(held, plan.theta_max)
+
+        return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choose, self._progress)
+
     def _soonest(self, now: int) -> int:
         later = now if self._clock is None else max(now, int(self._clock()))
         return later // self.plan.slot_seconds + self.plan.lead_slots
-
-    def _reports_per_slot(self, timeline: Timeline, now: int) -> int:
-        """How many devices will report by the report mechanism: the median over the newest epoch's slots."""
-        first, last = self._judged(timeline, len(timeline) - 1, now)
-        totals: dict[int, int] = {}
-        for kind in (report.COHORT, report.REPORT):
-            for key, counts in self._read(first, last, kind).items():
-                totals[key.slot] = totals.get(key.slot, 0) + int(counts.sum())
-        median = float(np.median(list(totals.values()))) if totals else 0.0
-        return max(round(median * (1.0 - self.plan.cohort_share)), 1)
-
-    def _judged(self, timeline: Timeline, number: int, now: int) -> tuple[int, int]:
-        """First and last slot of an epoch that count for the threshold: a round's planned ones, else all settled."""
-        campaign = timeline.epochs[number].campaign
-        settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
-        if campaign.report is None:
-            planned = self.plan.rounds[min(number, len(self.plan.rounds) - 1)]
-            return campaign.first_slot, min(campaign.first_slot + planned - 1, settled)
-        return campaign.first_slot, min(campaign.last_slot, settled)
-
-    def _cohort_counts(self, timeline: Timeline, now: int) -> dict[Epoch, CohortCounts]:
-        """The cohort's histogram of each epoch that has one, oldest first, as far back as memory goes."""
-        settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
-        found = {}
-        for number in range(max(len(timeline) - MEMORY_EPOCHS, 0), len(timeline)):
-            epoch = timeline.epochs[number]
-            first, last = self._judged(timeline, number, now)
-            counts = _sum(epoch, self._read(first, last, report.COHORT))
-            if counts is None and epoch.phase == THRESHOLD:
-                # Nobody was there in the planned slots: whatever came since must do.
-                counts = _sum(epoch, self._read(first, settled, report.COHORT))
-            if counts is not None:
-                found[epoch] = CohortCounts(epoch.campaign.cohort.mechanism, counts)
-        return found
-
-    def _report_counts(self, timeline: Timeline, now: int) -> list[ReportCounts]:
-        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy."""
-        found = []
-        for number in range(max(len(timeline) - MEMORY_EPOCHS, 0), len(timeline)):
-            epoch = timeline.epochs[number]
-            rule = epoch.report
-            if rule is None or rule.low:
-                continue
-            counts = _sum(epoch, self._read(*self._judged(timeline, number, now), report.REPORT))
-            if counts is not None:
-                found.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
-        return found
 
     def _threshold_epoch(self, number: int, first: int, edges: Sequence[int], now: int) -> Epoch:
         later = self.plan.rounds[number:]
@@ -194,19 +157,3 @@ class Rounds:
     def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:
         cohort = Cohort(self._seed, share, square_wave(self.plan.epsilon, edges))
         return self.plan.epoch(first, last, cohort=cohort, report=rule)
-
-
-def limit_change(chosen: Threshold, theta: int) -> Threshold:
-    """The choice, at most `LARGEST_CHANGE` times away from the θ in force."""
-    capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
-    if capped == chosen.theta:
-        return chosen
-    said = f"theta would be {chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
-    return replace(chosen, theta=capped, warnings=[*chosen.warnings, said])
-
-
-def _sum(epoch: Epoch, partial: Partial) -> Counts | None:
-    """All histograms of one epoch together; None when there is no report."""
-    mine = [counts for key, counts in partial.items() if key.fingerprint == epoch.campaign.fingerprint]
-    total: Counts | None = np.sum(mine, axis=0, dtype=np.int64) if mine else None
-    return total if total is not None and total.sum() else None

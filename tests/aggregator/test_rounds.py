@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,16 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch, Store, open_store
 from undertone_aggregator.coordinator import Coordinator
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.rounds import LARGEST_CHANGE, Rounds, limit_change
-from undertone_aggregator.threshold import Threshold
+from undertone_aggregator.rounds import Rounds
+from undertone_aggregator.threshold import (
+    LARGEST_CHANGE,
+    Query,
+    Threshold,
+    constant_variance,
+    limit_change,
+    limit_first,
+    limit_most,
+)
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE
@@ -69,16 +78,26 @@ def report_slot(store: Store, slot: int, chance: random.Random, scale: float) ->
     store.commit("0of1", batch)
 
 
-def play(folder: Path, slots: int, *, restart_every: int = 10**9, scale: float = 40.0, **options: object) -> Outlet:
-    """Run a campaign for ``slots`` seconds, with a new coordinator every so often."""
+def play(
+    folder: Path,
+    slots: int,
+    *,
+    restart_every: int = 10**9,
+    scale: float = 40.0,
+    away: range = range(0),
+    journal: Any = None,
+    **options: object,
+) -> Outlet:
+    """Run a campaign for ``slots`` seconds, with a new coordinator every so often; nobody reports while ``away``."""
+    journal = journal or Journal(Nobody())  # type: ignore[arg-type]
     plan = server.plan(cells=16, **options)
     outlet, chance = Outlet(), random.Random(11)
     with open_store(folder / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
         for second in range(slots):
             if second % restart_every == 0:
-                coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
-            if second:
+                coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, journal)
+            if second and second - 1 not in away:
                 report_slot(store, NOW + second - 1, chance, scale)
             coordinator.tick(NOW + second)
     return outlet
@@ -158,6 +177,57 @@ def test_theta_changes_by_a_factor_of_two_at_most() -> None:
     assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
     assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
     assert "factor of 2 at most" in limit_change(chosen, 100).warnings[-1]
+
+
+class Notes(Nobody):
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+
+def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
+    # Report slots from 16 on, looks every 8 slots; from slot 26 to 75 nobody is there: six looks at empty slots.
+    notes = Notes()
+    play(tmp_path, 90, away=range(26, 76), journal=Journal(notes), report_slots=100)  # type: ignore[arg-type]
+    with open_store(tmp_path / "s.sqlite") as store:
+        epochs = [epoch for epoch in store.epochs() if epoch.phase == "report"]
+    thetas = [epoch.campaign.report.theta for epoch in epochs if epoch.campaign.report]
+    first = thetas[0]
+    assert all(first / LARGEST_CHANGE < theta < first * LARGEST_CHANGE for theta in thetas), thetas
+    issued = [epoch.issued_at - NOW for epoch in epochs]
+    assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
+    assert "0 devices report where there were 400" in notes.text
+
+
+def exponential(scale: float, bound: int) -> np.ndarray:
+    edges = np.arange(bound + 2)
+    density = np.diff(1.0 - np.exp(-edges / scale))
+    return np.asarray(density / density.sum())
+
+
+def test_the_first_theta_obeys_a_limit() -> None:
+    query, variance = Query.fleet(10_000), constant_variance(1.0)
+    honest = exponential(100.0, 10_000)
+    chosen = Threshold(600, 550, 650, 0.0, 0.0, 0.0, honest, range(10_002), "robust")
+    assert limit_first(chosen, query, variance) is chosen
+    # One reading in a hundred at the bound: by fakes that imitate honest devices, as nobody could tell.
+    faked = 0.99 * honest
+    faked[-1] += 0.01
+    lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")
+    held = limit_first(lured, query, variance)
+    assert 500 <= held.theta <= 1400
+    assert "if the largest 1% of readings were false" in held.warnings[-1]
+
+
+def test_the_operators_limit_holds() -> None:
+    chosen = Threshold(700, 650, 750, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "robust")
+    assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
+    held = limit_most(chosen, 300)
+    assert held.theta == 300
+    assert "theta_max = 300" in held.warnings[-1]
 
 
 def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:

@@ -14,6 +14,7 @@ from undertone_aggregator.threshold.channel import (
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
+from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most
 from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
@@ -28,6 +29,7 @@ from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.zoom import first_edges, quantile, zoomed_edges
 
 __all__ = [
+    "LARGEST_CHANGE",
     "Channel",
     "CoarseChannel",
     "CohortCounts",
@@ -45,6 +47,9 @@ __all__ = [
     "even_thetas",
     "expectation_maximisation",
     "first_edges",
+    "limit_change",
+    "limit_first",
+    "limit_most",
     "mean_excess",
     "mean_square_error",
     "next_range",

@@ -8,6 +8,7 @@ import numpy as np
 from undertone_aggregator.threshold.channel import StackedChannel, Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
 from undertone_aggregator.threshold.em import expectation_maximisation, smooth
+from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, fit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
@@ -35,7 +36,7 @@ class Posterior:
 
     `weights` [components]: posterior probability of each component. `reports`: how many; `information`: Σ n ε²
     of the cohort's reports. `misfit`: the largest of the rounds' Pearson statistics, in standard deviations above
-    its mean.
+    its mean. `fakes`: the share of the cohort's reports that no honest device sends; they are left out.
     """
 
     densities: Vector
@@ -44,6 +45,7 @@ class Posterior:
     reports: float
     information: float
     misfit: float
+    fakes: float
 
     @property
     def free_body(self) -> float:
@@ -82,7 +84,9 @@ def posterior(
     Prior weights are raised to the power `flatten` (below 1: rare shapes are taken more seriously). The draws come
     from a fixed seed: equal histograms give equal results. Raises ValueError for no cohort report at all.
     """
-    cohort = [one for one in _merged(rounds) if one.total]
+    together = [without_excess(counts) for counts in _merged(rounds) if counts.total]
+    cohort = [counts for counts, _ in together]
+    fakes = sum(removed for _, removed in together)
     if not cohort:
         raise ValueError("the threshold needs at least one cohort report")
     grid = decision_grid(bound, *(one.theta for one in reports))
@@ -120,6 +124,7 @@ def posterior(
         weights=weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1),
         reports=sum(one.total for one in observations),
         information=float(sum(one.total * one.epsilon**2 for one in cohort)),
+        fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
         misfit=max(_misfit(one.counts, law) for one, law in zip(observations, laws, strict=True)),
     )
 

@@ -85,6 +85,11 @@ def next_edges(
 
 def _warnings(after: Posterior) -> list[str]:
     said = []
+    if after.fakes > 0:
+        said.append(
+            f"false reports: {after.fakes:.2%} of the reports for the threshold carry symbols that no honest devices "
+            "send so often; they are left out"
+        )
     if after.misfit > _MISFIT_ALARM:
         said.append(
             f"bad fit: a round's histogram is {after.misfit:.0f} standard deviations from the model; "

@@ -1,0 +1,109 @@
+"""What the store holds for a decision about θ: the histograms of each epoch, and how many devices were there."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
+from undertone_aggregator.collect.partial import Counts, Partial
+from undertone_aggregator.config import CampaignPlan
+from undertone_aggregator.threshold import CohortCounts, ReportCounts
+from undertone_shared import report
+
+# The partial of first <= slot <= last, of one kind of report.
+Reader = Callable[[int, int, int], Partial]
+
+# How far back the threshold looks, in epochs.
+MEMORY_EPOCHS = 16
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known at Unix second ``now``; ``read`` reads the store."""
+
+    plan: CampaignPlan
+    timeline: Timeline
+    read: Reader
+    now: int
+
+    @property
+    def settled(self) -> int:
+        """The newest slot whose reports have all come."""
+        return self.now // self.plan.slot_seconds - self.plan.settle_slots - 1
+
+    def cohort(self) -> dict[Epoch, CohortCounts]:
+        """The cohort's histogram of each epoch that has one, oldest first, as far back as memory goes."""
+        histograms = {}
+        for number, epoch in self._remembered():
+            first, last = self._judged(number)
+            counts = _sum(epoch, self.read(first, last, report.COHORT))
+            if counts is None and epoch.phase == THRESHOLD:
+                # Nobody was there in the planned slots: whatever came since must do.
+                counts = _sum(epoch, self.read(first, self.settled, report.COHORT))
+            if counts is not None:
+                histograms[epoch] = CohortCounts(epoch.campaign.cohort.mechanism, counts)
+        return histograms
+
+    def reports(self) -> list[ReportCounts]:
+        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy."""
+        histograms = []
+        for number, epoch in self._remembered():
+            rule = epoch.report
+            if rule is None or rule.low:
+                continue
+            counts = _sum(epoch, self.read(*self._judged(number), report.REPORT))
+            if counts is not None:
+                histograms.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
+        return histograms
+
+    def devices(self) -> float:
+        """How many devices report now: the median over the slots since the last look, the empty ones included.
+
+        Since the newest epoch began, if that is later; in a threshold round over its planned slots.
+        """
+        first, last = self._judged(len(self.timeline) - 1)
+        return self._present(max(first, last - self.plan.epoch_slots + 1), last)
+
+    def most_devices(self) -> float:
+        """The largest such number over the beginnings of all remembered epochs."""
+        every = self.plan.epoch_slots
+        earliest = self.settled - MEMORY_EPOCHS * every
+        sizes = [0.0]
+        for number, _ in self._remembered():
+            first, last = self._judged(number)
+            if first >= earliest:
+                sizes.append(self._present(first, min(last, first + every - 1)))
+        return max(sizes)
+
+    def _present(self, first: int, last: int) -> float:
+        """The median over slots of the number of reports, 0 for an empty slot or no slot."""
+        if last < first:
+            return 0.0
+        totals = np.zeros(last - first + 1)
+        for kind in (report.COHORT, report.REPORT):
+            for key, counts in self.read(first, last, kind).items():
+                totals[key.slot - first] += int(counts.sum())
+        return float(np.median(totals))
+
+    def _remembered(self) -> Iterator[tuple[int, Epoch]]:
+        for number in range(max(len(self.timeline) - MEMORY_EPOCHS, 0), len(self.timeline)):
+            yield number, self.timeline.epochs[number]
+
+    def _judged(self, number: int) -> tuple[int, int]:
+        """First and last slot of an epoch that count for the threshold: a round's planned ones, else all settled."""
+        campaign = self.timeline.epochs[number].campaign
+        if campaign.report is None:
+            planned = self.plan.rounds[min(number, len(self.plan.rounds) - 1)]
+            return campaign.first_slot, min(campaign.first_slot + planned - 1, self.settled)
+        last = min(campaign.last_slot, self.settled)
+        if number + 1 < len(self.timeline):
+            last = min(last, self.timeline.epochs[number + 1].campaign.first_slot - 1)
+        return campaign.first_slot, last
+
+
+def _sum(epoch: Epoch, partial: Partial) -> Counts | None:
+    """All histograms of one epoch together; None when there is no report."""
+    mine = [counts for key, counts in partial.items() if key.fingerprint == epoch.campaign.fingerprint]
+    total: Counts | None = np.sum(mine, axis=0, dtype=np.int64) if mine else None
+    return total if total is not None and total.sum() else None

@@ -1,0 +1,54 @@
+"""What keeps θ from being moved too far at once: by the epoch before, and in the first choice by its own evidence."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import Vector
+from undertone_aggregator.threshold.objective import Integers, Query, Variance, best_threshold
+from undertone_aggregator.threshold.posterior import decision_grid
+from undertone_aggregator.threshold.result import Threshold
+
+# θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
+LARGEST_CHANGE = 2
+# The first θ is at most so many times what it would be without the largest readings of this share: they may be fakes
+# that imitate honest devices, and no test tells those.
+SUSPECTED = 0.01
+
+
+def limit_change(chosen: Threshold, theta: int) -> Threshold:
+    """The choice, at most `LARGEST_CHANGE` times away from the θ in force."""
+    capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
+    if capped == chosen.theta:
+        return chosen
+    said = f"theta would be {chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
+    return replace(chosen, theta=capped, warnings=[*chosen.warnings, said])
+
+
+def limit_first(chosen: Threshold, query: Query, variance: Variance) -> Threshold:
+    """The first choice, at most `LARGEST_CHANGE` times what it would be if its largest readings were false."""
+    thetas: Integers = np.asarray(decision_grid(int(chosen.edges[-1]) - 1)[1:-1], dtype=np.int64)
+    without, _ = best_threshold(_trimmed(chosen.density), chosen.edges, thetas, query, variance)
+    most = LARGEST_CHANGE * without
+    if chosen.theta <= most:
+        return chosen
+    said = (
+        f"theta would be {chosen.theta}, but {without} if the largest {SUSPECTED:.0%} of readings were false: "
+        f"it starts at {most} and may double each epoch"
+    )
+    return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
+
+
+def limit_most(chosen: Threshold, most: int | None) -> Threshold:
+    """The choice, at most the operator's ``most``."""
+    if most is None or chosen.theta <= most:
+        return chosen
+    said = f"theta would be {chosen.theta}, above the configured theta_max = {most}"
+    return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
+
+
+def _trimmed(density: Vector) -> Vector:
+    """The density [d] without its highest `SUSPECTED` share."""
+    above = np.cumsum(density[::-1])[::-1] - density
+    kept = np.clip(density + above - SUSPECTED * density.sum(), 0.0, density)
+    return np.asarray(kept / kept.sum())
