@@ -1,0 +1,226 @@
+"""One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.mqtt import packets
+from undertone_aggregator.collect.mqtt.packets import ProtocolError, parse_connect, parse_subscribe, split
+
+if TYPE_CHECKING:
+    from undertone_aggregator.direct.endpoint import Endpoint
+
+Receipt = tuple["Connection", int]
+
+
+class Connection(asyncio.Protocol):
+    """From accept to close; lives in the endpoint's loop. Whatever is not offered ends it, with a counted reason.
+
+    ``user`` is the device, "" until it has shown its password. ``waiting`` counts its reports without PUBACK.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_endpoint",
+        "_filled_at",
+        "_heard",
+        "_keepalive",
+        "_own",
+        "_rest",
+        "_tokens",
+        "_topic",
+        "_transport",
+        "address",
+        "stalled",
+        "subscribed",
+        "user",
+        "waiting",
+    )
+
+    def __init__(self, endpoint: "Endpoint") -> None:
+        self._endpoint = endpoint
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._begun = self._heard = self._filled_at = endpoint.now()
+        self._tokens = float(endpoint.limits.burst)
+        self._keepalive = 0
+        # The one topic that it may publish to, as text and as bytes.
+        self._topic = ""
+        self._own = b""
+        self.address = ""
+        self.user = ""
+        self.waiting = 0
+        self.subscribed = False
+        self.stalled = False
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._begun = self._heard = self._endpoint.now()
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        self._transport.set_write_buffer_limits(high=self._endpoint.limits.unread_bytes)
+        reason = self._endpoint.arrived(self)
+        if reason:
+            self.abort(reason)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._rest = b""
+        self._endpoint.left(self)
+
+    def pause_writing(self) -> None:
+        self.abort("unread")
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._endpoint.now()
+        if self._rest:
+            data = self._rest + data
+        elif self.user:
+            self._begun = self._heard
+        self._rest = data
+        self._read()
+
+    # --- what the endpoint calls
+
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """These reports are committed: one write for all of them."""
+        self.waiting -= len(numbers)
+        self.write(packets.pubacks(numbers))
+
+    def write(self, data: bytes) -> None:
+        """Send, unless it is over."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def abort(self, reason: str) -> None:
+        """End it at once, and count why."""
+        if self._transport is not None:
+            if not self._transport.is_closing():
+                self._endpoint.refused[reason] += 1
+            self._transport.abort()
+
+    def close(self) -> None:
+        """End it when everything is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def resume(self) -> None:
+        """Read on where it was stalled, as far as its limits allow by now."""
+        if self.stalled and self._transport is not None and self._may_send():
+            self.stalled = False
+            self._heard = self._endpoint.now()
+            self._transport.resume_reading()
+            self._read()
+
+    def check(self, now: float) -> None:
+        """End it if it has overrun a deadline: of its CONNECT, of a packet that it began, of its keepalive."""
+        limits = self._endpoint.limits
+        if not self.user:
+            if now - self._begun > limits.connect_seconds:
+                self.abort("slow_connect")
+        elif self.stalled:
+            self.resume()
+        elif self._rest and now - self._begun > limits.packet_seconds:
+            self.abort("slow_packet")
+        elif now - self._heard > 1.5 * self._keepalive:
+            self.abort("silent")
+
+    # --- packets
+
+    def _read(self) -> None:
+        try:
+            if not self.user and self._rest:
+                self._handle_connect()
+            if self.user and self._rest:
+                self._handle_all()
+        except ProtocolError as wrong:
+            if wrong.code is None:
+                self.abort(wrong.reason)
+            else:
+                self._endpoint.refused[wrong.reason] += 1
+                self.write(packets.connack(wrong.code))
+                self.close()
+
+    def _handle_connect(self) -> None:
+        data = self._rest
+        if data[0] != packets.CONNECT:
+            raise ProtocolError("not_connect", "the first packet is not a CONNECT")
+        whole, _ = split(data[: self._endpoint.limits.connect_bytes + 5], self._endpoint.limits.connect_bytes)
+        if not whole:
+            return
+        _, start, stop = whole[0]
+        asked = parse_connect(data[start:stop])
+        if not self._endpoint.gate.admits(asked.user, asked.password):
+            raise ProtocolError("password", "bad user name or password", packets.NOT_AUTHORISED)
+        self.user = asked.user
+        self._keepalive = asked.keepalive
+        self._topic = self._endpoint.topic_of(asked.user)
+        self._own = self._topic.encode()
+        self._rest = data[stop:]
+        self._endpoint.entered(self)
+        self.write(packets.connack(packets.ACCEPTED))
+
+    def _handle_all(self) -> None:
+        """Every whole packet, until its limits stop it: what is left then stays unread."""
+        data = self._rest
+        whole, end = split(data, self._endpoint.limits.packet_bytes)
+        at = 0
+        for first, start, stop in whole:
+            if not self._may_send():
+                self._stall()
+                end = at
+                break
+            if first == packets.DISCONNECT:
+                self.close()
+                end = len(data)
+                break
+            self._tokens -= 1
+            if first & packets.TYPE == packets.PUBLISH:
+                self._handle_publish(data, first, start, stop)
+            else:
+                self._handle(data, first, start, stop)
+            at = stop
+        if at:
+            self._begun = self._heard
+        self._rest = data[end:]
+
+    def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> None:
+        if first & packets.QOS != packets.QOS1:
+            raise ProtocolError("qos", "a publication that is not at QoS 1")
+        end = packets.topic_end(data, start, stop)
+        number = packets.packet_id(data, end, stop)
+        # What a broker's access rules would drop is counted under no topic, and never as its owner's.
+        topic = self._topic if data[start + 2 : end] == self._own else ""
+        self.waiting += 1
+        retained = first & packets.RETAINED == packets.RETAINED
+        self._endpoint.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, number)))
+
+    def _handle(self, data: bytes, first: int, start: int, stop: int) -> None:
+        if first == packets.PINGREQ and start == stop:
+            self.write(packets.PONG)
+        elif first == packets.SUBSCRIBE:
+            number, filters = parse_subscribe(data[start:stop])
+            granted = [topic == self._endpoint.config_topic for topic in filters]
+            answer = packets.suback(number, [0 if yes else packets.FAILURE for yes in granted])
+            if any(granted):
+                self.subscribed = True
+                answer += self._endpoint.retained
+            self.write(answer)
+        else:
+            raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
+
+    def _may_send(self) -> bool:
+        limits = self._endpoint.limits
+        now = self._endpoint.now()
+        self._tokens = min(limits.burst, self._tokens + (now - self._filled_at) * limits.per_second)
+        self._filled_at = now
+        return self._tokens >= 1 and self.waiting < limits.unacknowledged and self._endpoint.has_room
+
+    def _stall(self) -> None:
+        self.stalled = True
+        self._endpoint.throttled += 1
+        if self._transport is not None:
+            self._transport.pause_reading()

@@ -1,0 +1,33 @@
+"""What one device, one address and all together may take of the endpoint."""
+
+from dataclasses import dataclass
+
+# A device may send a few reports a slot for ever, and a packet a second: its pings count, too.
+_REPORTS_PER_SLOT = 4
+_LEAST_PER_SECOND = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Before the password: ``connect_bytes``, ``connect_seconds``, ``strangers`` of one address. After it: the others.
+
+    ``burst`` and ``per_second`` are a token bucket of packets per connection: an empty one stops reading and drops
+    nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` of all that wait for their commit.
+    """
+
+    connections: int = 20_000
+    strangers: int = 256
+    connect_bytes: int = 512
+    connect_seconds: float = 10.0
+    packet_bytes: int = 1024
+    packet_seconds: float = 10.0
+    unread_bytes: int = 1 << 16
+    burst: int = 192
+    per_second: float = _LEAST_PER_SECOND
+    unacknowledged: int = 200
+    backlog: int = 20_000
+
+
+def limits_for(slot_seconds: int) -> Limits:
+    """The limits for a campaign with slots of this length."""
+    return Limits(per_second=max(_LEAST_PER_SECOND, _REPORTS_PER_SLOT / slot_seconds))

@@ -1,0 +1,139 @@
+"""The direct endpoint in a test: a password file, an endpoint, and devices that speak the device's own codec."""
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator import credentials
+from undertone_aggregator.direct.endpoint import Endpoint
+from undertone_aggregator.direct.gate import Gate
+from undertone_aggregator.direct.limits import Limits
+from undertone_aggregator.direct.listener import Listener
+from undertone_device import packets
+from undertone_shared.topics import config_topic, report_topic
+
+PREFIX = "undertone-test/direct"
+CAMPAIGN = "meters"
+CONFIG = config_topic(PREFIX, CAMPAIGN)
+
+
+def password(user: str) -> str:
+    """A user's password in these tests."""
+    return f"the password of {user}"
+
+
+def write_passwords(path: Path, users: Sequence[str]) -> Path:
+    """The password file of these users."""
+    credentials.write_passwords(path, {user: password(user) for user in users})
+    return path
+
+
+def open_endpoint(
+    path: Path, limits: Limits | None = None, listener: Listener | None = None, **options: Any
+) -> Endpoint:
+    """An endpoint on a free port of loopback, not yet listening."""
+    where = Listener(port=0) if listener is None else listener
+    return Endpoint(where, Gate(path), limits or Limits(), PREFIX, CAMPAIGN, **options)
+
+
+def topic(device: str) -> str:
+    """Where a device publishes its reports."""
+    return report_topic(PREFIX, CAMPAIGN, device)
+
+
+class Device:
+    """A device's codec on a blocking socket; ``events`` holds what has come and was not looked at."""
+
+    def __init__(
+        self,
+        port: int,
+        user: str,
+        *,
+        client_id: str | None = None,
+        secret: str | None = None,
+        keepalive: int = 60,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+        self.session = packets.Session(keepalive)
+        self.user = user
+        self.events: list[Any] = []
+        self.session.connect(client_id or user, user, secret or password(user), 0)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is queued."""
+        self.socket.sendall(self.session.output())
+
+    def publish(self, payloads: Sequence[bytes], to: str | None = None) -> list[int]:
+        """Send reports in one write; their packet ids."""
+        numbers = [self.session.publish(to or topic(self.user), payload, 0) for payload in payloads]
+        self.flush()
+        return numbers
+
+    def subscribe(self, to: str = CONFIG) -> None:
+        """Ask for a topic."""
+        self.session.subscribe(to, 0)
+        self.flush()
+
+    def wait(self, what: str, seconds: float = 10.0, count: int = 1) -> list[Any]:
+        """The next ``count`` events of this kind. Raises AssertionError without them, ConnectionError at the end."""
+        deadline = time.monotonic() + seconds
+        while sum(event[0] == what for event in self.events) < count:
+            self.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                data = self.socket.recv(1 << 16)
+            except TimeoutError:
+                raise AssertionError(f"no {what} within {seconds} s, but {self.events}") from None
+            if not data:
+                raise ConnectionError("closed")
+            self.events += self.session.receive(data, 0)
+        chosen = [event for event in self.events if event[0] == what][:count]
+        self.events = [event for event in self.events if event not in chosen]
+        return chosen
+
+    def closed(self, seconds: float = 10.0) -> bool:
+        """Whether the server ends the connection within this time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                if not self.socket.recv(1 << 16):
+                    return True
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Go without a word."""
+        self.socket.close()
+
+
+def raw(port: int, data: bytes) -> socket.socket:
+    """A connection that has sent these bytes."""
+    made = socket.create_connection(("127.0.0.1", port), timeout=10)
+    made.sendall(data)
+    return made
+
+
+def ended(made: socket.socket, seconds: float = 5.0) -> bytes | None:
+    """What came until the server closed; None if it did not."""
+    made.settimeout(seconds)
+    came = b""
+    try:
+        while data := made.recv(1 << 16):
+            came += data
+    except TimeoutError:
+        return None
+    except OSError:
+        pass
+    finally:
+        made.close()
+    return came
