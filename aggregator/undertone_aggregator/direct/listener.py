@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from undertone_shared.errors import Invalid
 
@@ -62,4 +62,5 @@ def new_loop() -> asyncio.AbstractEventLoop:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    # Without uvloop there are no types of it.
+    return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
