@@ -19,6 +19,12 @@ START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
 _DESCRIPTORS = 1 << 16
+# Nothing that we send is larger than a campaign, or a status with its outcomes.
+_LARGEST_MESSAGE = 16_384
+# Beyond it mosquitto refuses instead of taking the whole machine with it.
+_MEMORY = 1 << 30
+# How often it tells what it has dropped.
+_SYS_SECONDS = 5
 
 
 def find_mosquitto(start: Path | None = None) -> str:
@@ -55,7 +61,9 @@ class ManagedBroker:
     ``port``: 0 keeps the port of an earlier run in that directory, or takes a free one. ``passwords``, ``access``:
     mosquitto's password and access-control files; without them both are generated, with the users ``aggregator``
     and ``analyst`` and the passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process
-    left running on this directory and port is adopted. Raises Invalid when no mosquitto is found or it does not start.
+    left running on this directory and port is adopted. ``own_client_ids``: several connections of one user, as a
+    measurement has them, and then sessions that another user can take. Raises
+    Invalid when no mosquitto is found or it does not start.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class ManagedBroker:
         autosave_seconds: int = 2,
         queued_messages: int = 1_000_000,
         inflight_messages: int = 2000,
+        own_client_ids: bool = False,
     ) -> None:
         self.host = HOST
         self.directory = directory.resolve()
@@ -84,7 +93,7 @@ class ManagedBroker:
         if access is None:
             credentials.write_access_rules(self._access, prefix)
         self._config = self.directory / "mosquitto.conf"
-        self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages)
+        self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages, own_client_ids)
         self._child: subprocess.Popen[bytes] | None = None
         self.adopted = False
 
@@ -101,6 +110,8 @@ class ManagedBroker:
             self.adopted = True
             return
         self.adopted = False
+        if self._accepts():
+            raise Invalid(f"port {self.port} of {HOST} is another program's: choose one that is free, or 0")
         credentials.write_private(self._config, self._text)
         credentials.write_private(self._port_file, f"{self.port}\n")
         _raise_descriptor_limit()
@@ -161,7 +172,9 @@ class ManagedBroker:
         self._child = None
         self.adopted = False
 
-    def _configuration(self, autosave_seconds: int, queued_messages: int, inflight_messages: int) -> str:
+    def _configuration(
+        self, autosave_seconds: int, queued_messages: int, inflight_messages: int, own_client_ids: bool
+    ) -> str:
         if queued_messages < 1:
             # 0 drops everything in some releases of mosquitto 2.0.
             raise Invalid(f"queued_messages is {queued_messages}, expected at least 1")
@@ -169,6 +182,8 @@ class ManagedBroker:
 listener {self.port} {HOST}
 allow_anonymous false
 allow_zero_length_clientid false
+# A client id is a session: nobody takes another user's.
+use_username_as_clientid {str(not own_client_ids).lower()}
 password_file {self._passwords}
 acl_file {self._access}
 persistence true
@@ -178,9 +193,10 @@ max_queued_messages {queued_messages}
 max_queued_bytes 0
 max_inflight_messages {inflight_messages}
 max_inflight_bytes 0
-message_size_limit 65536
+message_size_limit {_LARGEST_MESSAGE}
+memory_limit {_MEMORY}
 set_tcp_nodelay true
-sys_interval 0
+sys_interval {_SYS_SECONDS}
 connection_messages false
 log_dest file {self._log_file}
 log_type error
@@ -191,13 +207,12 @@ pid_file {self._pid_file}
 """
 
     def _generate_passwords(self) -> None:
-        users = {}
         for user in (credentials.AGGREGATOR, credentials.ANALYST):
             path = self.directory / f"{user}.password"
             if not path.exists():
                 credentials.write_private(path, credentials.new_password() + "\n")
-            users[user] = path.read_text().strip()
-        credentials.write_passwords(self._passwords, users)
+        users = credentials.server_users(self.password(credentials.AGGREGATOR))
+        credentials.write_passwords(self._passwords, {**users, credentials.ANALYST: self.password(credentials.ANALYST)})
 
     def _kept_port(self) -> int:
         try:

@@ -88,7 +88,7 @@ class Broker:
 
     managed: bool = option(True, "true: start a private mosquitto on loopback; false: connect to `host`", boolean)
     prefix: str = option(DEFAULT_PREFIX, "topics start with this", _prefix)
-    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with ca_file, 1883 without",
+    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
                        integer(0, 65535))  # fmt: skip
     directory: str = option("broker", "managed: where mosquitto keeps its files", text)
     mosquitto_passwords: str | None = option(None, "managed: mosquitto's password file, as undertone provision "
@@ -98,7 +98,12 @@ class Broker:
     user: str = option("aggregator", "this server's user name at the broker", _name)
     password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
                                        "passwords are generated", text)  # fmt: skip
-    ca_file: str | None = option(None, "not managed: verify TLS against this authority", text)
+    ca_file: str | None = option(None, "not managed: verify TLS against this authority; TLS is on elsewhere than on "
+                                 "this machine, without it by the system's authorities", text)  # fmt: skip
+    worker_users: bool = option(True, "each ingest worker is a broker user of its own, user-0 to user-63, as "
+                                "undertone provision writes them; false: all connect as `user`", boolean)  # fmt: skip
+    insecure: bool = option(False, "not managed: true allows a broker elsewhere without TLS, which shows the password "
+                            "to the network", boolean)  # fmt: skip
     keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
 
 
@@ -291,6 +296,8 @@ def _check_together(config: Config) -> None:
     if plan.start is not None and plan.start % plan.slot_seconds:
         raise Invalid(f"campaign.start is {plan.start}, expected a multiple of slot_seconds = {plan.slot_seconds}")
     broker = config.broker
+    if broker.insecure and broker.ca_file is not None:
+        raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
     if broker.managed and broker.ca_file is not None:
         raise Invalid("broker.ca_file is for a broker that is not managed: a managed one listens on loopback only")
     if not broker.managed:

@@ -11,15 +11,19 @@ import hmac
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
+from undertone_aggregator.collect.workers import WORKER_USERS
 from undertone_shared.errors import Invalid
-from undertone_shared.topics import check_name, check_prefix
+from undertone_shared.topics import check_name, check_prefix, report_topic
 
 AGGREGATOR = "aggregator"
 ANALYST = "analyst"
 ITERATIONS = 101
+# Mosquitto compares each line with all before it when it reads the file.
+EXACT_DEVICES = 20_000
 _SALT_BYTES = 12
 
 
@@ -59,30 +63,37 @@ def write_passwords(path: Path, users: Mapping[str, str]) -> None:
     write_private(path, "".join(password_entry(user, password) for user, password in users.items()))
 
 
-def access_rules(prefix: str) -> str:
+def server_users(password: str) -> dict[str, str]:
+    """user -> password of the server's connections: the aggregator, and one user for each worker's session."""
+    workers = [worker_user(AGGREGATOR, slot) for slot in range(WORKER_USERS)]
+    return {AGGREGATOR: password, **{user: worker_password(password, user) for user in workers}}
+
+
+def access_rules(prefix: str, devices: Collection[str] = (), campaigns: Collection[str] = ()) -> str:
     """The access-control file: a device writes its own reports and reads campaigns, nothing else.
 
-    The shard level cannot be tied to the user name by a pattern; the aggregator checks it. Raises Invalid.
+    With ``devices`` and ``campaigns`` each device may write to one topic of each campaign, and so leave at most one
+    retained message there. Else, and beyond `EXACT_DEVICES`, for which mosquitto reads the file too slowly, a pattern
+    stands for all devices, and campaign and shard are free: the aggregator checks them. Raises Invalid.
     """
     check_prefix(prefix)
-    return f"""\
-# A device publishes reports under its own name only, whatever the shard, and reads campaigns.
-pattern write {prefix}/+/+/%u/report
-pattern read {prefix}/+/config
+    exact = 0 < len(devices) <= EXACT_DEVICES and bool(campaigns)
+    lines = [f"pattern read {prefix}/+/config"]
+    if not exact:
+        lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
+    lines += ["", f"user {AGGREGATOR}", f"topic readwrite {prefix}/+/config", f"topic readwrite {prefix}/+/aggregate/#"]
+    lines += [f"topic read {DROPPED_TOPIC}"]
+    for slot in range(WORKER_USERS):
+        lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
+    lines += ["", f"user {ANALYST}", f"topic read {prefix}/+/aggregate/#", ""]
+    for device in devices if exact else ():
+        lines += [f"user {device}", *(f"topic write {report_topic(prefix, name, device)}" for name in campaigns)]
+    return "\n".join(lines) + "\n"
 
-user {AGGREGATOR}
-topic read {prefix}/+/+/+/report
-topic readwrite {prefix}/+/config
-topic readwrite {prefix}/+/aggregate/#
 
-user {ANALYST}
-topic read {prefix}/+/aggregate/#
-"""
-
-
-def write_access_rules(path: Path, prefix: str) -> None:
+def write_access_rules(path: Path, prefix: str, devices: Collection[str] = (), campaigns: Collection[str] = ()) -> None:
     """Write the access-control file for one topic prefix, readable by its owner only. Raises Invalid."""
-    write_private(path, access_rules(prefix))
+    write_private(path, access_rules(prefix, devices, campaigns))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import ipaddress
 import json
 import secrets
 import threading
@@ -59,10 +60,10 @@ def serve(
         def say(sentence: str) -> None:
             journal.say_once("ingest", sentence)
 
-        take_over(store, ingest_plan, address, say, clock, stop)
+        ingest_plan = take_over(store, ingest_plan, address, say, clock, stop)
         kind = ThreadWorker if ingest_plan.workers == 1 else ProcessWorker
         workers: list[Worker] = []
-        outlet = Outlet(address, f"undertone-{plan.name}-coordinator", say)
+        outlet = Outlet(address, f"undertone-{ingest_plan.secret}-coordinator", say)
         try:
             for number in range(ingest_plan.workers):
                 own = replace(ingest_plan, worker=number)
@@ -137,6 +138,33 @@ def read_groups(path: Path) -> dict[str, str]:
     return groups
 
 
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to this host stays on the machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def external_address(config: Config) -> Address:
+    """How to reach a broker that is not managed: by TLS, unless it is on this machine or ``insecure``. Raises Invalid."""
+    settings = config.broker
+    assert settings.password_file is not None
+    password_file = config.path(settings.password_file)
+    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(settings.host))
+    return Address(
+        settings.host,
+        settings.port or (8883 if tls else 1883),
+        settings.user,
+        read_password(password_file),
+        None if settings.ca_file is None else config.path(settings.ca_file),
+        settings.keepalive,
+        tls,
+        settings.worker_users,
+        password_file,
+    )
+
+
 @contextlib.contextmanager
 def _broker(config: Config, journal: Journal) -> Iterator[Address]:
     """The address of the broker; a managed one runs meanwhile."""
@@ -148,9 +176,7 @@ def _broker(config: Config, journal: Journal) -> Iterator[Address]:
     password_file = named(settings.password_file)
     password = "" if password_file is None else read_password(password_file)
     if not settings.managed:
-        ca_file = named(settings.ca_file)
-        port = settings.port or (1883 if ca_file is None else 8883)
-        yield Address(settings.host, port, settings.user, password, ca_file, settings.keepalive)
+        yield external_address(config)
         return
     broker = ManagedBroker(
         config.path(settings.directory),
@@ -169,6 +195,8 @@ def _broker(config: Config, journal: Journal) -> Iterator[Address]:
             password or broker.password(settings.user),
             None,
             settings.keepalive,
+            worker_users=settings.worker_users,
+            password_file=password_file,
         )
 
 

@@ -119,8 +119,9 @@ def provision(
     servers = {user: credentials.new_password() for user in (credentials.AGGREGATOR, credentials.ANALYST)}
     for user, password in servers.items():
         credentials.write_private(directory / f"{user}.password", password + "\n")
-    credentials.write_passwords(directory / "passwords", {**passwords, **servers})
-    credentials.write_access_rules(directory / "access", config.broker.prefix)
+    workers = credentials.server_users(servers[credentials.AGGREGATOR])
+    credentials.write_passwords(directory / "passwords", {**passwords, **servers, **workers})
+    credentials.write_access_rules(directory / "access", config.broker.prefix, names, [config.campaign.name])
     policy_text = json.dumps(policy, indent=2) + "\n"
     for name, password in passwords.items():
         folder = devices / name

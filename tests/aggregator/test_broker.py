@@ -58,7 +58,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
 def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> ManagedBroker:  # type: ignore[misc]
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords = tmp_path / "passwords"
-    credentials.write_passwords(passwords, {"aggregator": "a", "analyst": "b", "d1": "c", "d2": "d"})
+    credentials.write_passwords(passwords, {**credentials.server_users("a"), "analyst": "b", "d1": "c", "d2": "d"})
     made = ManagedBroker(tmp_path / "broker", passwords=passwords, prefix="t")
     with made:
         yield made

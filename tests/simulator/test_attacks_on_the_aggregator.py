@@ -116,18 +116,15 @@ def test_every_lie_is_counted_by_its_reason_and_the_honest_go_on(scene):
         ("malformed", topic, scene.report(1) + b"\0" * 4),
         ("malformed", topic, b"\xff" * 16),
         ("malformed", topic, b"x" * 5000),
-        ("shard", f"{prefix}/test/{(home + 1) % SHARDS}/{liar.name}/report", scene.report(1)),
-        ("topic", f"{prefix}/test/0{home}/{liar.name}/report", scene.report(1)),
-        ("topic", f"{prefix}/test/64/{liar.name}/report", scene.report(1)),
-        ("topic", f"{prefix}/test/x/{liar.name}/report", scene.report(1)),
     ]
     for outcome, where, payload in lies:
         before = scene.counts()
         liar.publish(where, payload)
-        if outcome == "topic" and "/64/" in where:
-            outcome = "shard"
         scene.expect(outcome, before)
     before = scene.counts()
+    for level in ((home + 1) % SHARDS, f"0{home}", 64, "x"):
+        # The broker's rules name the one topic that is this device's.
+        liar.publish(f"{prefix}/test/{level}/{liar.name}/report", scene.report(1))
     scene.honest.publish(scene.topic(scene.honest), scene.report(1))
     scene.expect("counted", before)
     assert set(scene.counts()) <= {*REASONS, "counted", "received", "duplicate"}

@@ -19,15 +19,16 @@ def open_broker(folder: Path, **options: int) -> ManagedBroker:
     """A managed broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
     folder.mkdir(exist_ok=True)
     passwords, access = folder / "passwords", folder / "access"
-    credentials.write_passwords(passwords, {"aggregator": PASSWORD, "fleet": PASSWORD})
-    access.write_text("user aggregator\ntopic readwrite #\nuser fleet\ntopic readwrite #\n")
+    users = credentials.server_users(PASSWORD)
+    credentials.write_passwords(passwords, {**users, "fleet": PASSWORD})
+    access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")))
     access.chmod(0o600)
     return ManagedBroker(folder / "broker", passwords=passwords, access=access, **options)
 
 
 def address(broker: ManagedBroker) -> Address:
     """The aggregator's way to it."""
-    return Address(broker.host, broker.port, "aggregator", PASSWORD)
+    return Address(broker.host, broker.port, "aggregator", PASSWORD, worker_users=True)
 
 
 class Sender:

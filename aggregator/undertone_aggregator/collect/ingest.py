@@ -27,6 +27,8 @@ Failpoint = Callable[[str], None]
 class IngestPlan:
     """What one worker needs to know; it can be sent to another process.
 
+    ``slots``: the broker users of all workers, by worker, see `undertone_aggregator.collect.link.worker_user`.
+    ``secret``: random digits in the sessions' names.
     ``draining``: take what is queued for the session of every shard, and subscribe no more.
     """
 
@@ -40,6 +42,8 @@ class IngestPlan:
     audit: bool = False
     groups: Mapping[str, str] | None = None
     draining: bool = False
+    slots: tuple[int, ...] = ()
+    secret: str = ""
 
     @property
     def name(self) -> str:
@@ -47,14 +51,17 @@ class IngestPlan:
         return f"{self.worker}of{self.workers}"
 
     @property
+    def slot(self) -> int:
+        """Which of the broker's worker users holds its session."""
+        return self.slots[self.worker] if self.slots else self.worker
+
+    @property
     def client_id(self) -> str:
-        """The persistent session's name at the broker."""
-        return session_name(self.campaign, self.name)
+        """The persistent session's name at the broker: secret, where the broker does not put the user's in its place.
 
-
-def session_name(campaign: str, worker: str) -> str:
-    """The client id under which the broker queues reports for a worker."""
-    return f"undertone-{campaign}-{worker}"
+        A device that knew it could take the session, and the reports that wait in it.
+        """
+        return f"undertone-{self.secret or self.campaign}-{self.slot}"
 
 
 def nowhere(_: str) -> None:

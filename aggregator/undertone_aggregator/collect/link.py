@@ -1,6 +1,9 @@
 """The server's two MQTT connections over paho-mqtt (3.1.1): reports in, campaigns and estimates out."""
 
+import base64
 import contextlib
+import hashlib
+import hmac
 import random
 import select
 import socket
@@ -8,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -17,18 +20,40 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from undertone_aggregator.collect.intake import Delivery
 
+# Where mosquitto tells how many messages it threw away, as when a queue is full.
+DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 # A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
 QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 _WRITE_SECONDS = 5.0
+# So many lost connections in so long a time are an alarm.
+_LOSSES = 3
+_LOSSES_SECONDS = 60.0
+_RETAINED_SECONDS = 0.2
 # Packet type 4, remaining length 2 (MQTT 3.1.1, 3.4.1).
 _PUBACK = b"\x40\x02"
 
 
+def worker_user(user: str, slot: int) -> str:
+    """The broker user of the ingest worker that holds ``slot``: nobody else can take its session by its name."""
+    return f"{user}-{slot}"
+
+
+def worker_password(password: str, user: str) -> str:
+    """The password of a worker's user, from the aggregator's own of 192 random bits: one secret to keep."""
+    digest = hmac.new(password.encode(), user.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest[:24]).decode()
+
+
 @dataclass(frozen=True)
 class Address:
-    """How to reach the broker; the password never appears in a repr. ``ca_file`` turns on verified TLS."""
+    """How to reach the broker; the password never appears in a repr. ``ca_file`` turns on TLS verified against it.
+
+    ``tls``: also without ``ca_file``, by the authorities of the system.
+    ``worker_users``: each worker's session has a broker user of its own, see `worker_user`.
+    ``password_file``: where the password came from, for what is said when the broker refuses it.
+    """
 
     host: str
     port: int
@@ -36,14 +61,54 @@ class Address:
     password: str = field(repr=False)
     ca_file: Path | None = None
     keepalive: int = 30
+    tls: bool = False
+    worker_users: bool = False
+    password_file: Path | None = None
+
+    def of_worker(self, slot: int) -> "Address":
+        """The address for the worker that holds ``slot``."""
+        if not self.worker_users:
+            return self
+        user = worker_user(self.user, slot)
+        return replace(self, user=user, password=worker_password(self.password, user))
+
+    def refusal(self, reason: object) -> str:
+        """What to say when the broker refuses this user."""
+        where = "" if self.password_file is None else f" with the password of {self.password_file}"
+        return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
     def client(self, client_id: str, **options: Any) -> mqtt.Client:
         """A paho client for this address, not yet connected."""
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv311, **options)
         client.username_pw_set(self.user, self.password)
-        if self.ca_file is not None:
-            client.tls_set_context(ssl.create_default_context(cafile=str(self.ca_file)))
+        context = self.tls_context()
+        if context is not None:
+            client.tls_set_context(context)
         return client
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What verifies the broker's certificate and name; None for plain TCP. Raises OSError for a bad file."""
+        if self.ca_file is None:
+            return ssl.create_default_context() if self.tls else None
+        return ssl.create_default_context(cafile=str(self.ca_file))
+
+
+class Losses:
+    """Connections that the broker ended. Many in a short time mean that somebody else uses the same session."""
+
+    def __init__(self) -> None:
+        self._at: list[float] = []
+
+    def sentence(self, address: Address, now: float) -> str:
+        """What to say about a connection that was lost at ``now``, in seconds of any clock."""
+        self._at = [at for at in self._at if at > now - _LOSSES_SECONDS] + [now]
+        where = f"the connection to the broker at {address.host}:{address.port}"
+        if len(self._at) < _LOSSES:
+            return f"{where} was lost"
+        return (
+            f"alarm: {where} was lost {len(self._at)} times in {_LOSSES_SECONDS:g} s: does another server take the"
+            f" session of the user {address.user}?"
+        )
 
 
 class Receipt(NamedTuple):
@@ -97,6 +162,7 @@ class Inbox:
         self._taken: list[Delivery] = []
         self._subscribed = False
         self._connection = 0
+        self._losses = Losses()
 
     @property
     def ready(self) -> bool:
@@ -181,7 +247,9 @@ class Inbox:
         self._client.on_subscribe = self._client.on_unsubscribe = None
 
     def _reconnect(self, now: float, seconds: float) -> None:
-        self._subscribed = False
+        if self._subscribed:
+            self._subscribed = False
+            self._say(self._losses.sentence(self._address, now))
         if now < self._retry_at:
             time.sleep(min(seconds, self._retry_at - now))
             return
@@ -195,9 +263,11 @@ class Inbox:
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
-            self._say(f"the broker refused the connection: {reason}")
+            self._say(self._address.refusal(reason))
             return
         self._pause = _FIRST_PAUSE
+        if self._connection > 1:
+            self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
         if self._unsubscribe:
             client.unsubscribe(self._filters)
         else:
@@ -229,10 +299,54 @@ def forget_session(address: Address, client_id: str) -> None:
     client.loop_stop()
 
 
+def read_retained(
+    address: Address, client_id: str, topic: str, stop: threading.Event, say: Callable[[str], None]
+) -> bytes | None:
+    """The retained message of a topic; None when there is none, or ``stop`` was set first. Waits for the broker."""
+    got: list[bytes] = []
+    answers = threading.Semaphore(0)
+    client = address.client(client_id, clean_session=True)
+
+    def on_connect(client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            say(address.refusal(reason))
+            return
+        # The second answer comes after what the first subscription brings.
+        client.subscribe(topic, 1)
+        client.subscribe(topic, 1)
+
+    client.on_connect = on_connect
+    client.on_subscribe = lambda *_: answers.release()
+    client.on_message = lambda _client, _data, message: got.append(bytes(message.payload))
+    try:
+        while not stop.is_set():
+            try:
+                client.connect(address.host, address.port, address.keepalive)
+                break
+            except (OSError, ValueError) as wrong:
+                say(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}")
+                stop.wait(1.0)
+        client.loop_start()
+        heard = 0
+        while heard < 2 and not stop.is_set():
+            heard += answers.acquire(timeout=0.1)
+        if not got:
+            stop.wait(_RETAINED_SECONDS)
+        return got[-1] if got and got[-1] else None
+    finally:
+        client.disconnect()
+        client.loop_stop()
+        client.on_connect = client.on_subscribe = client.on_message = None
+
+
 class Outlet:
-    """Publishes retained messages from a background thread; the newest of each topic again at every connect."""
+    """Publishes retained messages from a background thread; the newest of each topic again at every connect.
+
+    ``dropped``: how many messages the broker says it threw away since it started; None until it does.
+    """
 
     def __init__(self, address: Address, client_id: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self.dropped: int | None = None
         self._address = address
         self._say = say
         self._lock = threading.Lock()
@@ -240,7 +354,9 @@ class Outlet:
         self._client = address.client(client_id, clean_session=True)
         self._client.reconnect_delay_set(1, 30)
         self._client.on_connect = self._on_connect
+        self._client.on_message = self._on_message
         self._started = False
+        self._connections = 0
 
     @property
     def connected(self) -> bool:
@@ -266,15 +382,23 @@ class Outlet:
         if self._started:
             self._client.disconnect()
             self._client.loop_stop()
-        self._client.on_connect = None
+        self._client.on_connect = self._client.on_message = None
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
-            self._say(f"the broker refused the connection: {reason}")
+            self._say(self._address.refusal(reason))
             return
+        self._connections += 1
+        if self._connections > 1:
+            self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
+        client.subscribe(DROPPED_TOPIC)
         with self._lock:
             for topic, payload in self._kept.items():
                 client.publish(topic, payload, qos=1, retain=True)
+
+    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        with contextlib.suppress(ValueError):
+            self.dropped = int(message.payload)
 
 
 def _readable(sock: Any, seconds: float) -> bool:
@@ -287,6 +411,10 @@ def _writable(sock: Any, seconds: float) -> bool:
 
 def _poll(sock: socket.socket, event: int, seconds: float) -> bool:
     # select() fails beyond descriptor 1023.
+    descriptor = sock.fileno()
+    if descriptor < 0:
+        # Closed meanwhile, as when the broker gave us up during a long commit: the next read connects again.
+        return False
     waiting = select.poll()
-    waiting.register(sock.fileno(), event)
+    waiting.register(descriptor, event)
     return bool(waiting.poll(max(0, int(seconds * 1000))))

@@ -30,6 +30,8 @@ class SqliteStore:
         if read_only and not self._path.is_file():
             raise Invalid(f"there is no store at {path}")
         uri = self._path.resolve().as_uri() + ("?mode=ro" if read_only else "?mode=rwc")
+        if not read_only:
+            _make_private(self._path)
         try:
             self._db = sqlite3.connect(
                 uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -218,6 +220,20 @@ class SqliteStore:
         with self.transaction():
             self._execute("DELETE FROM chains WHERE worker = ? OR ?", (worker, everyone))
             self._execute("INSERT INTO chains (worker, data) VALUES (?, ?)", (worker, records))
+
+
+def _make_private(path: Path) -> None:
+    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as wrong:
+        raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None
+    try:
+        # A store that an earlier version left readable; its owner alone may change that.
+        if os.fstat(handle).st_mode & 0o077 and os.fstat(handle).st_uid == os.geteuid():
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -1,28 +1,37 @@
 """Ingest workers: one is a thread of the server, several are processes on disjoint shards of one store."""
 
 import contextlib
+import json
 import multiprocessing
 import multiprocessing.connection
+import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from undertone_aggregator.collect.admission import topic_filters
 from undertone_aggregator.collect.chains import Chains
-from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say, session_name
+from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.link import Address, Inbox, forget_session
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Store, open_store
+from undertone_shared.errors import Invalid
 
 RESTART_SECONDS = 1.0
 # How long a store may still be in use by the workers of a server that was killed.
 LOCK_SECONDS = 5.0
 DRAINED_SECONDS = 1.0
 _STOP_SECONDS = 30.0
-_SESSIONS = "sessions"
+# Names of the store's facts about its sessions at the broker.
+_SESSIONS = "broker_sessions"
+_SECRET = "broker_secret"
+_SECRET_BYTES = 16
+# Broker users that are provisioned for ingest workers, of all campaigns together.
+WORKER_USERS = 64
 
 
 class Worker(Protocol):
@@ -192,7 +201,7 @@ def open_intake(plan: IngestPlan, address: Address, say: Say) -> Intake:
     """The intake of one worker."""
     filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
     return Inbox(
-        address,
+        address.of_worker(plan.slot),
         plan.client_id,
         filters,
         plan.batch,
@@ -203,28 +212,41 @@ def open_intake(plan: IngestPlan, address: Address, say: Say) -> Intake:
 
 
 def take_over(
-    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
-) -> None:
-    """Bring store and broker sessions to ``plan.workers``, while no worker runs; give up when ``stop`` is set.
+    store: Store,
+    plan: IngestPlan,
+    address: Address,
+    say: Say,
+    clock: Callable[[], float],
+    stop: threading.Event,
+    taken: Collection[int] = (),
+) -> IngestPlan:
+    """The plan with its sessions at the broker, once they are this number of workers'; no worker runs meanwhile.
 
     One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
-    then the old ones are emptied and forgotten: a report that reached both is a duplicate.
+    then the old ones are emptied and forgotten: a report that reached both is a duplicate. Gives up when ``stop`` is
+    set. ``taken``: slots that other campaigns of this server hold. Raises Invalid without enough slots.
     """
     with store.exclusive(LOCK_SECONDS):
-        # Every number of workers whose sessions the broker may hold, this one last: a take-over may be interrupted.
-        known = [int(number) for number in store.meta().get(_SESSIONS, "").split()]
-        old = [number for number in known if number != plan.workers]
-        store.set_meta({_SESSIONS: " ".join(str(number) for number in [*old, plan.workers])})
+        meta = store.meta()
+        plan = replace(plan, secret=meta.get(_SECRET) or secrets.token_hex(_SECRET_BYTES))
+        # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
+        # interrupted.
+        known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+        old = [slots for slots in known if len(slots) != plan.workers]
+        mine = next((slots for slots in known if len(slots) == plan.workers), None)
+        plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
+        store.set_meta({_SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
         if old:
-            say(f"{plan.workers} workers take over from {', '.join(map(str, old))}")
+            say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
             for worker in range(plan.workers):
                 _begin_session(replace(plan, worker=worker), address, say, stop)
-            for number in old:
-                for worker in range(number):
-                    _empty_session(store, replace(plan, worker=worker, workers=number), address, say, clock, stop)
+            for slots in old:
+                for worker in range(len(slots)):
+                    before = replace(plan, worker=worker, workers=len(slots), slots=slots)
+                    _empty_session(store, before, address, say, clock, stop)
         if stop.is_set():
-            return
-        store.set_meta({_SESSIONS: str(plan.workers)})
+            return plan
+        store.set_meta({_SESSIONS: json.dumps([plan.slots])})
         seen = Seen()
         seen.load(store.seen())
         if len(seen):
@@ -233,6 +255,19 @@ def take_over(
         chains.load(store.chains())
         if len(chains):
             store.compact_chains("", chains.records(), everyone=True)
+    return plan
+
+
+def slots_of(store: Store) -> set[int]:
+    """The broker users' slots that a campaign's sessions hold."""
+    return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
+
+
+def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
+    free = [slot for slot in range(WORKER_USERS) if slot not in taken][:workers]
+    if len(free) < workers:
+        raise Invalid(f"{workers} workers need as many broker users, but {len(taken)} of {WORKER_USERS} are in use")
+    return tuple(free)
 
 
 def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
@@ -255,4 +290,4 @@ def _empty_session(
             last = time.monotonic()
     intake.close()
     if not stop.is_set():
-        forget_session(address, session_name(plan.campaign, plan.name))
+        forget_session(address.of_worker(plan.slot), plan.client_id)

@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.ingest import Ingest, IngestPlan, session_name
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.store import Store, open_store
@@ -39,6 +39,7 @@ SLOT_SECONDS = 60
 _PASSWORD = "bench"
 _PAHO, _SUB = "bench-paho", "bench-mosquitto-sub"
 _FILTER = f"{DEFAULT_PREFIX}/{CAMPAIGN}/+/+/report"
+_PLAN = IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS)
 _DEVICES = 3000
 _LATE_SECONDS = 30.0
 
@@ -66,7 +67,7 @@ def run(options: Options) -> list[Row]:
                 "paho": lambda: _paho(address, reports),
                 "sub": lambda: _mosquitto_sub(address, reports),
             }
-            for client_id in (session_name(CAMPAIGN, "0of1"), _PAHO, _SUB):
+            for client_id in (_PLAN.client_id, _PAHO, _SUB):
                 _begin_session(address, client_id)
             for number in range(rounds):
                 _publish(address, campaign, number * reports, reports)
@@ -101,7 +102,9 @@ def _broker(folder: Path) -> ManagedBroker:
     credentials.write_passwords(passwords, {credentials.AGGREGATOR: _PASSWORD})
     credentials.write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
     # Saving the queues to disk in the middle would hit one subscriber and not the others.
-    return ManagedBroker(folder / "broker", passwords=passwords, access=access, autosave_seconds=86400)
+    return ManagedBroker(
+        folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True
+    )
 
 
 def _campaign() -> Campaign:
@@ -152,9 +155,8 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ours(address: Address, store: Store, reports: int, distinct: int) -> Drain:
-    plan = IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS)
-    intake = open_intake(plan, address, lambda _: None)
-    ingest = Ingest(plan, store, intake, clock=lambda: NOW)
+    intake = open_intake(_PLAN, address, lambda _: None)
+    ingest = Ingest(_PLAN, store, intake, clock=lambda: NOW)
     start, processor, taken = time.perf_counter(), time.thread_time(), 0
     while taken < reports:
         taken += ingest.step()

@@ -1,6 +1,7 @@
 """The contract of every store, and what the SQLite file adds to it."""
 
 import contextlib
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -180,3 +181,20 @@ def test_reading_does_not_write(tmp_path: Path) -> None:
     open_store(path).close()
     with open_store(path, read_only=True) as store, pytest.raises(StoreError):
         store.set_meta({"a": "b"})
+
+
+def test_nobody_else_reads_a_store(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = tmp_path / "s.sqlite"
+        left = tmp_path / "left.sqlite"
+        left.touch(0o644)
+        for each in (path, left):
+            with open_store(each) as store:
+                store.set_meta({"campaign": "meters"})
+                with store.shared(0):
+                    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+        assert set(modes.values()) == {0o600}
+        assert len(modes) >= 6, "store, log, index and lock of each"
+    finally:
+        os.umask(before)

@@ -1,0 +1,41 @@
+"""The server's own decisions, without a broker."""
+
+from pathlib import Path
+
+import pytest
+
+from undertone_aggregator.config import Config, parse_config
+from undertone_aggregator.server import external_address
+from undertone_shared.errors import Invalid
+
+CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
+
+
+def config(folder: Path, broker: str) -> Config:
+    (folder / "password").write_text("secret\n")
+    return parse_config(f'[broker]\nmanaged = false\npassword_file = "password"\n{broker}\n{CAMPAIGN}', folder)
+
+
+@pytest.mark.parametrize(
+    ("broker", "tls", "port"),
+    [
+        ('host = "broker.example.org"', True, 8883),
+        ('host = "192.0.2.7"', True, 8883),
+        ('host = "broker.example.org"\nport = 1883', True, 1883),
+        ('host = "broker.example.org"\ninsecure = true', False, 1883),
+        ('host = "localhost"', False, 1883),
+        ('host = "127.8.9.10"', False, 1883),
+        ('host = "::1"', False, 1883),
+        ('host = "localhost.example.org"', True, 8883),
+    ],
+)
+def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: str, tls: bool, port: int) -> None:
+    address = external_address(config(tmp_path, broker))
+    assert (address.tls_context() is not None, address.port) == (tls, port)
+    context = address.tls_context()
+    assert context is None or (context.check_hostname and context.verify_mode)
+
+
+def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"broker\.insecure is true, but broker\.ca_file turns TLS on"):
+        config(tmp_path, 'host = "x"\ninsecure = true\nca_file = "ca.crt"')
