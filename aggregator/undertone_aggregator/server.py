@@ -147,7 +147,7 @@ def is_loopback(host: str) -> bool:
 
 
 def external_address(config: Config) -> Address:
-    """How to reach a broker that is not managed: by TLS, unless it is on this machine or ``insecure``. Raises Invalid."""
+    """How to reach a broker that is not managed: TLS, unless on this machine or ``insecure``. Raises Invalid."""
     settings = config.broker
     assert settings.password_file is not None
     password_file = config.path(settings.password_file)
