@@ -67,10 +67,12 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
 def test_who_may_do_what(broker: ManagedBroker) -> None:
     with (
         User(broker, "aggregator", "a") as server,
+        User(broker, "aggregator-0", credentials.server_users("a")["aggregator-0"]) as worker,
         User(broker, "analyst", "b") as analyst,
         User(broker, "d1", "c") as d1,
     ):
         server.listen("t/#")
+        worker.listen("t/#")
         analyst.listen("t/#")
         d1.listen("t/#", "t/c/config")
         for topic in ("t/c/5/d1/report", "t/c/5/d2/report", "t/c/config", "t/c/aggregate/all", "x/c/5/d1/report"):
@@ -82,7 +84,9 @@ def test_who_may_do_what(broker: ManagedBroker) -> None:
         # Whatever was forged was published before, so that it would have arrived by then.
         wait_for(lambda: all(("t/c/config", b"x") in one.heard for one in everybody))
         wait_for(lambda: all(("t/c/aggregate/all", b"x") in one.heard for one in (server, analyst)))
-        assert sorted(topic for topic, _ in server.heard) == ["t/c/5/d1/report", "t/c/aggregate/all", "t/c/config"]
+        assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
+        # A worker's session is one client's, and hears reports alone.
+        assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config"}
         assert {topic for topic, _ in analyst.heard} == {"t/c/aggregate/all", "t/c/config"}
         assert {topic for topic, _ in d1.heard} == {"t/c/config"}
 
