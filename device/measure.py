@@ -111,8 +111,8 @@ def message():
     body = (
         '{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":4000,'
         '"slot_seconds":60,"cycle":48,"epoch":%d,"last_slot":%d,"default":0,"cohort":{"seed":"%s","share":4194304,'
-        '"mechanism":{"kind":"square-wave","a":2721,"b":1001,"window":65,"edges":%s}},"report":{"low":0,"theta":3000,'
-        '"mechanism":{"kind":"hybrid","coin":25784,"rounding":[2721,1001],"piecewise":[2721,1001,621,4,256]}}}'
+        '"mechanism":{"kind":"square-wave","a":2721,"b":1001,"window":65,"edges":%s}},"rule":{"kind":"scalar",'
+        '"mechanism":{"kind":"hybrid","coin":25784,"rounding":[2721,1001],"piecewise":[2721,1001,621,4,256]},"ranges":[[0,0,3000]]}}'
         % (_Time.now, _Time.now // 60 + 20000, "00" * 16, json.dumps(list(range(0, 257 * 15, 15))).replace(" ", ""))
     ).encode()
     return struct.pack(">4sII", b"UTC1", _Time.now, len(body)) + body

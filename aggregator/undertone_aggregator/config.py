@@ -9,11 +9,13 @@ from typing import Any
 
 from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
-from undertone_shared.campaign import MEASURES, SEED_BYTES, Campaign, Cohort, ReportRule
+from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
+from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
 

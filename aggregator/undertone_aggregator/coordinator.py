@@ -119,7 +119,7 @@ class Coordinator:
         facts: dict[str, Any] = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
         if campaign.stream is not None:
             rule = campaign.stream
-            self.journal.say("epoch", f"{rule.kind} stream of {rule.reports} reports starts in {wait} s", **facts)
+            self.journal.say("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", **facts)
             return
         if campaign.report is None:
             number, of = len(self._timeline), len(self.plan.rounds)

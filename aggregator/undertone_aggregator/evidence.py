@@ -41,8 +41,9 @@ class Evidence:
             if counts is None and epoch.phase == THRESHOLD:
                 # Nobody was there in the planned slots: whatever came since must do.
                 counts = _sum(epoch, self.read(first, self.settled, report.COHORT))
-            if counts is not None:
-                histograms[epoch] = CohortCounts(epoch.campaign.cohort.mechanism, counts)
+            cohort = epoch.campaign.cohort
+            if counts is not None and cohort is not None:
+                histograms[epoch] = CohortCounts(cohort.mechanism, counts)
         return histograms
 
     def reports(self) -> list[ReportCounts]:

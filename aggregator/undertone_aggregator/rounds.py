@@ -26,8 +26,9 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
-from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE
+from undertone_shared.scalar import Cohort, ReportRule
 
 # A smaller change is not worth an epoch: it moves the error by less than a few per cent.
 SMALLEST_CHANGE = 0.05

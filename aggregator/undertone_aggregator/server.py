@@ -19,7 +19,7 @@ from undertone_aggregator.collect.store import Store, StoreError, open_store
 from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.journal import Journal
-from undertone_shared.campaign import SEED_BYTES
+from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 

@@ -14,11 +14,11 @@ sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
 from undertone_device.reporter import Reporter  # noqa: E402
 from undertone_shared import issue  # noqa: E402
-from undertone_shared.campaign import Cohort, ReportRule  # noqa: E402
 from undertone_shared.entropy import Entropy  # noqa: E402
 from undertone_shared.errors import Invalid, Refused  # noqa: E402
 from undertone_shared.mechanism import Hybrid, WindowMechanism  # noqa: E402
 from undertone_shared.policy import Policy  # noqa: E402
+from undertone_shared.scalar import Cohort, ReportRule  # noqa: E402
 from undertone_shared.topics import report_topic  # noqa: E402
 
 

@@ -116,7 +116,7 @@ def _meaning(campaign: dict[str, Any], state: dict[str, Any]) -> list[str]:
         epsilon = rho + 2 * math.sqrt(rho * _DELTA_BITS * math.log(2))
         span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"
         return [
-            f"meaning     a {stream['kind']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
+            f"meaning     a {stream['law']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
             f" that is epsilon = {epsilon:.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
         ]
     certificates = (campaign["cohort_certificate"], campaign["report_certificate"])

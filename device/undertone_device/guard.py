@@ -68,7 +68,7 @@ class Guard:
 
     def carried(self, campaign: "Campaign") -> "Carried | None":
         """What the campaign's kind of rule carries from report to report, if anything."""
-        return self._carried.get("stream" if campaign.stream else "scalar")
+        return self._carried.get(campaign.rule.kind)
 
     def obstacle(self, campaign: "Campaign", slot: int, now: int) -> "str | None":
         """One word why this slot must not be drawn, or None."""

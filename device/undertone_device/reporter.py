@@ -8,11 +8,8 @@ from undertone_device.acceptance import Acceptance
 from undertone_device.guard import Guard
 from undertone_device.ledger import Ledger
 from undertone_device.slot_value import OpenSlot
-from undertone_shared.cohort import in_cohort
 from undertone_shared.entropy import EntropyError
-from undertone_shared.errors import Invalid
-from undertone_shared.report import COHORT, LENGTH, REPORT, pack
-from undertone_shared.truncation import truncate
+from undertone_shared.report import LENGTH, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
-    from undertone_shared.notation import Mechanism
     from undertone_shared.policy import Policy
 
 DEFAULT_OUTBOX = 96
@@ -193,24 +189,7 @@ class Reporter:
         return None
 
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
-        carried = self._guard.carried(campaign)
-        if carried:
-            return carried.draw(campaign, slot, reading)
-        if not isinstance(reading, int):
-            raise Invalid("the reading is %r, expected an integer" % (reading,))
-        cohort = campaign.cohort
-        entropy = self._entropy
-        rule = campaign.report
-        if rule is None or in_cohort(cohort.seed, cohort.share, slot, self.device):
-            kind = COHORT
-            width = campaign.bound
-            x = truncate(reading, campaign.offset, 0, width)
-            mechanism: Mechanism = cohort.mechanism
-        else:
-            kind = REPORT
-            width = rule.width
-            x = truncate(reading, campaign.offset, rule.low, rule.theta)
-            mechanism = rule.mechanism
-        part = mechanism.choose(entropy)
-        level = part.level(x, width, entropy)
-        return pack(kind, campaign.fingerprint, slot, (part.draw(level, entropy),))
+        rule = campaign.rule
+        member = rule.member(slot, self.device)
+        kind, values, chain = rule.draw(campaign, slot, reading, member, self._guard.carried(campaign), self._entropy)
+        return pack(kind, campaign.fingerprint, slot, values, chain)

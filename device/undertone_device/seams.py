@@ -44,8 +44,8 @@ class Carried(Protocol):
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
         """One word why this kind may not draw the slot, or None."""
 
-    def draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
-        """The slot's report. Raises EntropyError, and Invalid for a reading of another shape."""
+    def draw(self, campaign: "Campaign", slot: int, reading: "tuple[int, ...]") -> "tuple[tuple[int, ...], int]":
+        """(values, chain index) of the slot's report. Raises EntropyError."""
 
 
 class Transport(Protocol):

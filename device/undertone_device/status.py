@@ -38,6 +38,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     campaign = reporter.campaign
     if campaign is not None:
         rule = campaign.report
+        cohort = campaign.cohort
         state["campaign"] = {
             "name": campaign.name,
             "epoch": campaign.epoch,
@@ -48,7 +49,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "slot_seconds": campaign.slot_seconds,
             "bound": campaign.bound,
             "theta": None if rule is None else rule.theta,
-            "cohort_certificate": list(campaign.cohort.mechanism.certificate()) if campaign.stream is None else None,
+            "cohort_certificate": None if cohort is None else list(cohort.mechanism.certificate()),
             "report_certificate": None if rule is None else list(rule.mechanism.certificate()),
             "stream": None,
             "last_slot": campaign.last_slot,
@@ -56,7 +57,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         stream = campaign.stream
         if stream is not None:
             state["campaign"]["theta"] = stream.theta
-            state["campaign"]["stream"] = {"kind": stream.kind, "rho": list(stream.rho()), "renewal": stream.renewal}
+            state["campaign"]["stream"] = {"law": stream.law, "rho": list(stream.rho()), "renewal": stream.renewal}
     return state
 
 

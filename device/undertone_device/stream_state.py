@@ -5,7 +5,6 @@ A chain's slew state is the household's reading: no byte of it reaches the stora
 
 from undertone_device.slot_value import SlotValue, check_sample
 from undertone_shared.errors import Invalid
-from undertone_shared.report import STREAM, pack
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
 
 TYPE_CHECKING = False
@@ -100,8 +99,8 @@ class StreamState:
 
     # Reports
 
-    def draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
-        """The report of a slot for which there is no ``obstacle``. Raises EntropyError.
+    def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
+        """(X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
 
         The noise is drawn here, with the report: a copy of the memory from before holds none that is used twice.
         """
@@ -111,11 +110,9 @@ class StreamState:
         ledger = self._ledger
         window = _window(rule, campaign, slot)
         chain = self._chain(rule, window, slot)
-        noise = rule.draw_noise(chain is None, entropy) if rule.kind == GAUSSIAN else ()
+        noise = rule.draw_noise(chain is None, entropy) if rule.law == GAUSSIAN else ()
         entropy.refill()
-        point = rule.point(
-            reading if isinstance(reading, tuple) else (reading,) * rule.dimension, campaign.offset, entropy
-        )
+        point = rule.point(reading, campaign.offset, entropy)
         if window != ledger.window:
             ledger.window = window
             ledger.reports = ledger.chains = 0
@@ -131,7 +128,7 @@ class StreamState:
             index = chain.index + 1
         ledger.reports += 1
         self._chains[slot % rule.lag] = Chain(index, point, released, slot)
-        return pack(STREAM, campaign.fingerprint, slot, released, index)
+        return released, index
 
     def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
         """The chain that the slot continues, None if it starts one."""

@@ -3,12 +3,17 @@
 A board does not carry this module. Rationals and units as in `undertone_shared.mechanism`.
 """
 
+import binascii
+
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
+from undertone_shared.gaussian import root
+from undertone_shared.report import COHORT, REPORT, STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from undertone_shared.mechanism import WindowMechanism
+    from collections.abc import Sequence
+    from typing import Any
 
 
 class WindowAnalysis:
@@ -24,6 +29,37 @@ class WindowAnalysis:
     edges: "tuple[int, ...] | None"
     first: int
     symbols: int
+
+    @property
+    def kind(self) -> str:
+        """Its word in a campaign."""
+        return "window" if self.edges is None else "square-wave"
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        if self.edges is not None:
+            return "square wave"
+        return "stochastic rounding" if self.window == self.stride == self.levels == 1 else "piecewise"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it has an unbiased decode."""
+        return self.edges is None
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        fields: dict[str, Any] = {"kind": self.kind, "a": self.a, "b": self.b, "window": self.window}
+        if self.edges is not None:
+            fields["edges"] = list(self.edges)
+        else:
+            fields["stride"] = self.stride
+            fields["levels"] = self.levels
+        return fields
+
+    def occurs(self, symbol: int) -> bool:
+        """Whether a device can draw the symbol: at every level, or a ratio of probabilities would be infinite."""
+        return self.first <= symbol < self.symbols
 
     def weights(self, level: int) -> list[int]:
         """The integer weights of the symbols at ``level``; they sum to ``row_total()``. Raises Invalid."""
@@ -76,10 +112,28 @@ class HybridAnalysis:
     """Weights, decode and variance of a `Hybrid`."""
 
     coin: int
-    rounding: "WindowMechanism"
-    piecewise: "WindowMechanism"
+    kind = "hybrid"
+    name = "hybrid"
+    decodes = True
+    rounding: WindowAnalysis
+    piecewise: WindowAnalysis
     levels: int
     symbols: int
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        r = self.rounding
+        p = self.piecewise
+        return {
+            "kind": self.kind,
+            "coin": self.coin,
+            "rounding": [r.a, r.b],
+            "piecewise": [p.a, p.b, p.window, p.stride, p.levels],
+        }
+
+    def occurs(self, symbol: int) -> bool:
+        """Whether a device can draw the symbol: not those of a part that the coin never chooses."""
+        return 0 <= symbol < self.symbols and (65536 - self.coin if symbol < self.rounding.symbols else self.coin) > 0
 
     def weights(self, level: int) -> list[int]:
         """The integer weights of the symbols at ``level``, stochastic rounding's own rounding included."""
@@ -120,3 +174,142 @@ class HybridAnalysis:
             self.coin * num * scale + (65536 - self.coin) * theta * theta * (outer * outer - x * x) * den,
             65536 * den * scale,
         )
+
+
+class TableAnalysis:
+    """Weights, decode and variance of a `TableMechanism`."""
+
+    kind = "table"
+    name = "optimal table"
+    bits: int
+    levels: int
+    symbols: int
+    shift: int
+    values: "tuple[int, ...]"
+    rows: "Sequence[bytes]"
+    decoded: "tuple[tuple[int, ...], int] | None"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it has an unbiased decode: a device's copy has none."""
+        return self.decoded is not None
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        return {
+            "kind": self.kind,
+            "bits": self.bits,
+            "shift": self.shift,
+            "values": list(self.values),
+            "rows": [binascii.b2a_base64(row).strip().decode() for row in self.rows],
+        }
+
+    def occurs(self, symbol: int) -> bool:
+        """Whether a device can draw the symbol: every weight is at least 1."""
+        return 0 <= symbol < self.symbols
+
+    def weights(self, level: int) -> list[int]:
+        """The integer weights of the symbols at ``level``; they sum to 2^bits. Raises Invalid."""
+        check_integer("level", level, 0, self.levels)
+        row = self.rows[level]
+        return [int.from_bytes(row[j : j + 3], "big") for j in range(0, len(row), 3)]
+
+    def row_total(self) -> int:
+        """The sum of each row of ``weights``: 2^bits."""
+        return 1 << self.bits
+
+    def value(self, level: int, theta: int) -> tuple[int, int]:
+        """The reading mu_k / 2^shift for which ``level`` stands, whatever theta. Raises Invalid."""
+        check_integer("level", level, 0, self.levels)
+        return (self.values[level], 1 << self.shift)
+
+    def decode(self, symbol: int, theta: int) -> tuple[int, int]:
+        """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
+        check_integer("symbol", symbol, 0, self.symbols - 1)
+        if self.decoded is None:
+            raise Invalid("this table has no decode values: a device never decodes")
+        return (self.decoded[0][symbol], self.decoded[1])
+
+    def variance(self, level: int, theta: int) -> tuple[int, int]:
+        """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
+        row = self.weights(level)
+        first = second = 0
+        denominator = 1
+        for j in range(self.symbols):
+            y, denominator = self.decode(j, theta)
+            first += row[j] * y
+            second += row[j] * y * y
+        return (
+            (second << self.bits) - first * first,
+            (denominator * denominator) << (2 * self.bits),
+        )
+
+
+class ScalarAnalysis:
+    """What a receiver asks of a `ScalarRule`."""
+
+    kind: str
+    cohort: "Any"
+    report: "Any"
+    ranges: "Any"
+
+    @property
+    def theta(self) -> "int | None":
+        """The threshold, None while it is being looked for."""
+        return None if self.report is None else self.report.theta
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value that ``parse_rule`` reads back."""
+        report = self.report
+        return {
+            "kind": self.kind,
+            "mechanism": None if report is None else report.mechanism.describe(),
+            "ranges": [list(block) for block in self.ranges],
+        }
+
+    def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
+        """None for a report that an honest device may have drawn, else ``wrong_kind`` or ``symbol``."""
+        belongs = member or self.report is None
+        if kind != (COHORT if belongs else REPORT):
+            return "wrong_kind"
+        mechanism = self.cohort.mechanism if belongs or self.report is None else self.report.mechanism
+        return None if mechanism.occurs(values[0]) else "symbol"
+
+
+class StreamAnalysis:
+    """What a receiver asks of a `StreamRule`."""
+
+    fields: "Sequence[str]"
+    law: str
+    levels: int
+    shift: int
+    reuse: int
+    noise: tuple[int, int]
+    dimension: int
+    reports: int
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
+        values = {name: getattr(self, name) for name in self.fields}
+        values["noise"] = list(self.noise)
+        return values
+
+    def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
+        """None for a report that an honest device may have drawn, else ``wrong_kind``, ``malformed`` or ``symbol``."""
+        if kind != STREAM:
+            return "wrong_kind"
+        if len(values) != self.dimension:
+            return "malformed"
+        return None if chain <= self.reports and max([abs(x) for x in values]) <= self.largest_release() else "symbol"
+
+    def largest_release(self) -> int:
+        """What no honest device releases more than: a false device moves the mean by no more.
+
+        One-bit: its exact bound. Gaussian: half the range and 12 standard deviations, which noise exceeds with
+        probability below 1e-32.
+        """
+        a = 1 << self.shift
+        first, later = self.noise
+        if self.law == "one-bit":
+            return int(max(first, (later + a) // (a - self.reuse))) + 1
+        return self.levels // 2 + 12 * (root(max(first, later // (a * a - self.reuse * self.reuse))) + 1)

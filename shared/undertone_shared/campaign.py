@@ -8,23 +8,26 @@ import hashlib
 import json
 import struct
 
+from undertone_shared import scalar
 from undertone_shared.checks import SMALL, check_integer, check_object
-from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
-from undertone_shared.mechanism import WindowMechanism
-from undertone_shared.notation import parse_mechanism
 from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from undertone_shared.notation import Mechanism
+    from collections.abc import Callable
+    from typing import Any
+
+    from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
     from undertone_shared.stream import StreamRule
+
+    Rule = ScalarRule | StreamRule
+    Parser = Callable[[dict[str, Any], int, int], Rule]
 
 VERSION = 1
 MAGIC = b"UTC1"
 HEADER_BYTES = 12
 LARGEST_BODY = 12288
-SEED_BYTES = 16
 # Reports under an epoch are admitted this many slots into the next one.
 GRACE_SLOTS = 2
 
@@ -32,42 +35,19 @@ MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
 LARGEST_TIME = 0xFFFFFFFF
 _READING = SMALL - 1
 FIELDS = (
-    "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort report"
-).split()
+    "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort rule".split()
+)
 
 
-class Cohort:
-    """Who reports for the threshold, and how: ``share / 2^24`` of all (device, slot) by the rule of `cohort`."""
+def _stream(fields: "dict[str, Any]", bound: int, cycle: int) -> "StreamRule":
+    # A board without streams never loads their code.
+    from undertone_shared import stream
 
-    def __init__(self, seed: bytes, share: int, mechanism: "Mechanism"):
-        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
-            raise Invalid("cohort.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
-        check_integer("cohort.share", share, 0, WHOLE)
-        if not isinstance(mechanism, WindowMechanism) or mechanism.edges is None:
-            raise Invalid("cohort.mechanism is not a square-wave with edges")
-        self.seed = seed
-        self.share = share
-        self.mechanism = mechanism
+    return stream.parse_rule(fields, bound, cycle)
 
 
-class ReportRule:
-    """How everybody else reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low]."""
-
-    def __init__(self, low: int, theta: int, mechanism: "Mechanism"):
-        check_integer("report.low", low, 0, _READING)
-        check_integer("report.theta", theta, low + 1, _READING)
-        if mechanism.edges is not None:
-            raise Invalid("report.mechanism is a square-wave, which has no unbiased decode")
-        if not mechanism.covers(theta - low):
-            raise Invalid("report.mechanism does not cover 0 to theta - low = %d" % (theta - low))
-        self.low = low
-        self.theta = theta
-        self.mechanism = mechanism
-
-    @property
-    def width(self) -> int:
-        """theta - low: the range that the mechanism covers."""
-        return self.theta - self.low
+# How a campaign collects, by the kind of its rule.
+RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
 class Campaign:
@@ -75,17 +55,13 @@ class Campaign:
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
     ``cycle``: slots per day or other natural period. ``default``: the public reading sent when the sensor failed.
-    ``report`` is None in a threshold epoch, where every device is in the cohort, and in a ``stream`` campaign, where
-    none is.
+    ``rule``: how it collects, by the kinds of `RULES`.
     """
 
     def __init__(self, body: "bytes | memoryview"):
         if len(body) > LARGEST_BODY:
             raise Invalid("the campaign has %d bytes, expected at most %d" % (len(body), LARGEST_BODY))
-        value = _parse(body)
-        # The field "stream" is there in stream campaigns only.
-        streams = isinstance(value, dict) and "stream" in value
-        fields = check_object("the campaign", value, tuple(FIELDS + ["stream"] if streams else FIELDS))
+        fields = check_object("the campaign", _parse(body), tuple(FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body
         self.fingerprint = hashlib.sha256(body).digest()[:4]
@@ -109,46 +85,31 @@ class Campaign:
             "last_slot", fields["last_slot"], self.first_slot, LARGEST_TIME // self.slot_seconds - 1
         )
         self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
-        self.report: ReportRule | None = None
-        self.stream: StreamRule | None = None
-        if streams:
-            # A board without streams never loads their code.
-            from undertone_shared.stream import parse_stream
+        rule = fields["rule"]
+        kind = rule.get("kind") if isinstance(rule, dict) else None
+        if not isinstance(kind, str) or kind not in RULES:
+            raise Invalid("rule has kind %r, expected one of %s" % (kind, ", ".join(sorted(RULES))))
+        self.rule = RULES[kind](fields, self.bound, self.cycle)
 
-            self.cohort, self.stream = parse_stream(fields, self.bound)
-            return
-        # Out of the parsed value: on a board, a table needs the room.
-        self.cohort = _cohort(fields.pop("cohort"))
-        if fields["report"] is None:
-            if self.cohort.share != WHOLE:
-                raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % self.cohort.share)
-        else:
-            report = check_object("report", fields["report"], ("low", "theta", "mechanism"))
-            mechanism = parse_mechanism("report.mechanism", report["mechanism"])
-            self.report = ReportRule(report["low"], report["theta"], mechanism)
-            if self.report.theta > self.bound:
-                raise Invalid("report.theta is %d, expected at most the bound %d" % (self.report.theta, self.bound))
+    @property
+    def cohort(self) -> "Cohort | None":
+        """Who reports for the threshold; None where nobody does."""
+        return self.rule.cohort
+
+    @property
+    def report(self) -> "ReportRule | None":
+        """How a scalar campaign's devices report. Goes when its callers ask the rule."""
+        return self.rule.report
+
+    @property
+    def stream(self) -> "StreamRule | None":
+        """The rule of a stream. Goes when its callers ask the rule."""
+        return None if self.rule.kind != "stream" else self.rule  # type: ignore[return-value]
 
     @property
     def end(self) -> int:
         """The Unix second at which the last slot ends."""
         return (self.last_slot + 1) * self.slot_seconds
-
-
-def _cohort(value: object) -> Cohort:
-    fields = check_object("cohort", value, ("seed", "share", "mechanism"))
-    mechanism = parse_mechanism("cohort.mechanism", fields["mechanism"])
-    return Cohort(_hex("cohort.seed", fields["seed"]), fields["share"], mechanism)
-
-
-def _hex(name: str, value: object) -> bytes:
-    if isinstance(value, str) and len(value) % 2 == 0:
-        for character in value:
-            if character not in "0123456789abcdef":
-                break
-        else:
-            return bytes.fromhex(value)
-    raise Invalid("%s is %r, expected lower-case hexadecimal" % (name, value))
 
 
 def header(message: "bytes | memoryview") -> tuple[int, bytes]:

@@ -3,6 +3,7 @@
 import hashlib
 import struct
 
+SEED_BYTES = 16
 WHOLE = 1 << 24
 
 

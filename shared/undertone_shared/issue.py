@@ -1,20 +1,18 @@
 """What the aggregator publishes: campaigns, and the topics of its series. A board does not carry this module."""
 
-import binascii
 import json
 import struct
 
 from undertone_shared.campaign import FIELDS, LARGEST_TIME, MAGIC, VERSION, Campaign
 from undertone_shared.checks import check_integer
-from undertone_shared.mechanism import Hybrid
-from undertone_shared.table import TableMechanism
+from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ScalarRule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from undertone_shared.campaign import Cohort, ReportRule
-    from undertone_shared.notation import Mechanism
+    from undertone_shared.scalar import Cohort, ReportRule
     from undertone_shared.stream import StreamRule
 
 
@@ -31,11 +29,19 @@ def build(
     epoch: int,
     last_slot: int,
     default: int,
-    cohort: "Cohort | None",
-    report: "ReportRule | None",
+    cohort: "Cohort | None" = None,
+    report: "ReportRule | None" = None,
     stream: "StreamRule | None" = None,
 ) -> Campaign:
-    """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid."""
+    """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid.
+
+    Either a ``cohort`` with the ``report`` rule, None in a threshold epoch; or a ``stream``.
+    """
+    rule: StreamRule | ScalarRule | None = stream
+    if rule is None:
+        if cohort is None:
+            raise Invalid("cohort is None, expected one in a campaign of scalar reports")
+        rule = ScalarRule(cohort, report)
     values: tuple[Any, ...] = (
         VERSION,
         name,
@@ -53,16 +59,12 @@ def build(
         and {
             "seed": "".join("%02x" % byte for byte in cohort.seed),
             "share": cohort.share,
-            "mechanism": describe_mechanism(cohort.mechanism),
+            "mechanism": cohort.mechanism.describe(),
         },
-        report and {"low": report.low, "theta": report.theta, "mechanism": describe_mechanism(report.mechanism)},
+        rule.describe(),
     )
-    names = FIELDS
-    if stream is not None:
-        names = FIELDS + ["stream"]
-        values += (stream.describe(),)
     compact = (",", ":")
-    members = [json.dumps(names[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
+    members = [json.dumps(FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
     return Campaign(("{" + ",".join(members) + "}").encode())
 
 
@@ -70,43 +72,6 @@ def pack(campaign: Campaign, issued_at: int) -> bytes:
     """The retained message. Raises Invalid for issued_at outside u32."""
     check_integer("issued_at", issued_at, 0, LARGEST_TIME)
     return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body
-
-
-def describe_mechanism(mechanism: "Mechanism") -> "dict[str, Any]":
-    """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
-    if isinstance(mechanism, Hybrid):
-        r = mechanism.rounding
-        p = mechanism.piecewise
-        return {
-            "kind": "hybrid",
-            "coin": mechanism.coin,
-            "rounding": [r.a, r.b],
-            "piecewise": [p.a, p.b, p.window, p.stride, p.levels],
-        }
-    if isinstance(mechanism, TableMechanism):
-        return {
-            "kind": "table",
-            "bits": mechanism.bits,
-            "shift": mechanism.shift,
-            "values": list(mechanism.values),
-            "rows": [binascii.b2a_base64(row).strip().decode() for row in mechanism.rows],
-        }
-    if mechanism.edges is not None:
-        return {
-            "kind": "square-wave",
-            "a": mechanism.a,
-            "b": mechanism.b,
-            "window": mechanism.window,
-            "edges": list(mechanism.edges),
-        }
-    return {
-        "kind": "window",
-        "a": mechanism.a,
-        "b": mechanism.b,
-        "window": mechanism.window,
-        "stride": mechanism.stride,
-        "levels": mechanism.levels,
-    }
 
 
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:

@@ -71,6 +71,11 @@ class WindowMechanism(WindowAnalysis):
         while self._step << 1 <= levels:
             self._step <<= 1
 
+    @property
+    def parts(self) -> "tuple[WindowMechanism, ...]":
+        """The mechanisms that draw: itself."""
+        return (self,)
+
     def choose(self, entropy: "Entropy") -> "WindowMechanism":
         """The mechanism that draws this report: itself."""
         return self
@@ -139,11 +144,17 @@ class Hybrid(HybridAnalysis):
         if piecewise.first != rounding.symbols or piecewise.edges is not None:
             raise Invalid("the Hybrid's second part is not piecewise with symbols from %d" % rounding.symbols)
         self.coin = coin
-        self.rounding = rounding
-        self.piecewise = piecewise
+        self.rounding: WindowMechanism = rounding
+        self.piecewise: WindowMechanism = piecewise
         self.levels = piecewise.levels
         self.symbols = piecewise.symbols
         self.edges = None
+        self.first = 0
+
+    @property
+    def parts(self) -> "tuple[WindowMechanism, ...]":
+        """The mechanisms that draw."""
+        return (self.rounding, self.piecewise)
 
     def choose(self, entropy: "Entropy") -> WindowMechanism:
         """The part that draws this report: the public coin (one word, also when its outcome is certain)."""

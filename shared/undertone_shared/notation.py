@@ -1,4 +1,4 @@
-"""Mechanisms as JSON values: what they look like, and the reading of them; `undertone_shared.issue` writes them.
+"""Mechanisms as JSON values: what they look like, and the reading of them; each describes itself.
 
 ``{"kind": "window", "a", "b", "window", "stride", "levels"}``
 ``{"kind": "square-wave", "a", "b", "window", "edges": [...]}`` (stride 1, one level per bin)

@@ -108,6 +108,10 @@ class Policy:
         self.one_shot: bool = merged["one_shot"]
         self.insecure: bool = merged["insecure"]
         self.stream = _stream_policy(merged["stream"])
+        # What is asked of a rule of this kind beyond the certificates of its mechanisms.
+        self._allowed: dict[str, Any] = {"scalar": None}
+        if self.stream is not None:
+            self._allowed["stream"] = self.stream
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""
@@ -122,16 +126,16 @@ class Policy:
         duration = campaign.end - campaign.epoch
         if duration > self.duration_seconds:
             raise Refused("duration", "it lasts %d seconds, allowed are %d" % (duration, self.duration_seconds))
-        if campaign.stream is not None:
-            if self.stream is None:
-                raise Refused("stream", "it is a stream, and the policy allows none")
-            self._check_theta(campaign.stream.theta)
-            self.stream.check(campaign, campaign.stream)
-            return
-        self._check_cap("cohort", campaign.cohort.mechanism)
-        if campaign.report is not None:
-            self._check_theta(campaign.report.theta)
-            self._check_cap("report", campaign.report.mechanism)
+        rule = campaign.rule
+        if rule.kind not in self._allowed:
+            raise Refused(rule.kind, "it is a %s, and the policy allows none" % rule.kind)
+        for _, _, theta in rule.ranges:
+            self._check_theta(theta)
+        for name, mechanism in rule.mechanisms:
+            self._check_cap(name, mechanism)
+        allowed = self._allowed[rule.kind]
+        if allowed is not None:
+            allowed.check(campaign, rule)
 
     def _check_theta(self, theta: int) -> None:
         if not self.theta[0] <= theta <= self.theta[1]:

@@ -24,6 +24,7 @@ REPORT = 1
 STREAM = 2
 LENGTH = 16
 LARGEST_DIMENSION = 8
+LARGEST_RELEASE = 0x7FFFFFFF
 _U32 = 0xFFFFFFFF
 
 
@@ -38,7 +39,11 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chai
         check_integer("symbol", values[0], 0, _U32)
         check_integer("chain index", chain, 0, 0)
         return struct.pack(">BB4sIIH", VERSION, kind, fingerprint, slot, values[0], chain)
-    # A board without streams never loads their code.
-    from undertone_shared.stream import pack_released
-
-    return pack_released(fingerprint, slot, values, chain)
+    check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
+    check_integer("chain index", chain, 1, 0xFFFF)
+    for value in values:
+        check_integer("released value", value, -LARGEST_RELEASE, LARGEST_RELEASE)
+    packed = struct.pack(">BB4sIiH", VERSION, STREAM, fingerprint, slot, values[0], chain)
+    for value in values[1:]:
+        packed += struct.pack(">i", value)
+    return packed

@@ -12,99 +12,101 @@ where y_i alone touches the reading: X_{i-1} is public already. A chain starts w
 X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof.md.
 """
 
-import struct
-
-from undertone_shared.campaign import SEED_BYTES, Cohort
 from undertone_shared.checks import SMALL, check_integer, check_object
 from undertone_shared.errors import Invalid
 from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian, root
-from undertone_shared.mechanism import WindowMechanism
-from undertone_shared.report import LARGEST_DIMENSION, STREAM, VERSION
+from undertone_shared.report import LARGEST_DIMENSION, LARGEST_RELEASE, STREAM
 from undertone_shared.truncation import truncate
+
+try:
+    from undertone_shared.analysis import StreamAnalysis
+except ImportError:  # on a board
+    StreamAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from undertone_shared.entropy import Entropy
+    from undertone_shared.mechanism import WindowMechanism
 
     Point = tuple[int, ...]
 
 GAUSSIAN = "gaussian"
 ONE_BIT = "one-bit"
-KINDS = (GAUSSIAN, ONE_BIT)
+LAWS = (GAUSSIAN, ONE_BIT)
 # ρ is counted in multiples of 2^-20, rounded up.
 RHO_UNIT = 1 << 20
 LARGEST_RHO = (1 << 32) - 1
-_LARGEST_RELEASE = 0x7FFFFFFF
 # A discrete Gaussian of variance s is, up to e^(-8π²), a post-processing of a continuous one of variance s - 4.
 ROUNDING_VARIANCE = 4
 _LEAST_VARIANCE = 16
 
-FIELDS = ("kind low theta levels slew shift reuse noise dimension lag reports chains restart renewal").split()
+FIELDS = ("kind law low theta levels slew shift reuse noise dimension lag reports chains restart renewal").split()
 
 
-class StreamRule:
+class StreamRule(StreamAnalysis):
     """The stream of one campaign, validated.
 
-    ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any with ``reuse`` 0, which
-    is independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates of a reading; its points stay in
-    the ball of diameter G. ``lag``: that many interleaved chains. ``reports``, ``chains``: the budget (l, m) of a
-    window. ``restart``: a chain ends after so many missed reports (0: never). ``renewal``: slots of a window, each
-    with a budget and chains of its own (0: one window). Raises Invalid.
+    ``law``: of the noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any
+    with ``reuse`` 0, which is independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates of a
+    reading; its points stay in the ball of diameter G. ``lag``: that many interleaved chains. ``reports``,
+    ``chains``: the budget (l, m) of a window. ``restart``: a chain ends after so many missed reports (0: never).
+    ``renewal``: slots of a window, each with a budget and chains of its own (0: one window). Raises Invalid.
     """
 
+    kind = "stream"
+    fields = FIELDS
+    # A report for the threshold would cost a budget of its own.
+    cohort = None
+    report = None
+    mechanisms: "tuple[tuple[str, WindowMechanism], ...]" = ()
+
     def __init__(self, fields: "dict[str, Any]"):
-        self.kind = fields["kind"]
-        if self.kind not in KINDS:
-            raise Invalid("stream.kind is %r, expected one of %s" % (self.kind, ", ".join(KINDS)))
-        self.low = check_integer("stream.low", fields["low"], 0, SMALL - 1)
-        self.theta = check_integer("stream.theta", fields["theta"], self.low + 1, SMALL - 1)
-        self.levels = check_integer("stream.levels", fields["levels"], 2, 1 << 20)
+        self.law = fields["law"]
+        if self.law not in LAWS:
+            raise Invalid("rule.law is %r, expected one of %s" % (self.law, ", ".join(LAWS)))
+        self.low = check_integer("rule.low", fields["low"], 0, SMALL - 1)
+        self.theta = check_integer("rule.theta", fields["theta"], self.low + 1, SMALL - 1)
+        self.ranges = ((0, self.low, self.theta),)
+        self.levels = check_integer("rule.levels", fields["levels"], 2, 1 << 20)
         if self.levels % 2 or self.levels * self.width >= SMALL:
             raise Invalid(
-                "stream.levels is %d, expected an even number whose product with theta - low is below 2^30"
-                % self.levels
+                "rule.levels is %d, expected an even number whose product with theta - low is below 2^30" % self.levels
             )
-        self.shift = check_integer("stream.shift", fields["shift"], 0, 12)
-        self.reuse = check_integer("stream.reuse", fields["reuse"], 0, (1 << self.shift) - 1)
+        self.shift = check_integer("rule.shift", fields["shift"], 0, 12)
+        self.reuse = check_integer("rule.reuse", fields["reuse"], 0, (1 << self.shift) - 1)
         largest = self.levels // 2 - 1 if self.reuse else self.levels
-        self.slew = check_integer("stream.slew", fields["slew"], 1, max(largest, 1))
-        self.dimension = check_integer("stream.dimension", fields["dimension"], 1, LARGEST_DIMENSION)
-        self.reports = check_integer("stream.reports", fields["reports"], 1, 0xFFFF)
-        self.lag = check_integer("stream.lag", fields["lag"], 1, 1024)
-        self.chains = check_integer("stream.chains", fields["chains"], self.lag, 0xFFFF)
-        self.restart = check_integer("stream.restart", fields["restart"], 0, 0xFFFF)
-        self.renewal = check_integer("stream.renewal", fields["renewal"], 0, 1 << 24)
+        self.slew = check_integer("rule.slew", fields["slew"], 1, max(largest, 1))
+        self.dimension = check_integer("rule.dimension", fields["dimension"], 1, LARGEST_DIMENSION)
+        self.reports = check_integer("rule.reports", fields["reports"], 1, 0xFFFF)
+        self.lag = check_integer("rule.lag", fields["lag"], 1, 1024)
+        self.chains = check_integer("rule.chains", fields["chains"], self.lag, 0xFFFF)
+        self.restart = check_integer("rule.restart", fields["restart"], 0, 0xFFFF)
+        self.renewal = check_integer("rule.renewal", fields["renewal"], 0, 1 << 24)
         noise = fields["noise"]
         if not isinstance(noise, list) or len(noise) != 2:
-            raise Invalid("stream.noise is %r, expected a list of the first report's and the others'" % (noise,))
+            raise Invalid("rule.noise is %r, expected a list of the first report's and the others'" % (noise,))
         self.noise = (noise[0], noise[1])
-        if self.kind == GAUSSIAN:
+        if self.law == GAUSSIAN:
             self._check_variances()
         else:
             self._check_steps()
 
     def _check_variances(self) -> None:
         first, later = self.noise
-        check_integer("stream.noise[1]", later, _LEAST_VARIANCE, LARGEST_VARIANCE)
+        check_integer("rule.noise[1]", later, _LEAST_VARIANCE, LARGEST_VARIANCE)
         least = max(least_first_variance(later, self.shift, self.reuse), _LEAST_VARIANCE)
-        check_integer("stream.noise[0]", first, least, LARGEST_VARIANCE)
+        check_integer("rule.noise[0]", first, least, LARGEST_VARIANCE)
 
     def _check_steps(self) -> None:
         if self.dimension != 1:
-            raise Invalid("stream.dimension is %d, expected 1 for one-bit" % self.dimension)
+            raise Invalid("rule.dimension is %d, expected 1 for one-bit" % self.dimension)
         first, later = self.noise
-        check_integer("stream.noise[1]", later, self.swing // 2 + 1, SMALL // 2)
-        check_integer("stream.noise[0]", first, self.levels // 2 + 1, SMALL // 2)
+        check_integer("rule.noise[1]", later, self.swing // 2 + 1, SMALL // 2)
+        check_integer("rule.noise[0]", first, self.levels // 2 + 1, SMALL // 2)
         if not first_step_suffices(first, later, self.levels, self.slew, self.shift, self.reuse):
-            raise Invalid("stream.noise[0] is %d, too small a first step beside %d" % self.noise)
-
-    def describe(self) -> "dict[str, Any]":
-        """The JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
-        values = {name: getattr(self, name) for name in FIELDS}
-        values["noise"] = list(self.noise)
-        return values
+            raise Invalid("rule.noise[0] is %d, too small a first step beside %d" % self.noise)
 
     @property
     def width(self) -> int:
@@ -124,7 +126,7 @@ class StreamRule:
         Closed form: with D the difference of two streams, σ²S² <= m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA).
         """
         top = squared_bound(self.reports, self.chains, self.levels, self.slew, self.shift, self.reuse)
-        if self.kind == GAUSSIAN:
+        if self.law == GAUSSIAN:
             return top, 2 * (self.noise[1] - ROUNDING_VARIANCE)
         num, den = step_variance(self.noise[1], self.swing)
         return top * den, 2 * num
@@ -170,7 +172,7 @@ class StreamRule:
 
     def first(self, point: "Point", noise: "Point", entropy: "Entropy") -> "Point":
         """X_1 of a chain; ``noise`` for gaussian, one word for one-bit."""
-        if self.kind == ONE_BIT:
+        if self.law == ONE_BIT:
             step = self.noise[0]
             return (step if entropy.below(2 * step) < step + point[0] else -step,)
         return tuple([_bounded(point[i] + noise[i]) for i in range(len(point))])
@@ -179,7 +181,7 @@ class StreamRule:
         self, point: "Point", previous: "Point", released: "Point", noise: "Point", entropy: "Entropy"
     ) -> "Point":
         """X_i from the clipped points n_i, n_{i-1} and X_{i-1}; ``noise`` for gaussian, one word for one-bit."""
-        if self.kind == ONE_BIT:
+        if self.law == ONE_BIT:
             step = self.noise[1]
             xi = (point[0] << self.shift) - self.reuse * previous[0]
             drawn: tuple[int, ...] = (step if entropy.below(2 * step) < step + xi else -step,)
@@ -195,35 +197,31 @@ class StreamRule:
         total = 2 * (drawn + self.reuse * released) + (1 << self.shift)
         return _bounded(total >> (self.shift + 1))
 
+    def member(self, slot: int, device: str) -> bool:
+        """Nobody reports for the threshold."""
+        return False
 
-def parse_stream(fields: "dict[str, Any]", bound: int) -> tuple[Cohort, StreamRule]:
-    """The cohort and the stream of a stream campaign's fields. Raises Invalid.
+    def draw(
+        self, scale: "Any", slot: int, reading: "Any", member: bool, carried: "Any", entropy: "Entropy"
+    ) -> "tuple[int, Point, int]":
+        """(kind, values, chain index) of a report; ``carried``: the chains so far. Raises EntropyError."""
+        point = reading if isinstance(reading, tuple) else (reading,) * self.dimension
+        released, index = carried.draw(scale, slot, point)
+        return STREAM, released, index
 
-    The cohort is nobody: a report for the threshold would cost a budget of its own.
-    """
-    for name in ("cohort", "report"):
-        if fields[name] is not None:
-            raise Invalid("%s is %r, expected null in a stream campaign" % (name, fields[name]))
-    rule = StreamRule(check_object("stream", fields["stream"], tuple(FIELDS)))
+
+def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int) -> StreamRule:
+    """The rule of a campaign's fields. Raises Invalid."""
+    if fields["cohort"] is not None:
+        raise Invalid("cohort is %r, expected null in a stream campaign" % (fields["cohort"],))
+    rule = StreamRule(check_object("rule", fields["rule"], tuple(FIELDS)))
     if rule.theta > bound:
-        raise Invalid("stream.theta is %d, expected at most the bound %d" % (rule.theta, bound))
-    return Cohort(bytes(SEED_BYTES), 0, WindowMechanism(2, 1, 1, 1, 1, (0, 1, 2))), rule
-
-
-def pack_released(fingerprint: bytes, slot: int, values: "Point", chain: int) -> bytes:
-    """The bytes of a stream's report, see `undertone_shared.report`. Raises Invalid for what is out of range."""
-    check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
-    check_integer("chain index", chain, 1, 0xFFFF)
-    for value in values:
-        check_integer("released value", value, -_LARGEST_RELEASE, _LARGEST_RELEASE)
-    packed = struct.pack(">BB4sIiH", VERSION, STREAM, fingerprint, slot, values[0], chain)
-    for value in values[1:]:
-        packed += struct.pack(">i", value)
-    return packed
+        raise Invalid("rule.theta is %d, expected at most the bound %d" % (rule.theta, bound))
+    return rule
 
 
 def _bounded(value: int) -> int:
-    return max(-_LARGEST_RELEASE, min(_LARGEST_RELEASE, value))
+    return max(-LARGEST_RELEASE, min(LARGEST_RELEASE, value))
 
 
 def swing(levels: int, slew: int, shift: int, reuse: int) -> int:

@@ -3,7 +3,7 @@
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.report import LARGEST_DIMENSION
-from undertone_shared.stream import KINDS, LARGEST_RHO, RHO_UNIT, StreamRule
+from undertone_shared.stream import LARGEST_RHO, LAWS, RHO_UNIT, StreamRule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _CENTURY = 36525 * 86400
 class StreamPolicy:
     """What the owner allows of streams: user level, for all reports of ``period_seconds`` together.
 
-    ``rho``: the cap on ρ in multiples of 2^-20. ``kinds``: allowed ones. ``dimension``: coordinates of a reading.
+    ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed ones. ``dimension``: coordinates of a reading.
     ``per_report``: the cap is on ρ / l instead, so that a stream costs up to l times as much.
     In place of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with
     ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
@@ -25,17 +25,17 @@ class StreamPolicy:
 
     def __init__(self, fields: "dict[str, Any]"):
         budget = ("epsilon", "delta_bits") if isinstance(fields, dict) and "epsilon" in fields else ("rho",)
-        optional = tuple(n for n in ("kinds", "dimension", "per_report") if isinstance(fields, dict) and n in fields)
+        optional = tuple(n for n in ("laws", "dimension", "per_report") if isinstance(fields, dict) and n in fields)
         check_object("stream", fields, budget + ("period_seconds",) + optional)
         if "epsilon" in fields:
             self.rho = rho_below(fields["epsilon"], fields["delta_bits"])
         else:
             self.rho = check_integer("stream.rho", fields["rho"], 1, LARGEST_RHO)
         self.period_seconds = check_integer("stream.period_seconds", fields["period_seconds"], 1, _CENTURY)
-        kinds = fields.get("kinds", list(KINDS))
-        if not isinstance(kinds, list) or not kinds or [kind for kind in kinds if kind not in KINDS]:
-            raise Invalid("stream.kinds is %r, expected a list of %s" % (kinds, ", ".join(KINDS)))
-        self.kinds = tuple(kinds)
+        laws = fields.get("laws", list(LAWS))
+        if not isinstance(laws, list) or not laws or [law for law in laws if law not in LAWS]:
+            raise Invalid("stream.laws is %r, expected a list of %s" % (laws, ", ".join(LAWS)))
+        self.laws = tuple(laws)
         self.dimension = check_integer("stream.dimension", fields.get("dimension", 1), 1, LARGEST_DIMENSION)
         self.per_report = fields.get("per_report", False)
         if not isinstance(self.per_report, bool):
@@ -43,11 +43,11 @@ class StreamPolicy:
 
     def check(self, campaign: "Campaign", rule: StreamRule) -> None:
         """Raises Refused if the stream alone, whatever was charged before it, is more than the owner allows."""
-        if rule.kind not in self.kinds or rule.dimension != self.dimension:
+        if rule.law not in self.laws or rule.dimension != self.dimension:
             raise Refused(
                 "stream",
                 "the stream is %s of dimension %d, allowed are %s of dimension %d"
-                % (rule.kind, rule.dimension, ", ".join(self.kinds), self.dimension),
+                % (rule.law, rule.dimension, ", ".join(self.laws), self.dimension),
             )
         self.check_total(self.charge(campaign, rule), rule)
 

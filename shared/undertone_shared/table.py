@@ -11,6 +11,11 @@ import binascii
 from undertone_shared.checks import check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
 
+try:
+    from undertone_shared.analysis import TableAnalysis
+except ImportError:  # on a board
+    TableAnalysis = object  # type: ignore[assignment,misc]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +32,7 @@ LARGEST_ROWS = 6600
 LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 
 
-class TableMechanism:
+class TableMechanism(TableAnalysis):
     """P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
     ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
@@ -36,6 +41,7 @@ class TableMechanism:
     """
 
     edges = None
+    first = 0
 
     def __init__(
         self,
@@ -87,6 +93,11 @@ class TableMechanism:
         """Whether the levels cover [0, theta]: mu_0 <= 0 and mu_K >= theta * 2^shift."""
         return self.values[0] <= 0 and self.values[self.levels] >= theta << self.shift
 
+    @property
+    def parts(self) -> "tuple[TableMechanism, ...]":
+        """The mechanisms that draw: itself."""
+        return (self,)
+
     def choose(self, entropy: "Entropy") -> "TableMechanism":
         """The mechanism that draws this report: itself."""
         return self
@@ -120,15 +131,6 @@ class TableMechanism:
             i += WIDTH
         return symbol
 
-    def weights(self, level: int) -> list[int]:
-        """The integer weights of the symbols at ``level``; they sum to 2^bits. Raises Invalid."""
-        check_integer("level", level, 0, self.levels)
-        return [self._weight(level, j) for j in range(self.symbols)]
-
-    def row_total(self) -> int:
-        """The sum of each row of ``weights``: 2^bits."""
-        return 1 << self.bits
-
     def _column(self, j: int) -> tuple[int, int]:
         largest = smallest = self._weight(0, j)
         for k in range(1, self.levels + 1):
@@ -158,32 +160,6 @@ class TableMechanism:
     def permits(self, cap: tuple[int, int]) -> bool:
         """Whether every column's largest weight is at most p/q of its smallest."""
         return self.breach(cap) is None
-
-    def value(self, level: int, theta: int) -> tuple[int, int]:
-        """The reading mu_k / 2^shift for which ``level`` stands, whatever theta. Raises Invalid."""
-        check_integer("level", level, 0, self.levels)
-        return (self.values[level], 1 << self.shift)
-
-    def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
-        check_integer("symbol", symbol, 0, self.symbols - 1)
-        if self.decoded is None:
-            raise Invalid("this table has no decode values: a device never decodes")
-        return (self.decoded[0][symbol], self.decoded[1])
-
-    def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
-        row = self.weights(level)
-        first = second = 0
-        denominator = 1
-        for j in range(self.symbols):
-            y, denominator = self.decode(j, theta)
-            first += row[j] * y
-            second += row[j] * y * y
-        return (
-            (second << self.bits) - first * first,
-            (denominator * denominator) << (2 * self.bits),
-        )
 
 
 def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:

@@ -1,5 +1,16 @@
 """Truncation of a reading in natural units, the first thing that happens to it."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Range(Protocol):
+        """What a rule has to know of its campaign."""
+
+        offset: int
+        bound: int
+        cycle: int
+
 
 def truncate(reading: int, offset: int, low: int, high: int) -> int:
     """min(max(reading - offset, low), high) - low: an integer in [0, high - low].

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from undertone_aggregator.collect.admission import drawn
 from undertone_device.reporter import Reporter
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, STREAM, pack
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def largest_lie(mechanism: "Mechanism") -> int:
     """The largest symbol that the server admits: it shifts a mean as far as one report can."""
-    return max(drawn(mechanism))
+    return max(symbol for symbol in range(mechanism.symbols) if mechanism.occurs(symbol))
 
 
 class Liar(Reporter):
@@ -35,6 +34,5 @@ class Liar(Reporter):
             assert campaign.stream is not None
             top = campaign.stream.levels // 2
             return pack(STREAM, one.fingerprint, slot, (top,) * len(one.values), one.chain)
-        rule = campaign.report
-        mechanism = campaign.cohort.mechanism if one.kind == COHORT or rule is None else rule.mechanism
+        mechanism = dict(campaign.rule.mechanisms)["cohort" if one.kind == COHORT else "report"]
         return pack(one.kind, one.fingerprint, slot, (largest_lie(mechanism),))

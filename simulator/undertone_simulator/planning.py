@@ -28,11 +28,12 @@ from undertone_aggregator.threshold import (
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_aggregator.threshold.objective import Variance
 from undertone_device.packets import encode_publish
-from undertone_shared.campaign import HEADER_BYTES, SEED_BYTES, Cohort, ReportRule
+from undertone_shared.campaign import HEADER_BYTES
 from undertone_shared.checks import check_integer
-from undertone_shared.cohort import WHOLE
+from undertone_shared.cohort import SEED_BYTES, WHOLE
 from undertone_shared.issue import build
 from undertone_shared.report import LENGTH
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.readings import Source
 

@@ -100,7 +100,7 @@ def stream_policy(config: Config) -> dict[str, Any]:
         return {}
     plan, rule = config.campaign, stream_rule(config.campaign, config.stream)
     slots = rule.renewal or plan.report_slots
-    fields = {"rho": rule.charge(), "period_seconds": slots * plan.slot_seconds, "kinds": [rule.kind]}
+    fields = {"rho": rule.charge(), "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
     return {"stream": {**fields, "dimension": rule.dimension}}
 
 

@@ -60,6 +60,7 @@ class ScalarReporting:
         """See `Reporting`."""
         scene, part = self._scene, self._part
         cohort = scene.campaign.cohort
+        assert cohort is not None
         there = part.reporting(slot, scene.start)
         silent, lying = part.struck(slot, scene.reporting)
         if silent is not None:
@@ -74,10 +75,11 @@ class ScalarReporting:
 
     def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
         campaign = self._scene.campaign
-        rule = campaign.report
+        rule, cohort = campaign.report, campaign.cohort
         mechanism: Mechanism
         if kind == report.COHORT or rule is None:
-            mechanism, low, high = campaign.cohort.mechanism, 0, campaign.bound
+            assert cohort is not None
+            mechanism, low, high = cohort.mechanism, 0, campaign.bound
         else:
             mechanism, low, high = rule.mechanism, rule.low, rule.theta
         for group, members in self._part.members(there):
@@ -145,7 +147,7 @@ REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
 
 def kind_of(campaign: Campaign) -> str:
     """The kind of a campaign's rule. Raises Invalid for one that is not simulated."""
-    kind = "scalar" if campaign.stream is None else "stream"
+    kind = campaign.rule.kind
     if kind not in REPORTING:
         raise Invalid(f"rule.kind is {kind!r}, expected one of {', '.join(REPORTING)}")
     return kind

@@ -79,7 +79,7 @@ class Streams:
         """`StreamState.draw` for the devices at ``where``; a failed buffer changes nothing."""
         rule = self.rule
         noise: list[Integers] = []
-        if rule.kind == GAUSSIAN:
+        if rule.law == GAUSSIAN:
             noise = [discrete_gaussian(rule.noise[not first], buffers, where) for _ in range(rule.dimension)]
         buffers.refill(where)
         point = self._point(readings[:, where], where, buffers)

@@ -10,11 +10,10 @@ from support.designed import small_table
 from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate, mechanisms
-from undertone_shared import campaign as campaigns
 from undertone_shared import issue
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.scalar import Cohort, ReportRule
 
 KEYS = {
     "mechanism",
@@ -75,7 +74,7 @@ def test_text_names_both_levels_of_guarantee():
 def table_file(tmp_path, shift=0, **changes):
     table = small_table(shift)
     value = {
-        "mechanism": describe_mechanism(table),
+        "mechanism": table.describe(),
         "theta": 12 >> shift,
         "decoded": list(table.decoded[0]),
         "denominator": table.decoded[1],
@@ -90,7 +89,7 @@ def test_a_table_file(tmp_path):
     result = certify("--table", path, "--epsilon", 2, "--json")
     assert json.loads(result.stdout)["certificate"] == "6/1"
     assert json.loads(result.stdout)["variance_worst"] > 0
-    path.write_text(json.dumps(describe_mechanism(small_table(0))))
+    path.write_text(json.dumps(small_table(0).describe()))
     assert json.loads(certify("--table", path, "--epsilon", 2, "--json").stdout)["variance_worst"] is None
 
 
@@ -117,10 +116,10 @@ def test_a_biased_decode_is_refused_with_the_level(tmp_path):
 
 
 def built(mechanism):
-    cohort = campaigns.Cohort(bytes(16), 1 << 20, design.square_wave("1", range(0, 1300, 10)))
+    cohort = Cohort(bytes(16), 1 << 20, design.square_wave("1", range(0, 1300, 10)))
     return issue.build(
         name="c", sensor="meter", unit="Wh", measure="sum", offset=0, bound=1200, slot_seconds=1800, cycle=48,
-        epoch=1800, last_slot=9, default=0, cohort=cohort, report=campaigns.ReportRule(0, 613, mechanism),
+        epoch=1800, last_slot=9, default=0, cohort=cohort, report=ReportRule(0, 613, mechanism),
     )  # fmt: skip
 
 

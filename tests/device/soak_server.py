@@ -9,8 +9,8 @@ from rig import make_campaign
 
 from support.paho_client import leave
 from undertone_shared import intake, issue
-from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.scalar import Cohort, ReportRule
 
 CONFIG = "undertone/v1/load/config"
 

@@ -17,7 +17,7 @@ from support.ci import unavailable
 from support.private_broker import PrivateBroker
 
 HERE = Path(__file__).parent
-HEAP = 64 * 1024
+HEAP = 68 * 1024
 POLICY = {
     "version": 1,
     "sensor": "energy",

@@ -22,8 +22,8 @@ from undertone_device.assembly import read_policy
 from undertone_device.config import read_config
 from undertone_device.status import parse_status
 from undertone_shared import intake, issue
-from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ReportRule
 
 POLICY = {
     "version": 1,

@@ -42,7 +42,8 @@ def test_a_reading_and_a_day():
 
 
 STREAM = {
-    "kind": "gaussian",
+    "kind": "stream",
+    "law": "gaussian",
     "low": 0,
     "theta": 300,
     "levels": 64,
@@ -61,7 +62,7 @@ STREAM = {
 
 def test_a_stream_has_one_budget_and_no_certificate_per_reading():
     rule = StreamRule(STREAM)
-    allowed = {"kinds": ["gaussian"], "rho": 1 << 26, "period_seconds": 86400}
+    allowed = {"laws": ["gaussian"], "rho": 1 << 26, "period_seconds": 86400}
     device = Device(stream=allowed)
     device.accept(make_campaign(cohort=None, report=None, stream=rule))
     text = said(device)

@@ -10,7 +10,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 STREAMS = ("gaussian", "stream", "stream_policy")
 TABLES = ("table",)
 # Ratchets; scripts/mpy_sizes.py prints what there is.
-LARGEST_BYTES = 12_800
+LARGEST_BYTES = 14_600
 LARGEST_STREAM_BYTES = 7_000
 LARGEST_TABLE_BYTES = 2_800
 

@@ -12,12 +12,13 @@ from support.designed import frozen_tables
 from support.paho_client import leave
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.campaign import LARGEST_BODY, Campaign, Cohort, ReportRule
+from undertone_shared.campaign import LARGEST_BODY, Campaign
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.issue import build, pack
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.table import TableMechanism
 from undertone_shared.topics import config_topic
 from undertone_simulator.clock import Clock
@@ -97,8 +98,8 @@ def tampered(epoch, last):
     fields = json.loads(honest)
 
     def body(**changes):
-        mechanism = {**fields["report"]["mechanism"], **changes}
-        return json.dumps({**fields, "report": {**fields["report"], "mechanism": mechanism}}).encode()
+        mechanism = {**fields["rule"]["mechanism"], **changes}
+        return json.dumps({**fields, "rule": {**fields["rule"], "mechanism": mechanism}}).encode()
 
     def rows(*moves):
         """With weights of the row 9 changed: (column, by)."""
@@ -106,10 +107,10 @@ def tampered(epoch, last):
         for column, by in moves:
             weights[column] += by
         row = base64.b64encode(b"".join(weight.to_bytes(3, "big") for weight in weights)).decode()
-        given = fields["report"]["mechanism"]["rows"]
+        given = fields["rule"]["mechanism"]["rows"]
         return [*given[:9], row, *given[10:]]
 
-    values = fields["report"]["mechanism"]["values"]
+    values = fields["rule"]["mechanism"]["values"]
     likely = sorted(range(table.symbols), key=table.weights(9).__getitem__)
     return [
         ("invalid", body(rows=rows((3, 1)))),
@@ -118,9 +119,9 @@ def tampered(epoch, last):
         ("invalid", body(values=[*values[:5], values[4], *values[6:]])),
         ("invalid", body(values=[*values[:-1], values[-1] - 1])),
         ("invalid", body(values=[1, *values[1:]])),
-        ("invalid", honest.replace(b'"theta":700', b'"theta":701')),
+        ("invalid", honest.replace(b"[[0,0,700]]", b"[[0,0,701]]")),
         ("invalid", body(bits=table.bits - 1)),
-        ("invalid", body(rows=fields["report"]["mechanism"]["rows"][:-1])),
+        ("invalid", body(rows=fields["rule"]["mechanism"]["rows"][:-1])),
     ]
 
 
@@ -310,6 +311,6 @@ def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
 
 
 def test_a_campaign_is_rejected_before_it_is_published_if_its_integers_do_not_fit():
-    with pytest.raises(Invalid, match=r"report\.theta is 20000"):
+    with pytest.raises(Invalid, match=r"rule\.ranges is .*20000.*theta up to the bound 10000"):
         campaign(1795000020, 30000000, **reporting(hybrid(2), theta=20000))
     assert isinstance(campaign(1795000020, 30000000), Campaign)

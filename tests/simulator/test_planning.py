@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ReportRule
 from undertone_simulator.planning import Known, Predictor, plan_fleet
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded

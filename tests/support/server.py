@@ -7,9 +7,10 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.config import CampaignPlan, Config, parse_config
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_shared import report
-from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.issue import build
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import report_topic
 
 PREFIX = "undertone-test/server"

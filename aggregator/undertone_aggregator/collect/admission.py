@@ -3,25 +3,22 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.chains import record as chain_record
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import largest_release, layout_of
+from undertone_aggregator.collect.moments import layout_of
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
 from undertone_aggregator.collect.store import Batch
 from undertone_shared import intake, report
-from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import SHARDS
 
 if TYPE_CHECKING:
-    from undertone_shared.notation import Mechanism
+    pass
 
 RETAINED = "retained"
 TOPIC = "topic"
@@ -54,6 +51,8 @@ LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 # How far a device's clock may be ahead of ours.
 TOLERANCE_SECONDS = 60
+# The part of a campaign whose mechanism draws reports of a kind.
+_PART = {report.COHORT: "cohort", report.REPORT: "report"}
 EVERYBODY = "all"
 UNGROUPED = "other"
 
@@ -118,48 +117,26 @@ class Admission:
         if span is None or not span[1] <= slot < span[2]:
             return OTHER_CAMPAIGN
         campaign = span[0].campaign
-        if campaign.stream is not None:
-            return self._judge_stream(campaign, campaign.stream, one, device, key, payload, now, batch)
-        cohort = campaign.cohort
-        belongs = cohort.share == WHOLE or in_cohort(cohort.seed, cohort.share, slot, device)
-        if kind != (report.COHORT if belongs else report.REPORT):
-            return WRONG_KIND
-        mechanism = cohort.mechanism if belongs or campaign.report is None else campaign.report.mechanism
-        symbol = one.values[0]
-        if symbol not in drawn(mechanism):
-            return SYMBOL
+        rule = campaign.rule
+        refused = rule.admits(kind, one.values, one.chain, rule.member(slot, device))
+        if refused is not None:
+            return refused
         outcome = self._first(key, slot, payload, now, batch)
         if outcome == COUNTED:
-            batch.partial.add(self._key(one, device, slot), symbol, mechanism.symbols)
+            at = self._key(one, device, slot)
+            if isinstance(rule, StreamRule):
+                self._add_moments(rule, one, key, at, batch)
+            else:
+                batch.partial.add(at, one.values[0], dict(rule.mechanisms)[_PART[kind]].symbols)
         return outcome
 
-    def _judge_stream(
-        self,
-        campaign: Campaign,
-        rule: StreamRule,
-        one: intake.Report,
-        device: str,
-        key: int,
-        payload: bytes,
-        now: int,
-        batch: Batch,
-    ) -> str:
-        if one.kind != report.STREAM:
-            return WRONG_KIND
-        if len(one.values) != rule.dimension:
-            return MALFORMED
-        if one.chain > rule.reports or max(map(abs, one.values)) > largest_release(rule):
-            return SYMBOL
-        outcome = self._first(key, one.slot, payload, now, batch)
-        if outcome == COUNTED:
-            layout = layout_of(rule)
-            origin = one.slot - one.chain * rule.lag
-            at = self._key(one, device, one.slot)
-            batch.partial.add_moments(at, layout.report(one.values, one.chain), layout.cells)
-            for later, lag in self.chains.observe(key, one.slot, origin):
-                batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
-            batch.chains += chain_record(key, one.slot, origin)
-        return outcome
+    def _add_moments(self, rule: StreamRule, one: intake.Report, key: int, at: Key, batch: Batch) -> None:
+        layout = layout_of(rule)
+        origin = one.slot - one.chain * rule.lag
+        batch.partial.add_moments(at, layout.report(one.values, one.chain), layout.cells)
+        for later, lag in self.chains.observe(key, one.slot, origin):
+            batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
+        batch.chains += chain_record(key, one.slot, origin)
 
     def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
         """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""
@@ -177,15 +154,6 @@ class Admission:
     def _key(self, one: intake.Report, device: str, slot: int) -> Key:
         group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
         return Key(self._campaign, one.fingerprint, one.kind, group, slot)
-
-
-@lru_cache(maxsize=64)
-def drawn(mechanism: "Mechanism") -> frozenset[int]:
-    """The symbols that a device can draw; without those of a Hybrid's part that its coin never chooses.
-
-    They are the same at every level: else a ratio of probabilities would be infinite.
-    """
-    return frozenset(symbol for symbol, weight in enumerate(mechanism.weights(0)) if weight)
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:

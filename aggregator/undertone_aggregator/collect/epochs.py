@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undertone_shared.campaign import GRACE_SLOTS, Campaign, ReportRule
+from undertone_shared.campaign import GRACE_SLOTS, Campaign
+from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
     # Ingest workers never choose a threshold: they start without the numerics.

@@ -12,8 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_shared.gaussian import root
-from undertone_shared.stream import ONE_BIT, StreamRule
+from undertone_shared.stream import StreamRule
 
 Counts = NDArray[np.int64]
 
@@ -74,17 +73,3 @@ class Layout:
 def layout_of(rule: StreamRule) -> Layout:
     """The layout of a rule's reports."""
     return Layout(rule.dimension, min(rule.reports, AGES))
-
-
-@lru_cache(maxsize=64)
-def largest_release(rule: StreamRule) -> int:
-    """What no honest device releases more than: a false device moves the mean by no more.
-
-    One-bit: its exact bound. Gaussian: half the range and 12 standard deviations, which noise exceeds with
-    probability below 1e-32.
-    """
-    a, r = 1 << rule.shift, rule.reuse
-    first, later = rule.noise
-    if rule.kind == ONE_BIT:
-        return int(max(first, (later + a) // (a - r)) + 1)
-    return int(rule.levels // 2 + 12 * (root(max(first, later // (a * a - r * r))) + 1))

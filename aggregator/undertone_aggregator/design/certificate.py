@@ -14,7 +14,6 @@ from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
@@ -67,7 +66,7 @@ class Certificate:
 
     def integers(self) -> dict[str, object]:
         """The integers that a campaign carries, and decode values it does not: what `certify_table` reads back."""
-        described: dict[str, object] = describe_mechanism(self.mechanism)
+        described: dict[str, object] = self.mechanism.describe()
         decoded = traits_of(self.mechanism).decoded
         if decoded is None:
             return described
@@ -81,7 +80,7 @@ class Certificate:
 
     def summary(self) -> dict[str, object]:
         """The integers for people: the sizes of long lists."""
-        described: dict[str, object] = describe_mechanism(self.mechanism)
+        described: dict[str, object] = self.mechanism.describe()
         return {
             key: f"{len(value)} {'rows' if key == 'rows' else 'integers'}"
             if isinstance(value, list) and len(value) > _SHORT
@@ -183,10 +182,11 @@ def certify_campaign(data: bytes, epsilon: str) -> list[Certificate]:
         header(data)
         data = data[HEADER_BYTES:]
     campaign = Campaign(data)
-    found = [certify_mechanism("cohort", campaign.cohort.mechanism, epsilon, 2, None)]
-    if campaign.report is not None:
-        found.append(certify_mechanism("report", campaign.report.mechanism, epsilon, campaign.report.width, None))
-    return found
+    width = 2 if campaign.report is None else campaign.report.width
+    return [
+        certify_mechanism(name, mechanism, epsilon, 2 if mechanism.edges else width, None)
+        for name, mechanism in campaign.rule.mechanisms
+    ]
 
 
 def certify_mechanism(

@@ -65,8 +65,9 @@ def _run(
         if epoch is None or not counts.sum():
             continue
         rule = epoch.report
-        if kind == report.COHORT:
-            cohort.append(CohortCounts(epoch.campaign.cohort.mechanism, counts))
+        members = epoch.campaign.cohort
+        if kind == report.COHORT and members is not None:
+            cohort.append(CohortCounts(members.mechanism, counts))
         elif rule is not None and not rule.low:
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
     if not cohort:

@@ -13,10 +13,7 @@ def certificate(campaign: Campaign) -> Fraction:
     """
     if campaign.stream is not None:
         return stream_certificate(campaign.stream)
-    found = [campaign.cohort.mechanism.certificate()]
-    if campaign.report is not None:
-        found.append(campaign.report.mechanism.certificate())
-    return max(Fraction(*pair) for pair in found)
+    return max(Fraction(*mechanism.certificate()) for _, mechanism in campaign.rule.mechanisms)
 
 
 def guarantee(epsilon: Fraction, cycle: int) -> str:
@@ -30,7 +27,7 @@ def guarantee(epsilon: Fraction, cycle: int) -> str:
 
 def stream_certificate(rule: StreamRule) -> Fraction:
     """(1 + τ)/(1 - τ) of a one-bit stream, the ratio for one report by itself; 0 for Gaussian noise, which has none."""
-    if rule.kind != ONE_BIT:
+    if rule.law != ONE_BIT:
         return Fraction(0)
     first, later = rule.noise
     return max(

@@ -233,7 +233,7 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
         "phase": epoch.phase,
         "first_slot": campaign.first_slot,
         "theta": None if campaign.report is None else campaign.report.theta,
-        "cohort_edges": list(campaign.cohort.mechanism.edges or ()),
+        "cohort_edges": [] if campaign.cohort is None else list(campaign.cohort.mechanism.edges or ()),
     }
     if chosen is not None:
         for name in ("low", "high", "bias", "bias_se", "method", "warnings"):

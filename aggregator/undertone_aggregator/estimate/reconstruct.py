@@ -23,7 +23,7 @@ from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
 from undertone_shared import report
-from undertone_shared.campaign import ReportRule
+from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 
@@ -204,7 +204,9 @@ class Reconstruction:
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
-        mechanism = epoch.campaign.cohort.mechanism
+        cohort = epoch.campaign.cohort
+        assert cohort is not None
+        mechanism = cohort.mechanism
         edges = CohortCounts(mechanism, counts).edges
         # Smoothing would move mass between cells of very different width, hence the mean.
         fit = expectation_maximisation(WindowChannel(mechanism), counts.astype(np.float64), stop="paper")

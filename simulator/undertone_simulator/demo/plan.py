@@ -7,8 +7,8 @@ from pathlib import Path
 
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import local_epsilon
-from undertone_shared.campaign import SEED_BYTES
 from undertone_shared.checks import check_integer
+from undertone_shared.cohort import SEED_BYTES
 from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
 from undertone_simulator.loaders import load

@@ -12,7 +12,7 @@ from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_aggregator.threshold import Query, Threshold, Variance, best_threshold
 from undertone_aggregator.threshold.joint import choose_jointly
-from undertone_shared.campaign import ReportRule
+from undertone_shared.scalar import ReportRule
 from undertone_shared.table import TableMechanism
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram

@@ -23,10 +23,11 @@ from undertone_aggregator.collect.workers import open_intake
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
-from undertone_shared.campaign import SEED_BYTES, Campaign, Cohort
-from undertone_shared.cohort import WHOLE
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import SEED_BYTES, WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
+from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_studies.registry import Options
 from undertone_studies.row import Row, duration, rate
@@ -133,6 +134,7 @@ def _publish(address: Address, campaign: Campaign, first: int, reports: int) -> 
     client.connect(address.host, address.port)
     client.loop_start()
     topics = [report_topic(DEFAULT_PREFIX, CAMPAIGN, f"meter-{number:04d}") for number in range(_DEVICES)]
+    assert campaign.cohort is not None
     symbols = campaign.cohort.mechanism.symbols
     info = None
     for number in range(first, first + reports):

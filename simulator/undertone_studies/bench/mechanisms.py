@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import undertone_shared
 from undertone_aggregator.design import hybrid
 from undertone_shared.entropy import Entropy
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.mechanism import Hybrid
 from undertone_simulator.demo.stage import find_micropython
 from undertone_simulator.seeded import Seeded
@@ -138,7 +137,7 @@ def _micropython(draws: int) -> list[Row]:
     if interpreter is None:
         return []
     shared = str(Path(undertone_shared.__file__).parents[1])
-    arguments = ["-c", _PROGRAM, shared, json.dumps(describe_mechanism(hybrid(1))), str(draws)]
+    arguments = ["-c", _PROGRAM, shared, json.dumps(hybrid(1).describe()), str(draws)]
     measured = []
     for program in (interpreter, sys.executable):
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300, check=True)

@@ -69,6 +69,7 @@ class _Campaign:
         values, _ = self._readings.part(0, self._devices, [slot - first])
         rule = epoch.campaign.report
         if rule is None:
+            assert epoch.campaign.cohort is not None
             return Draw(slot, epoch.campaign.cohort.mechanism, values[0], epoch.campaign.bound)
         return Draw(slot, rule.mechanism, np.minimum(values[0], rule.theta), rule.theta)
 

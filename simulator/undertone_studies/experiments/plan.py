@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.plan import plan_stream
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_shared.campaign import ReportRule
+from undertone_shared.scalar import ReportRule
 from undertone_shared.stream import GAUSSIAN, StreamRule
 from undertone_simulator.planning import Known, Predictor
 from undertone_simulator.populations import population

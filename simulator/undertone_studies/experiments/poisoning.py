@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.design import hybrid, most_levels, piecewise
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_shared.campaign import ReportRule
+from undertone_shared.scalar import ReportRule
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.liar import largest_lie
 from undertone_simulator.planning import Known, Predictor

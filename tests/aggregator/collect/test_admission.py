@@ -16,11 +16,12 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.seen import COUNTED, Seen
 from undertone_aggregator.collect.store import Batch
 from undertone_shared import report
-from undertone_shared.campaign import GRACE_SLOTS, ReportRule
+from undertone_shared.campaign import GRACE_SLOTS
 from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import parse_report_topic
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.scalar import ReportRule, ScalarRule
 from undertone_shared.topics import report_topic, shard
 
 OLD, NEW = (epoch.campaign for epoch in two_epochs())
@@ -138,7 +139,7 @@ def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Ite
     """Up to epsilon = 0.609 the Hybrid's coin is 0: a piecewise symbol, far from the others, is no honest device's."""
     mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
     epoch = copy.copy(server.campaign(share=0, theta=500))
-    epoch.report = ReportRule(0, 500, mechanism)
+    epoch.rule = ScalarRule(epoch.cohort, ReportRule(0, 500, mechanism))
     one, batch = admission(), Batch()
     one.timeline = Timeline([Epoch(epoch, FIRST)])
     outcomes = [

@@ -12,7 +12,6 @@ from undertone_aggregator.design import audit, best_fraction
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_aggregator.design.table import NoTable, ideal_variance, optimal_table
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import LARGEST_ROWS
 from undertone_simulator.seeded import Seeded
@@ -72,7 +71,7 @@ def test_rounding_costs_little_of_the_mean_variance(tables):
 
 def test_a_campaign_carries_it(tables):
     table = tables("4")
-    described = describe_mechanism(table)
+    described = table.describe()
     assert sum(map(len, described["rows"])) <= LARGEST_ROWS
     again = parse_mechanism("mechanism", json.loads(json.dumps(described)))
     assert list(again.rows) == list(table.rows) == [binascii.a2b_base64(row) for row in described["rows"]]

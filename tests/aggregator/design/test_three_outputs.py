@@ -12,8 +12,8 @@ from undertone_aggregator.design.certificate import certify_mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.noise import noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_shared.campaign import ReportRule
 from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ReportRule
 
 THETA = 1000
 

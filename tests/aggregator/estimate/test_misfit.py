@@ -9,7 +9,7 @@ from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
 from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_shared.campaign import ReportRule
+from undertone_shared.scalar import ReportRule
 from undertone_simulator.vectorised import GivenWords, symbols
 
 THETA = 613

@@ -16,10 +16,10 @@ from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate.query import open_store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
-from undertone_shared.campaign import Cohort
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
+from undertone_shared.scalar import Cohort
 from undertone_simulator.vectorised import GivenWords, histogram
 
 EDGES = (0, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1001)

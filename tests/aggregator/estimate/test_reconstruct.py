@@ -13,8 +13,8 @@ from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.estimate.noise import QuadraticNoise
 from undertone_aggregator.estimate.reconstruct import MEASURED, MODEL, Decoder, Reconstruction
 from undertone_shared import report
-from undertone_shared.campaign import ReportRule
 from undertone_shared.cohort import WHOLE
+from undertone_shared.scalar import ReportRule
 from undertone_simulator.vectorised import GivenWords, Mechanism, symbols
 
 Readings = NDArray[Any]

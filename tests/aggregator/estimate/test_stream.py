@@ -9,7 +9,6 @@ import pytest
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import largest_release
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.config import parse_config
@@ -67,7 +66,7 @@ class Fleet:
         rule = self.rule
         before = self.state[device]
         noise = ()
-        if rule.kind == "gaussian":
+        if rule.law == "gaussian":
             scale = rule.noise[0] if before is None else rule.noise[1]
             noise = tuple(round(float(z) * scale**0.5) for z in self.rng.standard_normal(rule.dimension))
         point = rule.point((reading,) * rule.dimension, 0, self)
@@ -193,7 +192,7 @@ def test_vectors_come_out_coordinate_by_coordinate():
     fields = fleet.rule.describe()
     fields["dimension"] = 2
     fleet.rule = StreamRule(fields)
-    fleet.epoch.campaign.stream = fleet.rule
+    fleet.epoch.campaign.rule = fleet.rule
     reports, _ = play(fleet, 3)
     batch = ingest(fleet, reports)
     assert batch.outcomes["counted"] == 12
@@ -205,7 +204,7 @@ def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
     fleet = Fleet(devices=1)
     topic, payload = fleet.report(0, FIRST, 900)
     mark = fleet.epoch.campaign.fingerprint
-    far = largest_release(fleet.rule)
+    far = fleet.rule.largest_release()
     offers = [
         (pack(REPORT, mark, FIRST, (3,)), "wrong_kind"),
         (pack(STREAM, mark, FIRST, (3, 4), 1), "malformed"),

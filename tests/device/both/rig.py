@@ -6,10 +6,10 @@ import os
 from undertone_device.acceptance import BUILT, DAY
 from undertone_device.reporter import Reporter
 from undertone_shared import issue
-from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.policy import Policy
+from undertone_shared.scalar import Cohort, ReportRule
 
 SLOT = 1800
 # A day's start, well after the firmware was built.

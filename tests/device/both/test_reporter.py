@@ -5,11 +5,11 @@ from rig import DAY, SLOT, START, Device, hybrid, make_campaign, square_wave
 from undertone_device.campaign_files import NAMES
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
-from undertone_shared.campaign import Cohort, ReportRule
 from undertone_shared.cohort import WHOLE
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.scalar import Cohort, ReportRule
 
 
 def refusal(device, campaign, issued_at=None):

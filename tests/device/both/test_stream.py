@@ -10,7 +10,8 @@ from undertone_shared.stream import StreamRule
 
 # 1000 levels of the reading itself: decoding needs no scale.
 FIELDS = {
-    "kind": "gaussian",
+    "kind": "stream",
+    "law": "gaussian",
     "low": 0,
     "theta": 1000,
     "levels": 1000,
@@ -73,7 +74,7 @@ def reboot(device, slots=1):
 
 
 def test_a_stream_reports_every_slot_with_its_chain_index():
-    for stream in (rule(), rule(kind="one-bit", noise=[8200, 1100000])):
+    for stream in (rule(), rule(law="one-bit", noise=[8200, 1100000])):
         device = running(stream)
         for i in range(1, 20):
             report = intake.unpack(device.slot())

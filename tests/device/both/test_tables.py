@@ -6,8 +6,9 @@ import sys
 from rig import Device, hybrid, make_campaign, square_wave
 
 from undertone_shared import intake
-from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.campaign import Campaign
 from undertone_shared.entropy import Entropy
+from undertone_shared.scalar import Cohort, ReportRule
 
 # The 32-bit interpreter gets the files of this folder alone.
 RUNS_ON = ("cpython", "micropython")
@@ -83,7 +84,7 @@ def test_a_reboot_keeps_the_table_and_draws_from_it_as_before():
 def test_a_table_that_changed_on_file_is_not_loaded():
     device, _, campaign = device_with_it()
     name, body = stored(device.storage, campaign)
-    row = json.loads(body)["report"]["mechanism"]["rows"][3].encode()
+    row = json.loads(body)["rule"]["mechanism"]["rows"][3].encode()
     for changed in (row[:4] + (b"B" if row[4:5] == b"A" else b"A") + row[5:], row[:-4]):
         device.storage.files[name] = body.replace(row, changed)
         assert device.storage.files[name] != body

@@ -4,7 +4,8 @@ from undertone_shared.stream import StreamRule
 
 # C = 1/20 of 1000 levels, r = 217/256; one day of half-hours in at most two chains.
 GAUSSIAN = {
-    "kind": "gaussian",
+    "kind": "stream",
+    "law": "gaussian",
     "low": 0,
     "theta": 300,
     "levels": 1000,
@@ -20,7 +21,7 @@ GAUSSIAN = {
     "renewal": 48,
 }
 ONE_BIT = dict(GAUSSIAN)
-ONE_BIT.update({"kind": "one-bit", "noise": [8200, 1100000]})
+ONE_BIT.update({"law": "one-bit", "noise": [8200, 1100000]})
 
 
 def gaussian(**changes):

@@ -8,13 +8,13 @@ from stream_fields import gaussian
 
 from undertone_shared import campaign as campaigns
 from undertone_shared import issue
-from undertone_shared.campaign import Campaign, Cohort, ReportRule
+from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.policy import parse_policy
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.table import TableMechanism
 
 MICROPYTHON = sys.implementation.name == "micropython"
@@ -94,7 +94,8 @@ def test_the_frozen_stream_campaign_is_what_build_writes():
     read = campaigns.Campaign(FROZEN_STREAM)
     assert read.stream.describe() == gaussian().describe()
     assert read.report is None
-    assert read.cohort.share == 0
+    assert read.cohort is None
+    assert (read.rule.kind, campaigns.Campaign(FROZEN).rule.kind) == ("stream", "scalar")
     assert campaigns.Campaign(FROZEN).stream is None
 
 
@@ -104,7 +105,7 @@ def test_a_stream_is_refused_unless_the_policy_allows_it():
     cost = campaign.stream.charge()
     offers = (
         ("stream", None, {}),
-        ("stream", {"kinds": ["one-bit"]}, {}),
+        ("stream", {"laws": ["one-bit"]}, {}),
         ("stream", {"dimension": 2}, {}),
         ("rho", {"rho": cost - 1}, {}),
         ("rho", {"rho": cost, "period_seconds": 7 * 86400}, {}),
@@ -126,15 +127,8 @@ def test_a_stream_is_refused_unless_the_policy_allows_it():
         assert found == reason, (found, changes)
 
 
-def test_a_stream_campaign_has_no_cohort_and_no_report():
-    for field in ("cohort", "report"):
-        body = FROZEN_STREAM.replace(('"%s":null' % field).encode(), ('"%s":{}' % field).encode())
-        try:
-            campaigns.Campaign(body)
-        except Invalid as error:
-            assert field in str(error)
-        else:
-            raise AssertionError(field)
+def test_a_stream_campaign_has_no_cohort():
+    assert "cohort is {}" in invalid(Campaign, FROZEN_STREAM.replace(b'"cohort":null', b'"cohort":{}'))
 
 
 def test_every_mechanism_is_read_back_as_it_was_written():
@@ -144,7 +138,7 @@ def test_every_mechanism_is_read_back_as_it_was_written():
         Hybrid(65536, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 5, 2, 7, None, 2)),
         table(),
     ):
-        text = json.dumps(describe_mechanism(mechanism))
+        text = json.dumps(mechanism.describe())
         again = parse_mechanism("mechanism", json.loads(text))
         assert again.certificate() == mechanism.certificate()
         assert [again.weights(k) for k in range(again.levels + 1)] == [
@@ -180,17 +174,47 @@ def test_each_field_that_does_not_fit_is_named():
         (["cohort", "mechanism", "edges"], [0, 5, 5, 9], "edges[2] is 5"),
         (["cohort", "mechanism", "edges"], [0, 1.5, 9], "edges[1] is 1.5"),
         (["cohort", "mechanism", "edges"], list(range(258)), "edges is not a list of 3 to 257"),
-        (["report"], None, "cohort.share is 1048576, expected 2^24"),
-        (["report", "theta"], 0, "report.theta is 0"),
-        (["report", "theta"], 1001, "report.theta is 1001, expected at most the bound"),
-        (["report", "low"], 300, "report.theta is 300"),
-        (["report", "mechanism", "coin"], 65537, "coin is 65537"),
-        (["report", "mechanism", "piecewise"], [2, 1, 3, 2], "piecewise is not a list of 5"),
-        (["report", "mechanism", "piecewise"], [1 << 29, 1, 3, 2, 16], "total weight"),
+        (["rule"], None, "rule has kind None"),
+        (["rule", "kind"], "turns", "rule has kind 'turns', expected one of scalar, stream"),
+        (["rule", "kind"], ["scalar"], "rule has kind ['scalar']"),
+        (["rule"], {"kind": "scalar", "mechanism": None, "ranges": []}, "cohort.share is 1048576, expected 2^24"),
+        (["rule", "mechanism"], None, "expected one or more blocks beside a mechanism"),
+        (["rule", "ranges"], [], "rule.ranges is [], expected one or more blocks"),
+        (["rule", "ranges"], 5, "rule.ranges is 5"),
+        (["rule", "ranges"], [[0, 0, 0]], "a theta in rule.ranges is 0"),
+        (["rule", "ranges"], [[0, 0, 1001]], "theta up to the bound 1000"),
+        (["rule", "ranges"], [[0, 300, 300]], "a theta in rule.ranges is 300"),
+        (["rule", "ranges"], [[1, 0, 300]], "expected slots from 0"),
+        (["rule", "ranges"], [[0, 0, 300], [48, 0, 300]], "to below 48"),
+        (["rule", "ranges"], [[0, 0, 300], [5, 0, 300], [5, 0, 300]], "a first slot in rule.ranges is 5"),
+        (["rule", "ranges"], [[0, 0, 300]] * 9, "the number of rule.ranges is 9"),
+        (["rule", "mechanism", "coin"], 65537, "coin is 65537"),
+        (["rule", "mechanism", "piecewise"], [2, 1, 3, 2], "piecewise is not a list of 5"),
+        (["rule", "mechanism", "piecewise"], [1 << 29, 1, 3, 2, 16], "total weight"),
         (["surplus"], 1, "unknown field 'surplus'"),
     ):
         message = invalid(Campaign, changed(path, value))
         assert named in message, (named, message)
+
+
+def test_each_slot_of_the_cycle_has_its_block():
+    rule = Campaign(changed(["rule", "ranges"], [[0, 0, 300], [12, 100, 400], [40, 0, 200]])).rule.report
+    assert [rule.range_of(48 * 9 + at, 48) for at in (0, 11, 12, 39, 40, 47)] == [
+        (0, 300), (0, 300), (100, 400), (100, 400), (0, 200), (0, 200),
+    ]  # fmt: skip
+
+
+def test_a_policy_checks_every_block():
+    campaign = Campaign(changed(["rule", "ranges"], [[0, 0, 300], [12, 0, 400]]))
+    duration = campaign.end - campaign.epoch
+    parse_policy(policy(duration_seconds=duration, theta=[1, 400])).check_campaign(campaign)
+    for theta in ([1, 399], [301, 400]):
+        try:
+            parse_policy(policy(duration_seconds=duration, theta=theta)).check_campaign(campaign)
+        except Refused as refused:
+            assert refused.reason == "theta"
+        else:
+            raise AssertionError(theta)
 
 
 def test_bodies_that_are_no_json_object_are_refused():
@@ -199,12 +223,12 @@ def test_bodies_that_are_no_json_object_are_refused():
 
 
 def test_tables_that_do_not_sum_or_cover_are_refused():
-    description = describe_mechanism(table())
+    description = table().describe()
     rows = description["rows"]
-    good = changed(["report", "mechanism"], description)
+    good = changed(["rule", "mechanism"], description)
     assert "does not cover" in invalid(Campaign, good)  # 200/2 < 300
     fields = json.loads(good)
-    fields["report"]["theta"] = 100
+    fields["rule"]["ranges"] = [[0, 0, 100]]
     assert Campaign(json.dumps(fields).encode()).report.mechanism.covers(100)
     for name, value, named in (
         ("rows", rows[:2], "the table has 2 rows"),
@@ -222,8 +246,8 @@ def test_tables_that_do_not_sum_or_cover_are_refused():
         ("values", [0, 80, (1 << 20) + 1], "level value 2"),
         ("bits", 25, "bits is 25"),
     ):
-        fields["report"]["mechanism"] = dict(description)
-        fields["report"]["mechanism"][name] = value
+        fields["rule"]["mechanism"] = dict(description)
+        fields["rule"]["mechanism"][name] = value
         message = invalid(Campaign, json.dumps(fields).encode())
         assert named in message, (named, message)
 

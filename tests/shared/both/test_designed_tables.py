@@ -5,7 +5,6 @@ from proofs import check_all
 
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import describe_mechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import LARGEST_ROWS
 
@@ -45,7 +44,7 @@ def test_a_reading_is_rounded_without_bias_by_one_word():
 
 def test_a_table_survives_the_wire():
     for _, _, table in designed():
-        described = describe_mechanism(table)
+        described = table.describe()
         assert sum(map(len, described["rows"])) <= LARGEST_ROWS
         again = parse_mechanism("mechanism", described)
         assert list(again.rows) == table.rows

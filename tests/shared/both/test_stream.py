@@ -182,7 +182,7 @@ def test_a_rule_is_read_back_from_its_fields():
 
 def test_bad_rules_are_refused_naming_the_field():
     wrong = (
-        ("kind", "laplace"),
+        ("law", "laplace"),
         ("theta", 0),
         ("levels", 999),
         ("levels", 1 << 21),
@@ -208,7 +208,7 @@ def test_bad_rules_are_refused_naming_the_field():
             try:
                 make(**{name: value})
             except Invalid as error:
-                assert "stream." in str(error), error
+                assert "rule." in str(error), error
             else:
                 assert make is one_bit and name == "noise" and value[1:] == [10**12], (name, value)
     for noise in ([8200, 30000], [499, 1100000], [5000, 1100000], [8200, 1 << 30]):
@@ -268,7 +268,7 @@ def test_the_same_bytes_release_the_same_values_everywhere():
         point = released = None
         found = []
         for reading in (100, 120, 300, 0):
-            noise = rule.draw_noise(point is None, entropy) if rule.kind == "gaussian" else ()
+            noise = rule.draw_noise(point is None, entropy) if rule.law == "gaussian" else ()
             entropy.refill()
             following = rule.point((reading,), 0, entropy)
             if point is None:

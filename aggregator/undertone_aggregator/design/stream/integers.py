@@ -15,7 +15,7 @@ from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import (
     GAUSSIAN,
-    KINDS,
+    LAWS,
     RHO_UNIT,
     ROUNDING_VARIANCE,
     StreamRule,
@@ -34,8 +34,8 @@ _LEAST_VARIANCE = 16
 
 def rho_for(kind: str, epsilon: float, delta: float) -> int:
     """The budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises Invalid."""
-    if kind not in KINDS:
-        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(KINDS)}")
+    if kind not in LAWS:
+        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(LAWS)}")
     rho = mu(epsilon, delta) ** 2 / 2 if kind == GAUSSIAN else zcdp_rho(epsilon, delta)
     # A margin far above the error of floating point.
     return floor(rho * RHO_UNIT * (1 - 1e-12))
@@ -45,7 +45,7 @@ def guarantee(rule: StreamRule, delta: float) -> tuple[float, float]:
     """(ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
     num, den = rule.rho()
     rho = num / den
-    return rho, epsilon_of((2 * rho) ** 0.5, delta) if rule.kind == GAUSSIAN else zcdp_epsilon(rho, delta)
+    return rho, epsilon_of((2 * rho) ** 0.5, delta) if rule.law == GAUSSIAN else zcdp_epsilon(rho, delta)
 
 
 def choose(
@@ -83,7 +83,8 @@ def choose(
     bound = squared_bound(reports, max(chains, lag), levels, steps, shift, reuse)
     noise = (_variances if kind == GAUSSIAN else _steps)(bound, rho, levels, steps, shift, reuse)
     fields: dict[str, Any] = {
-        "kind": kind,
+        "kind": "stream",
+        "law": kind,
         "low": low,
         "theta": theta,
         "levels": levels,
@@ -143,7 +144,7 @@ def release_variance(rule: StreamRule, index: int | None = None) -> float:
     more than the true b² - ξ². The rounding to levels adds at most 1/4 level², the public one 1/12.
     """
     a, r = 1 << rule.shift, rule.reuse
-    first, later = (rule.noise[0], rule.noise[1]) if rule.kind == GAUSSIAN else (n * n for n in rule.noise)
+    first, later = (rule.noise[0], rule.noise[1]) if rule.law == GAUSSIAN else (n * n for n in rule.noise)
     steady = later / (a * a - r * r)
     ahead = 0.0 if index is None else (first - steady) * (r / a) ** (2 * (index - 1))
     return float(steady + ahead + 0.25 + 1 / 12 / (1 - (r / a) ** 2)) / rule.levels**2

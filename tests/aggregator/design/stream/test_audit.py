@@ -23,10 +23,11 @@ LATER = 48
 RANGE = 48
 
 
-def rule(kind="gaussian", noise=None, reports=3, chains=1):
+def rule(law="gaussian", noise=None, reports=3, chains=1):
     return StreamRule(
         {
-            "kind": kind,
+            "kind": "stream",
+            "law": law,
             "low": 0,
             "theta": LEVELS,
             "levels": LEVELS,
@@ -58,7 +59,7 @@ class Word:
 def outcomes(tested, first):
     """(probability, noise, entropy) of everything that one draw can meet."""
     scale = tested.noise[0] if first else tested.noise[1]
-    if tested.kind == "one-bit":
+    if tested.law == "one-bit":
         return [(1 / (2 * scale), (), Word(word)) for word in range(2 * scale)]
     reach = int(6.5 * sqrt(scale)) + 1
     weights = {e: exp(-e * e / (2 * scale)) for e in range(-reach, reach + 1)}

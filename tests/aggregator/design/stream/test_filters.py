@@ -107,7 +107,7 @@ def test_independent_noise_is_a_rule_too():
         ({"slew": F(1, 10**9)}, "slew"),
         ({"reports": 0}, "slots"),
         ({"chains": 49}, "chains"),
-        ({"kind": "laplace"}, "kind"),
+        ({"kind": "laplace"}, "law"),
         ({"theta": 0}, "theta"),
     ],
 )

@@ -1,0 +1,148 @@
+"""Scalar reports: each is one reading alone, truncated and perturbed by one draw. How they are collected, validated.
+
+A small share of the devices, the threshold cohort, answers for the threshold with a square wave over the whole range;
+all others report within [low, theta]. In a threshold epoch everybody is in the cohort and there is no report rule.
+"""
+
+from undertone_shared.checks import SMALL, check_integer, check_object, integers
+from undertone_shared.cohort import SEED_BYTES, WHOLE, in_cohort
+from undertone_shared.errors import Invalid
+from undertone_shared.notation import parse_mechanism
+from undertone_shared.report import COHORT, REPORT
+from undertone_shared.truncation import truncate
+
+try:
+    from undertone_shared.analysis import ScalarAnalysis
+except ImportError:  # on a board
+    ScalarAnalysis = object  # type: ignore[assignment,misc]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_shared.entropy import Entropy
+    from undertone_shared.notation import Mechanism
+    from undertone_shared.truncation import Range
+
+MOST_RANGES = 8
+_READING = SMALL - 1
+
+
+class Cohort:
+    """Who reports for the threshold, and how: ``share / 2^24`` of all (device, slot) by the rule of `cohort`."""
+
+    def __init__(self, seed: bytes, share: int, mechanism: "Mechanism"):
+        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+            raise Invalid("cohort.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
+        check_integer("cohort.share", share, 0, WHOLE)
+        if mechanism.edges is None:
+            raise Invalid("cohort.mechanism is not a square-wave with edges")
+        self.seed = seed
+        self.share = share
+        self.mechanism = mechanism
+
+
+class ReportRule:
+    """How everybody else reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low].
+
+    ``later``: (first slot of the cycle, low, theta) of further blocks of the cycle, in order; ``low`` and ``theta``
+    are those of the block that starts the cycle. ``ranges``: all blocks. Raises Invalid.
+    """
+
+    def __init__(self, low: int, theta: int, mechanism: "Mechanism", later: "tuple[tuple[int, int, int], ...]" = ()):
+        if mechanism.edges is not None:
+            raise Invalid("rule.mechanism is a square-wave, which has no unbiased decode")
+        self.low = low
+        self.theta = theta
+        self.mechanism = mechanism
+        self.ranges = ((0, low, theta),) + later
+        check_integer("the number of rule.ranges", len(self.ranges), 1, MOST_RANGES)
+        before = -1
+        for first, low, theta in self.ranges:
+            check_integer("a first slot in rule.ranges", first, before + 1, _READING)
+            check_integer("a low in rule.ranges", low, 0, _READING)
+            check_integer("a theta in rule.ranges", theta, low + 1, _READING)
+            if not mechanism.covers(theta - low):
+                raise Invalid("rule.mechanism does not cover 0 to theta - low = %d" % (theta - low))
+            before = first
+
+    @property
+    def width(self) -> int:
+        """theta - low: the range that the mechanism covers."""
+        return self.theta - self.low
+
+    def range_of(self, slot: int, cycle: int) -> tuple[int, int]:
+        """(low, theta) of the block of the cycle that holds ``slot``."""
+        at = slot % cycle
+        i = len(self.ranges) - 1
+        while self.ranges[i][0] > at:
+            i -= 1
+        return self.ranges[i][1:]
+
+
+class ScalarRule(ScalarAnalysis):
+    """The rule of one campaign: ``cohort``, and ``report``, None in a threshold epoch. Raises Invalid."""
+
+    kind = "scalar"
+    # Coordinates of a reading.
+    dimension = 1
+
+    def __init__(self, cohort: Cohort, report: "ReportRule | None"):
+        if report is None and cohort.share != WHOLE:
+            raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % cohort.share)
+        self.cohort = cohort
+        self.report = report
+        # (first slot of the cycle, low, theta) of each block that readings are truncated to.
+        self.ranges = () if report is None else report.ranges
+        # Every mechanism that may draw, with the name of its part of the campaign.
+        self.mechanisms: tuple[tuple[str, Mechanism], ...] = (("cohort", cohort.mechanism),)
+        if report is not None:
+            self.mechanisms += (("report", report.mechanism),)
+
+    def member(self, slot: int, device: str) -> bool:
+        """Whether the device reports for the threshold in this slot."""
+        return self.report is None or in_cohort(self.cohort.seed, self.cohort.share, slot, device)
+
+    def draw(
+        self, scale: "Range", slot: int, reading: object, member: bool, carried: object, entropy: "Entropy"
+    ) -> tuple[int, tuple[int, ...], int]:
+        """(kind, values, chain index) of a report: the reading truncated, rounded to a level, perturbed.
+
+        ``member``: for the threshold. ``carried``: nothing. Raises EntropyError, Invalid.
+        """
+        if not isinstance(reading, int):
+            raise Invalid("the reading is %r, expected an integer" % (reading,))
+        report = self.report
+        if member or report is None:
+            kind, low, high = COHORT, 0, scale.bound
+            mechanism: Mechanism = self.cohort.mechanism
+        else:
+            kind, mechanism = REPORT, report.mechanism
+            low, high = report.range_of(slot, scale.cycle)
+        x = truncate(reading, scale.offset, low, high)
+        part = mechanism.choose(entropy)
+        return kind, (part.draw(part.level(x, high - low, entropy), entropy),), 0
+
+
+def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int) -> ScalarRule:
+    """The rule of a campaign's fields, taken out of them: on a board, a table needs the room. Raises Invalid."""
+    part = check_object("cohort", fields.pop("cohort"), ("seed", "share", "mechanism"))
+    mechanism = parse_mechanism("cohort.mechanism", part["mechanism"])
+    try:
+        seed = bytes.fromhex(part["seed"])
+    except (TypeError, ValueError):
+        raise Invalid("cohort.seed is %r, expected hexadecimal" % (part["seed"],))
+    cohort = Cohort(seed, part["share"], mechanism)
+    part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
+    ranges: list[Any] = part["ranges"]
+    if not isinstance(ranges, list) or bool(ranges) != (part["mechanism"] is not None):
+        raise Invalid("rule.ranges is %r, expected one or more blocks beside a mechanism" % (ranges,))
+    if not ranges:
+        return ScalarRule(cohort, None)
+    ranges = [integers("a block of rule.ranges", block, 3, 3) for block in ranges]
+    if ranges[0][0] != 0 or ranges[-1][0] >= cycle or max([block[2] for block in ranges]) > bound:
+        raise Invalid(
+            "rule.ranges is %r, expected slots from 0 to below %d and theta up to the bound %d" % (ranges, cycle, bound)
+        )
+    mechanism = parse_mechanism("rule.mechanism", part.pop("mechanism"))
+    return ScalarRule(cohort, ReportRule(ranges[0][1], ranges[0][2], mechanism, tuple(ranges[1:])))
