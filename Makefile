@@ -6,10 +6,11 @@ BIN := .venv/bin
 SLOW_FIRST := --durations=10 --timeout=0
 SOURCES := shared device aggregator simulator cli tests
 
-.PHONY: help test check format slow exhaustive demo tools clean
+.PHONY: help test test-services services check format slow exhaustive demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
+	@echo "make test-services   the tests that need PostgreSQL and other servers, which it installs"
 	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
@@ -18,6 +19,12 @@ help:
 
 test: check tools
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-services: .venv/.installed tools services
+	$(BIN)/pytest -m services -n $(WORKERS) --dist worksteal $(ARGS)
+
+services:
+	@scripts/services.sh
 
 check: .venv/.installed
 	$(BIN)/ruff check $(SOURCES)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from support import micropython as mp
 from support.both import pytest_pycollect_makemodule  # noqa: F401  (a hook: see there)
 from support.ci import CI, unavailable
 from support.mosquitto import MISSING, find_mosquitto
+from support.postgres import MISSING as NO_POSTGRES
+from support.postgres import Postgres, folder_of_binaries
 
 DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
 # A test that asks for one of these fixtures carries the marker; `pytest -m 'not broker'` then works.
@@ -42,6 +44,22 @@ def micropython() -> Callable[..., subprocess.CompletedProcess[str]]:
     return mp.run_micropython if mp.interpreter() else unavailable(mp.MISSING)
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server; each test takes a database of its own."""
+    if folder_of_binaries() is None:
+        unavailable(NO_POSTGRES)
+    server = Postgres(_port())
+    yield server
+    server.close()
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @pytest.fixture
 def topic_prefix() -> str:
     """An MQTT topic prefix that no other test uses."""
@@ -55,9 +73,7 @@ def free_port() -> Callable[[], int]:
 
     def find() -> int:
         while True:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port: int = probe.getsockname()[1]
+            port = _port()
             if port not in given:
                 given.add(port)
                 return port
@@ -103,6 +119,7 @@ def _hidden_failures(config: pytest.Config) -> list[str]:
         for report in _reports(config, "skipped")
         if ("micropython" in report.keywords and "micropython32" not in report.keywords)
         or "broker" in report.keywords
+        or "services" in report.keywords
         or ("data" in report.keywords and DATA.is_dir())
     ]
     option = config.option

@@ -111,9 +111,11 @@ class Broker:
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """[store]: the SQLite file."""
+    """[store]: where counts are kept."""
 
-    path: str = option("undertone.sqlite", "the store, one campaign each; relative to this file", text)
+    path: str = option(
+        "undertone.sqlite", "the store: a file beside this one, or postgresql://user@host/database", text
+    )
     audit: bool = option(False, "keep one row per distinct report with its outcome, for undertone verify", boolean)
 
 
@@ -217,6 +219,12 @@ class Config:
     server: Server
     folder: Path
     stream: StreamPlan | None = None
+
+    @property
+    def store_url(self) -> str:
+        """What `open_store` opens: the store's path as a file, or the address of a database as it stands."""
+        where = self.store.path
+        return where if "://" in where else f"sqlite:{self.path(where)}"
 
     def path(self, name: str) -> Path:
         """A path of the file, relative to the file's folder."""

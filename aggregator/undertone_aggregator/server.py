@@ -44,7 +44,7 @@ def serve(
     """
     plan = config.campaign
     groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
-    with _broker(config, journal) as address, open_store(config.path(config.store.path)) as store:
+    with _broker(config, journal) as address, open_store(config.store_url, campaign=plan.name) as store:
         seed = open_campaign(store, plan, config.stream)
         ingest_plan = IngestPlan(
             config.broker.prefix,

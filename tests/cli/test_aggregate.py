@@ -75,7 +75,7 @@ def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary
             env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary, "OPENBLAS_NUM_THREADS": "1"},
         )
         assert done.returncode == code, done.stderr
-    assert "holds a campaign with 'meters': use another store" in done.stderr
+    assert "holds the campaign meters, not others: use another store" in done.stderr
 
 
 @pytest.mark.parametrize("line", ["device,grp", "device,group\na", "device,group\na,all", "device,group\na,x\na,y"])

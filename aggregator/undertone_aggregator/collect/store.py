@@ -17,8 +17,11 @@ from undertone_aggregator.collect.partial import Partial
 from undertone_shared.errors import Invalid
 
 RECEIVED = "received"
-# scheme -> (module, class): a kind of store is one line. Each is opened by (where, read_only=).
-_KINDS = {"sqlite": ("undertone_aggregator.collect.sqlite_store", "SqliteStore")}
+# scheme -> (module, class): a kind of store is one line. Each is opened by (where, campaign=, read_only=).
+_KINDS = {
+    "sqlite": ("undertone_aggregator.collect.sql_store", "SqliteStore"),
+    "postgresql": ("undertone_aggregator.collect.sql_store", "PostgresStore"),
+}
 
 
 class StoreError(OSError):
@@ -115,11 +118,12 @@ class Store(Protocol):
         """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
 
 
-def open_store(url: str | Path, *, read_only: bool = False) -> Store:
+def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False) -> Store:
     """The store at ``scheme:where``, made when it is new; a plain path is a SQLite file.
 
-    ``read_only`` opens an existing store without changing it. Raises Invalid for a scheme that is not known, and for
-    what is no store; StoreError.
+    ``campaign``: which one of those in the database, made when it is new; without it the only one. ``read_only`` opens
+    an existing store without changing it. Raises Invalid for a scheme that is not known, for what is no store, and for
+    a campaign that is not there or not clear; StoreError.
     """
     scheme, colon, where = str(url).partition(":")
     if isinstance(url, Path) or not colon or "/" in scheme:
@@ -128,5 +132,5 @@ def open_store(url: str | Path, *, read_only: bool = False) -> Store:
         raise Invalid(f"the store's scheme is {scheme!r}, expected {', '.join(_KINDS)}")
     module, name = _KINDS[scheme]
     opened: Callable[..., Any] = getattr(import_module(module), name)
-    store: Store = opened(where, read_only=read_only)
+    store: Store = opened(where, campaign=campaign, read_only=read_only)
     return store

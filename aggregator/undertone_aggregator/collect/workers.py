@@ -192,7 +192,7 @@ def _ingest(
     stop: threading.Event,
     ready: Callable[[], None],
 ) -> None:
-    with open_store(url) as store, store.shared(LOCK_SECONDS):
+    with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
         ingest = Ingest(plan, store, open_intake(plan, address, say), say=say, clock=clock, failpoint=failpoint)
         ingest.run(stop, ready)
 

@@ -31,7 +31,7 @@ class Results:
     """A store, opened for reading. Raises Invalid for a file that is none, or has no epoch yet."""
 
     def __init__(self, path: Path | str) -> None:
-        self._store = stores.open_store(Path(path), read_only=True)
+        self._store = stores.open_store(path, read_only=True)
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()

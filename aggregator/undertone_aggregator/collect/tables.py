@@ -1,0 +1,104 @@
+"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings an older or a new database to them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+# Marks a SQLite file as a store.
+APPLICATION = 0x55544E31
+# The revision whose tables these are: the newest in `migrations`.
+HEAD = "0001"
+
+metadata = MetaData()
+# SQLite numbers rows by itself only where the type is INTEGER.
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
+    return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
+
+
+# One row per campaign in this database; the name is empty until the campaign is known.
+campaigns = Table(
+    "campaigns",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False, unique=True),
+)
+meta = Table(
+    "meta",
+    metadata,
+    _campaign(primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+# epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode values
+# of a table mechanism.
+epochs = Table(
+    "epochs",
+    metadata,
+    _campaign(primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("issued_at", BigInteger, nullable=False),
+    Column("threshold", Text),
+    Column("decoded", Text),
+    UniqueConstraint("campaign", "fingerprint"),
+)
+# No row is written by two workers: they never wait for each other.
+partials = Table(
+    "partials",
+    metadata,
+    _campaign(primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("fingerprint", LargeBinary, primary_key=True),
+    Column("kind", Integer, primary_key=True, autoincrement=False),
+    Column("grp", Text, primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("counts", LargeBinary, nullable=False),
+)
+counters = Table(
+    "counters",
+    metadata,
+    _campaign(primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("outcome", Text, primary_key=True),
+    Column("n", BigInteger, nullable=False),
+)
+seen = Table(
+    "seen",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    _campaign(index=True),
+    Column("worker", Text, nullable=False),
+    Column("is_snapshot", Boolean, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+chains = Table(
+    "chains",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    _campaign(index=True),
+    Column("worker", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+audit = Table(
+    "audit",
+    metadata,
+    _campaign(primary_key=True),
+    Column("device", Text, primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+    Column("outcome", Text, nullable=False),
+)

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes the servers available that `make test-services` tests against and `make test` does without.
+# Whatever is missing afterwards is named by the test that needs it, which fails under CI.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
+
+# package: a file that it brings
+declare -A brings=(
+    [postgresql]="/usr/lib/postgresql/*/bin/initdb"
+)
+
+missing=()
+for package in "${!brings[@]}"; do
+    # shellcheck disable=SC2086  # a pattern
+    compgen -G ${brings[$package]} >/dev/null || missing+=("$package")
+done
+if ((${#missing[@]})); then
+    if [[ $(id -u) != 0 ]]; then
+        echo "not installed: ${missing[*]} (root, or you, can: apt-get install ${missing[*]})" >&2
+        exit 0
+    fi
+    echo "installing ${missing[*]} with apt-get"
+    apt install -y "${missing[@]}" >/dev/null 2>&1 || { apt update && apt install -y "${missing[@]}" >/dev/null; }
+fi

@@ -1,0 +1,151 @@
+"""What the databases add to the contract: files from before, several campaigns in one, a server that goes away."""
+
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.postgres import Postgres
+from undertone_aggregator.collect.partial import pack_counts
+from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
+from undertone_shared.errors import Invalid
+
+# The schema of stores from before revisions, version 2, as it was written then.
+BEFORE = """
+    CREATE TABLE migrations (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE epochs (
+        epoch INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL, issued_at INTEGER NOT NULL,
+        threshold TEXT, decoded TEXT
+    );
+    CREATE TABLE partials (
+        slot INTEGER NOT NULL, fingerprint BLOB NOT NULL, kind INTEGER NOT NULL, grp TEXT NOT NULL,
+        worker TEXT NOT NULL, counts BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX partial_key ON partials (slot, fingerprint, kind, grp, worker);
+    CREATE TABLE counters (
+        worker TEXT NOT NULL, outcome TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (worker, outcome)
+    ) WITHOUT ROWID;
+    CREATE TABLE seen (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, is_snapshot INTEGER NOT NULL, data BLOB NOT NULL
+    );
+    CREATE TABLE audit (
+        device TEXT NOT NULL, digest BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (device, digest)
+    ) WITHOUT ROWID;
+    CREATE TABLE chains (id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, data BLOB NOT NULL);
+    PRAGMA application_id = 1431588401;
+    INSERT INTO migrations VALUES (1, 0), (2, 0);
+    INSERT INTO meta VALUES ('campaign', 'load'), ('epsilon', '1');
+    INSERT INTO counters VALUES ('0of1', 'counted', 3), ('0of1', 'late', 1);
+    INSERT INTO seen VALUES (5, '0of1', 1, x'01'), (9, '0of1', 0, x'02');
+    INSERT INTO audit VALUES ('d', x'0a', 'counted');
+    INSERT INTO chains VALUES (3, '0of1', x'0b');
+"""
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    path = tmp_path / "before.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.executescript(BEFORE)
+        counts = pack_counts(np.array([1, 2, 0]))
+        database.execute("INSERT INTO partials VALUES (7, x'0102', 1, 'all', '0of1', ?)", (counts,))
+    return path
+
+
+def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
+    with pytest.raises(Invalid, match="from before 0001: let an aggregator open it once"):
+        open_store(before, read_only=True)
+    for _ in range(2):
+        with open_store(before) as store:
+            assert store.meta() == {"campaign": "load", "epsilon": "1"}
+            assert store.outcomes() == {"counted": 3, "late": 1, "received": 4}
+            assert list(store.seen()) == [(True, b"\x01"), (False, b"\x02")]
+            assert list(store.chains()) == [b"\x0b"]
+            assert list(store.audit()) == [("d", b"\x0a", "counted")]
+            ((key, counts),) = store.partial().items()
+            assert (key.campaign, key.slot, key.fingerprint, counts.tolist()) == ("load", 7, b"\x01\x02", [1, 2, 0])
+    with open_store(before, campaign="load") as store:
+        store.commit("0of1", Batch(seen=bytearray(b"\x03")))
+        assert [data for _, data in store.seen()] == [b"\x01", b"\x02", b"\x03"]
+
+
+def test_a_move_that_fails_leaves_the_file_as_it_was(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(sqlite3.connect(before)) as database, database:
+        database.execute("DROP TABLE audit")
+        database.execute("CREATE TABLE audit (device TEXT, digest BLOB, outcome TEXT)")
+        database.execute("INSERT INTO audit VALUES ('d', x'0a', NULL)")
+    with pytest.raises(Invalid, match="cannot be used as a store"):
+        open_store(before)
+    with contextlib.closing(sqlite3.connect(before)) as database:
+        assert database.execute("SELECT max(version) FROM migrations").fetchone() == (2,)
+        assert database.execute("SELECT n FROM counters WHERE outcome = 'counted'").fetchone() == (3,)
+
+
+def test_a_file_holds_one_campaign(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path).close()
+    with open_store(path, campaign="load") as store:
+        store.set_meta({"campaign": "load"})
+    with pytest.raises(Invalid, match="holds the campaign load, not water: use another store"):
+        open_store(path, campaign="water")
+    with open_store(path, read_only=True) as store:
+        assert store.meta() == {"campaign": "load"}
+
+
+@pytest.mark.services
+def test_campaigns_in_one_database_do_not_meet(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    for number, name in enumerate(("load", "water"), 1):
+        with open_store(url, campaign=name) as store:
+            store.set_meta({"campaign": name})
+            store.commit("0of1", Batch(outcomes=Counter(counted=number), seen=bytearray(name.encode())))
+    for number, name in enumerate(("load", "water"), 1):
+        with open_store(url, campaign=name, read_only=True) as store:
+            assert store.meta() == {"campaign": name}
+            assert store.outcomes() == {"counted": number, "received": number}
+            assert [data for _, data in store.seen()] == [name.encode()]
+            with pytest.raises(StoreError):
+                store.set_meta({"campaign": "other"})
+    with pytest.raises(Invalid, match="holds the campaigns load, water: name one of them"):
+        open_store(url)
+    with pytest.raises(Invalid, match="holds no campaign gas"):
+        open_store(url, campaign="gas", read_only=True)
+    with open_store(url, campaign="load") as load, open_store(url, campaign="water") as water:
+        water.compact_seen("0of1", b"", everyone=True)
+        assert [data for _, data in load.seen()] == [b"load"]
+        with load.exclusive(0), water.exclusive(0):
+            pass
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="expected postgresql://user@host/database"):
+        open_store("postgresql://a:b:c:d")
+
+
+def test_a_server_that_is_not_there_is_a_store_error(free_port: Callable[[], int]) -> None:
+    with pytest.raises(StoreError, match="refused"):
+        open_store(f"postgresql://u@127.0.0.1:{free_port()}/none")
+
+
+@pytest.mark.services
+def test_a_server_that_is_killed_loses_nothing_that_was_committed(free_port: Callable[[], int]) -> None:
+    server = Postgres(free_port())
+    try:
+        store: Store = open_store(server.new_database())
+        store.commit("0of1", Batch(outcomes=Counter(counted=2)))
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        server.start()
+        assert store.outcomes()["counted"] == 2
+        store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        assert store.outcomes()["counted"] == 3
+        store.close()
+    finally:
+        server.close()
