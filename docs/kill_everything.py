@@ -19,10 +19,10 @@ from pathlib import Path
 
 from undertone_aggregator.broker import free_port
 from undertone_simulator.demo.plan import Options, Plan, prepare
-from undertone_simulator.demo.run import drain, ledgers
-from undertone_simulator.demo.stage import Stage, end, find_micropython
+from undertone_simulator.demo.run import COLLECTIONS, drain, ledgers
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import REPORT, FleetLedger, LedgerTail
+from undertone_simulator.stage import Stage, end, find_micropython
 
 
 class Scene:
@@ -107,7 +107,7 @@ def run(devices: int, folder: Path, round_slots: int = 4, pause: int = 3) -> int
     who = deaths(find_micropython() is not None)
     slots = pause * (2 * len(who) + 2)
     port = free_port()
-    plan = prepare(Options(devices, slots, round_slots=round_slots), folder, port)
+    plan = prepare(Options(devices, slots, round_slots=round_slots), folder, port, COLLECTIONS["reports"])
     with Stage(folder, port) as stage:
         scene = Scene(plan, stage)
         scene.start()

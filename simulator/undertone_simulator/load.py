@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from undertone_aggregator.broker import find_mosquitto, free_port
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.stage import NO_MICROPYTHON, Stage, end, find_micropython
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import REST
 from undertone_simulator.fleet import read_members
@@ -30,6 +28,7 @@ from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
 from undertone_simulator.provision import Target, local_server, make_policy, provision
 from undertone_simulator.readings import Readings
+from undertone_simulator.stage import NO_MICROPYTHON, Failed, Stage, check_alive, end, find_micropython
 from undertone_simulator.verify import Accounts, reconcile
 
 CAMPAIGN = "load"
@@ -39,10 +38,6 @@ _POLL_SECONDS = 0.25
 _CONNECT_SECONDS = 60.0
 _SLACK_SECONDS = 60.0
 _DRAIN_SECONDS = 60.0
-
-
-class Failed(Exception):
-    """A process of the test ended before its time; the message has its last words."""
 
 
 Show = Callable[[str], None]
@@ -141,7 +136,7 @@ def _start_micropython(options: Options, config: Config, names: list[str], readi
 def _connect(options: Options, stage: Stage, show: Show) -> None:
     deadline = time.monotonic() + options.ramp_up + _CONNECT_SECONDS
     while not stage.fleet_ready():
-        _alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
         show(f"{_last_number(stage.words('fleet.log'), CONNECTED) or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
             raise Failed(f"not all clients could connect: {stage.words('fleet.log')[-200:]}")
@@ -157,7 +152,7 @@ def _follow(options: Options, folder: Path, stage: Stage, show: Show) -> Sent:
         state = "reporting" if sent.plays else "waiting for the campaign"
         show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
         if options.provisioned is None:
-            _alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
+            check_alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
             latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
             if time.time() > latest * options.interval + _SLACK_SECONDS:
                 raise Failed(f"no end in sight: {stage.words('aggregator.log')[-500:]}")
@@ -207,11 +202,6 @@ def _last_number(words: str, what: str) -> int | None:
     """The number on the last line that begins with ``what``, None without one."""
     found = [line.split()[1] for line in words.splitlines() if line.startswith(f"{what} ")]
     return int(found[-1]) if found else None
-
-
-def _alive(child: Any, name: str, last_words: str) -> None:
-    if child is not None and child.poll() is not None and child.returncode:
-        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")
 
 
 def _campaign(options: Options, source: Synthetic, port: int) -> str:

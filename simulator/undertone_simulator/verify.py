@@ -57,6 +57,15 @@ class Accounts:
         """Whether both identities hold with nothing unexplained."""
         return not self.unexplained
 
+    def sentence(self) -> str:
+        """The accounts in words."""
+        return (
+            f"accounts: {self.sent} reports sent, {self.acknowledged} acknowledged, {self.counted} counted,"
+            f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
+            f" {self.lost.total()} lost by a named fault,"
+            f" {'zero' if self.holds else self.unexplained.total()} unexplained"
+        )
+
     def summary(self) -> dict[str, Any]:
         """The accounting of the demo's JSON."""
         return {

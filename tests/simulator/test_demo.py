@@ -9,15 +9,16 @@ import pytest
 from rich.console import Console
 
 from undertone.__main__ import main
-from undertone.commands.demo import _table, meaning, sentences
+from undertone.commands.demo import table_of
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.demo import Options, run
 from undertone_simulator.demo.picture import draw
+from undertone_simulator.demo.reports import meaning
 from undertone_simulator.demo.run import ledgers, write_json
-from undertone_simulator.demo.stage import example_device, find_micropython
 from undertone_simulator.ledger import read_ledgers
+from undertone_simulator.stage import example_device, find_micropython
 
 DEVICES = 12
 SLOTS = 8
@@ -111,7 +112,7 @@ def test_json_has_exactly_the_documented_keys(demo, tmp_path):
     write_json(result, tmp_path / "demo.json")
     data = json.loads((tmp_path / "demo.json").read_text())
     assert set(data) == KEYS
-    assert {frozenset(one) for one in data["slots"]} == {frozenset(SLOT_KEYS)}
+    assert {frozenset(slot) for slot in data["slots"]} == {frozenset(SLOT_KEYS)}
     assert set(data["accounting"]) == ACCOUNTING_KEYS
     assert data["theta"] == result.theta
     assert data["certificate"] <= math.exp(data["epsilon"])
@@ -121,12 +122,12 @@ def test_json_has_exactly_the_documented_keys(demo, tmp_path):
 def test_table_sentences_and_picture(demo, tmp_path):
     result, _, _ = demo
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(_table(result))
+    console.print(table_of(result))
     shown = console.export_text()
     assert str(result.slots[0].slot) in shown
     assert "day 4 00:00" in shown
     assert "…" not in shown
-    text = " ".join(sentences(result))
+    text = " ".join(result.sentences())
     assert f"θ = {result.theta} Wh" in text
     assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
     assert "zero unexplained" in text

@@ -11,9 +11,10 @@ from support.ci import unavailable
 from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo import Options, amqtt_broker, run
-from undertone_simulator.demo.amqtt_broker import MOST_DEVICES, NOTICE, AmqttBroker, needs_amqtt, within_reach
-from undertone_simulator.demo.stream import StreamOptions, run_stream
+from undertone_simulator import amqtt_broker
+from undertone_simulator.amqtt_broker import MOST_DEVICES, NOTICE, AmqttBroker, needs_amqtt
+from undertone_simulator.demo import Options, run
+from undertone_simulator.demo.run import _within_reach
 
 with_amqtt = pytest.mark.usefixtures("amqtt")
 PASSWORDS = {"aggregator": "right", "load-1": "its own"}
@@ -131,10 +132,10 @@ def test_a_killed_aggregator_would_lose_reports(no_mosquitto, monkeypatch, tmp_p
 
 def test_too_many_devices_become_fewer_and_that_is_said():
     words = Words()
-    assert within_reach(Options(MOST_DEVICES), words) == Options(MOST_DEVICES)
+    assert _within_reach(Options(MOST_DEVICES), words) == Options(MOST_DEVICES)
     assert words.loud == []
-    assert within_reach(Options(500, 7), words) == Options(MOST_DEVICES, 7)
-    assert within_reach(StreamOptions(200), words).devices == MOST_DEVICES
+    assert _within_reach(Options(500, 7), words) == Options(MOST_DEVICES, 7)
+    assert _within_reach(Options(200, collect="stream"), words).devices == MOST_DEVICES
     assert len(words.loud) == 2
     assert "500 devices: 50 take part" in words.loud[0]
 
@@ -190,6 +191,6 @@ def test_a_small_demonstration(no_mosquitto, tmp_path):
 @pytest.mark.slow
 def test_streams(no_mosquitto, tmp_path):
     words = Words()
-    result = run_stream(StreamOptions(devices=6, slots=4), tmp_path, words)
+    result = run(Options(collect="stream", devices=6, slots=4), tmp_path, words)
     assert words.loud.count(NOTICE) == 1
     assert result.accounts.holds

@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 from undertone.app import app
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.stage import example_device, find_micropython
-from undertone_simulator.demo.stream import StreamOptions, run_stream
+from undertone_simulator.demo import Options, run
+from undertone_simulator.demo.picture import draw
+from undertone_simulator.stage import example_device, find_micropython
 
 
 class Silent:
@@ -22,15 +23,22 @@ class Silent:
         pass
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", pytest.param("one-bit", marks=pytest.mark.slow)])
-def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, tmp_path, mosquitto_binary):
-    options = StreamOptions(devices=8, slots=8, mechanism=mechanism, kill_device_at=2)
-    result = run_stream(options, tmp_path, Silent())
+@pytest.mark.parametrize(
+    ("mechanism", "dimension"), [("gaussian", 1), ("gaussian", 2), pytest.param("one-bit", 1, marks=pytest.mark.slow)]
+)
+def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension, tmp_path, mosquitto_binary):
+    options = Options(
+        8, 8, "8", kill_device_at=2, collect="stream", mechanism=mechanism, dimension=dimension, kill_aggregator_at=5
+    )
+    result = run(options, tmp_path, Silent())
+    assert {slot.coordinate for slot in result.slots} == set(range(1, dimension + 1))
+    draw(result, tmp_path / "demo.png")
+    assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert result.accounts.holds
     assert result.accounts.counted == result.accounts.sent > 8 * 8 - 8
     # The sixth standard error is exceeded with probability 2e-9 a slot.
     assert result.worst < 6
-    assert len(result.slots) >= 8
+    assert len(result.slots) >= 8 * dimension
     assert "user-level" in result.guarantee
     if find_micropython() and example_device():
         assert result.micropython >= 7
@@ -48,12 +56,7 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, tmp_path, 
     assert reports[-1] == 8
 
 
-@pytest.mark.parametrize("changes", [{"devices": 1}, {"slots": 0}, {"epsilon": "9"}, {"kill_device_at": 48}])
-def test_bad_options_are_refused(changes):
-    with pytest.raises(Invalid):
-        StreamOptions(**changes)
-
-
-def test_options_of_the_other_demonstration_are_refused():
-    result = CliRunner().invoke(app, ["demo", "--stream", "--bound", "7"])
+def test_there_is_no_other_collection():
+    result = CliRunner().invoke(app, ["demo", "--collect", "streams"])
     assert isinstance(result.exception, Invalid)
+    assert str(result.exception) == "collect is 'streams', expected one of reports, stream"

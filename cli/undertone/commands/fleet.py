@@ -58,8 +58,9 @@ def fleet(
     Exit code 1 if anything is unexplained.
     """
     from undertone_simulator.behaviour import Behaviour
-    from undertone_simulator.load import Failed, run
+    from undertone_simulator.load import run
     from undertone_simulator.load_options import Options
+    from undertone_simulator.stage import Failed
 
     if qos != 1:
         raise Invalid(

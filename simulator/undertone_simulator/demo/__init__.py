@@ -1,7 +1,7 @@
 """The demonstration: broker, aggregator, a fleet of MQTT clients and one MicroPython device, each a real process."""
 
-from undertone_simulator.demo.plan import Options
-from undertone_simulator.demo.result import Result, SlotResult
-from undertone_simulator.demo.run import Display, Failed, run
+from undertone_simulator.demo.plan import Options, Result
+from undertone_simulator.demo.run import COLLECTIONS, Display, run
+from undertone_simulator.stage import Failed
 
-__all__ = ["Display", "Failed", "Options", "Result", "SlotResult", "run"]
+__all__ = ["COLLECTIONS", "Display", "Failed", "Options", "Result", "run"]

@@ -1,6 +1,7 @@
 """The demonstration's picture: the estimated stream against the truth, θ, and what it cost a household."""
 
 import math
+from functools import singledispatch
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from undertone_simulator.demo.result import Result
+from undertone_aggregator.estimate.reconstruct import Z
+from undertone_simulator.demo.plan import Result
+from undertone_simulator.demo.reports import ReportsResult
+from undertone_simulator.demo.stream import StreamResult
 
 BLUE = "#1f5fa8"
 LIGHT = "#a8c8ec"
@@ -17,8 +21,15 @@ GREY = "#6b6f76"
 INK = "#22262b"
 
 
+@singledispatch
 def draw(result: Result, path: Path) -> None:
-    """Write the picture to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    """Write a picture to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    raise TypeError(f"no picture is known for a {type(result).__name__}")
+
+
+@draw.register
+def _reports(result: ReportsResult, path: Path) -> None:
+    """The estimated stream against the truth, θ, and what it cost a household."""
     figure = Figure(figsize=(12.0, 8.0), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0))
@@ -34,6 +45,30 @@ def draw(result: Result, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+@draw.register
+def _streams(result: StreamResult, path: Path) -> None:
+    """A panel for each coordinate."""
+    coordinates = sorted({slot.coordinate for slot in result.slots})
+    figure = Figure(figsize=(12.0, 1.0 + 4.5 * len(coordinates)), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    for coordinate in coordinates:
+        slots = [slot for slot in result.slots if slot.coordinate == coordinate]
+        axes = figure.add_subplot(len(coordinates), 1, coordinate)
+        x = np.arange(len(slots), dtype=float)
+        estimate, error = (np.array([getattr(slot, name) for slot in slots]) for name in ("estimate", "standard_error"))
+        axes.fill_between(x, estimate - Z * error, estimate + Z * error, color=LIGHT, alpha=0.75, label="95 % interval")
+        axes.plot(x, estimate, color=BLUE, linewidth=1.6, label="estimate")
+        axes.plot(x, [slot.smoothed for slot in slots], color=BLUE, linewidth=2.4, linestyle=":", label="smoothed")
+        axes.plot(x, [slot.truth_clipped for slot in slots], color=ORANGE, linewidth=1.8, label="truth, clipped")
+        axes.plot(x, [slot.truth_raw for slot in slots], color=INK, linewidth=1.3, linestyle="--", label="truth, raw")
+        which = f", coordinate {coordinate}" if len(coordinates) > 1 else ""
+        _tidy(axes, f"Mean of one played half-hour, in {result.unit}{which}")
+        axes.set_xlabel("report slot", color=GREY)
+        axes.legend(frameon=False, ncols=5, fontsize=9.5)
+    figure.suptitle(f"Undertone streams: {result.mechanism}", fontsize=15, fontweight="bold", color=INK)
+    figure.savefig(path, dpi=130)
+
+
 def _tidy(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11.5, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
@@ -44,12 +79,12 @@ def _tidy(axes: Axes, title: str) -> None:
         spine.set_color("#c4c8ce")
 
 
-def _stream(axes: Axes, result: Result) -> None:
+def _stream(axes: Axes, result: ReportsResult) -> None:
     slots = result.slots
-    x = np.array([one.column for one in slots], dtype=float)
+    x = np.array([slot.column for slot in slots], dtype=float)
 
     def series(name: str) -> list[float]:
-        return [getattr(one, name) for one in slots]
+        return [getattr(slot, name) for slot in slots]
 
     marks = "o" if len(slots) <= 96 else ""
     axes.fill_between(
@@ -72,10 +107,10 @@ def _stream(axes: Axes, result: Result) -> None:
     )
     step = max(1, len(slots) // 8)
     # Whole steps of the day where the slots span several hours.
-    ticks = [one for one in slots if one.column % step == 0]
+    ticks = [slot for slot in slots if slot.column % step == 0]
     axes.set_xticks(
-        [one.column for one in ticks],
-        [f"{result.played(one.column)[-5:]}\n{one.slot}" for one in ticks],
+        [slot.column for slot in ticks],
+        [f"{result.played(slot.column)[-5:]}\n{slot.slot}" for slot in ticks],
     )
     axes.set_xlabel("time of day in the data, and the one-second slot (Unix second) that played it", color=GREY)
     axes.margins(x=0.01)
@@ -86,7 +121,7 @@ def _stream(axes: Axes, result: Result) -> None:
     axes.set_ylim(top=top + 0.1 * (top - axes.get_ylim()[0]))
 
 
-def _threshold(axes: Axes, result: Result) -> None:
+def _threshold(axes: Axes, result: ReportsResult) -> None:
     readings = np.array(result.round_readings, dtype=float)
     most = float(max(np.quantile(readings, 0.9995), 1.6 * result.theta))
     bins = np.linspace(0.0, most, 61)
@@ -118,7 +153,7 @@ def _threshold(axes: Axes, result: Result) -> None:
     axes.legend(frameon=False, fontsize=9.5, loc="upper right")
 
 
-def _cost(axes: Axes, result: Result) -> None:
+def _cost(axes: Axes, result: ReportsResult) -> None:
     names = [
         "one reading",
         f"a played day\n({result.per_day} readings)",

@@ -1,26 +1,27 @@
 """What a demonstration is asked for, and the files that it starts from."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
+from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import local_epsilon
 from undertone_shared.checks import check_integer
 from undertone_shared.cohort import SEED_BYTES
 from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
+from undertone_simulator.ledger import Sent
 from undertone_simulator.loaders import load
-from undertone_simulator.provision import Target, device_names, local_server, make_policy, provision
+from undertone_simulator.provision import Target, device_names, local_server, make_policy, provision, stream_policy
 from undertone_simulator.readings import Readings
+from undertone_simulator.verify import Accounts
 
 CAMPAIGN = "demo"
 SENSOR = "load"
-ROUNDS = 3
 ROUND_SLOTS = 12
-COHORT_SHARE = 0.05
-LEAD_SLOTS = 2
+LEAD_SLOTS = 3
 # One process checks the campaign once for each of its devices: a few milliseconds each.
 DEVICES_PER_LEAD_SLOT = 150
 SETTLE_SLOTS = 2
@@ -32,9 +33,10 @@ LARGEST_FLEET = 20_000
 class Options:
     """`slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's noise.
 
-    `data`: a file of readings instead of the synthetic households, its `unit` where it does not say, and the public
-    `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these are killed, to come back later.
-    `round_slots`: slots of each of the three threshold rounds.
+    `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, its `unit`
+    where it does not say, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these
+    are killed, to come back later. `round_slots`: slots of each threshold round. For streams: `delta`, `slew`,
+    `mechanism`, `theta` (a public truncation, None for a usual one) and `dimension`, as in the configuration.
     Raises Invalid for numbers out of range.
     """
 
@@ -48,6 +50,12 @@ class Options:
     kill_aggregator_at: int | None = None
     kill_device_at: int | None = None
     round_slots: int = ROUND_SLOTS
+    collect: str = "reports"
+    delta: float = 1e-5
+    slew: float = 0.05
+    mechanism: str = "gaussian"
+    theta: int | None = None
+    dimension: int = 1
 
     def __post_init__(self) -> None:
         check_integer("devices", self.devices, 2, LARGEST_FLEET)
@@ -62,7 +70,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet."""
+    """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet.
+
+    ``rounds``: slots of each threshold round, () without.
+    """
 
     options: Options
     folder: Path
@@ -71,6 +82,7 @@ class Plan:
     config_file: Path
     names: list[str]
     bound_note: str
+    rounds: tuple[int, ...]
 
     @property
     def stride(self) -> int:
@@ -79,7 +91,7 @@ class Plan:
         Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle
         is the half-hour of the day, up to a fixed shift; in a round it is not, and nothing asks for it there.
         """
-        return max(1, self.readings.per_day // self.config.campaign.rounds[0])
+        return max(1, self.readings.per_day // self.rounds[0]) if self.rounds else 1
 
     @property
     def rounds_note(self) -> str:
@@ -94,41 +106,76 @@ class Plan:
     @property
     def first_column(self) -> int:
         """The column that the first report slot plays."""
-        return ROUNDS * self.readings.per_day
+        return len(self.rounds) * self.readings.per_day
+
+    def measured(self, row: int, column: int) -> int | tuple[int, ...]:
+        """What device number ``row`` reads, the public default for a gap; coordinate k is the reading k days later."""
+        dimension, default = self.options.dimension, self.config.campaign.default
+        days = [self.readings.at(row, column + k * self.readings.per_day) for k in range(dimension)]
+        reading = tuple(default if value is None else value for value in days)
+        return reading[0] if dimension == 1 else reading
 
 
-def read_population(options: Options) -> Readings:
-    """The readings to play. Raises Invalid, or OSError."""
-    if options.data is not None:
-        return load(options.data, options.unit, options.devices)
-    days = ROUNDS + -(-options.slots // populations.HALF_HOURS)
-    return populations.households(options.devices, days, options.seed)
+class Result(Protocol):
+    """What a demonstration found."""
+
+    @property
+    def accounts(self) -> Accounts:
+        """What became of every report."""
+
+    def table(self) -> tuple[str, list[str], list[list[str]]]:
+        """(title, columns, a row for each slot), narrow enough for 80 columns."""
+
+    def sentences(self) -> list[str]:
+        """What was found and what it means, in plain words."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The demo's JSON."""
 
 
-def prepare(options: Options, folder: Path, port: int) -> Plan:
+class Collection(Protocol):
+    """A way of collecting, as a demonstration shows it."""
+
+    def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
+        """Slots of the threshold rounds."""
+
+    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+        """What this way adds to the campaign's configuration: lines of [campaign], then tables."""
+
+    def result(self, plan: Plan, store: Store, sent: Sent) -> Result:
+        """What a demonstration that has ended found. Raises Invalid if there is nothing to show."""
+
+
+def prepare(options: Options, folder: Path, port: int, collection: Collection) -> Plan:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
     Raises Invalid, or OSError.
     """
-    readings = read_population(options)
+    readings = _population(options, collection)
+    rounds = collection.rounds(options, readings.per_day)
     bound, note = public_bound(readings, options.bound)
     folder.mkdir(parents=True, exist_ok=True)
     config_file = folder / "aggregator.toml"
-    text = _campaign(options, readings, bound, port)
+    text = _campaign(options, readings, bound, port) + collection.table(options, rounds, bound)
     config_file.write_text(text)
     config = parse_config(text, folder)
     names = device_names(SENSOR, options.devices)
     # One-second slots: every report is written before it is sent, so that a killed device loses none.
-    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=10)
+    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=10, **stream_policy(config))
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")
-    return Plan(options, folder, readings, config, config_file, names, note)
+    return Plan(options, folder, readings, config, config_file, names, note, rounds)
+
+
+def _population(options: Options, collection: Collection) -> Readings:
+    if options.data is not None:
+        return load(options.data, options.unit, options.devices)
+    per_day = populations.HALF_HOURS
+    days = len(collection.rounds(options, per_day)) + -(-options.slots // per_day) + options.dimension - 1
+    return populations.households(options.devices, days, options.seed)
 
 
 def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
-    seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
-    lead = LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT
-    rounds = [min(options.round_slots, readings.per_day)] * ROUNDS
     return f"""\
 {local_server(port)}
 [campaign]
@@ -140,11 +187,7 @@ bound = {bound}
 slot_seconds = 1
 cycle = {readings.per_day}
 epsilon = "{options.epsilon}"
-rounds = {rounds}
 report_slots = {options.slots}
-epoch_slots = {options.slots}
-cohort_share = {COHORT_SHARE}
-cohort_seed = "{seed.hex()}"
-lead_slots = {lead}
+lead_slots = {LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT}
 settle_slots = {SETTLE_SLOTS}
 """

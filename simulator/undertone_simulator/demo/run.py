@@ -1,23 +1,35 @@
-"""Runs a demonstration from its first process to its last."""
+"""Runs a demonstration from its first process to its last, whatever it collects."""
 
 import json
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.broker import free_port
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.amqtt_broker import NOTICE, AmqttBroker, needs_amqtt, within_reach
-from undertone_simulator.demo.plan import Options, Plan, prepare
-from undertone_simulator.demo.result import Result, collect
-from undertone_simulator.demo.stage import NO_EXAMPLE, NO_MICROPYTHON, Stage, end, example_device, find_micropython
+from undertone_simulator.amqtt_broker import MOST_DEVICES, NOTICE, needs_amqtt
+from undertone_simulator.demo.plan import Collection, Options, Plan, Result, prepare
+from undertone_simulator.demo.reports import Reports
+from undertone_simulator.demo.stream import Stream
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
+from undertone_simulator.stage import (
+    NO_EXAMPLE,
+    NO_MICROPYTHON,
+    Failed,
+    Stage,
+    check_alive,
+    end,
+    example_device,
+    find_micropython,
+)
 from undertone_simulator.verify import reconcile
 
+COLLECTIONS: dict[str, Collection] = {"reports": Reports(), "stream": Stream()}
 CONNECT_SECONDS = 60.0
 # A round that gets no θ would go on for ever.
 SLACK_SECONDS = 60.0
@@ -25,10 +37,6 @@ DRAIN_SECONDS = 15.0
 # How long the aggregator stays dead.
 DEAD_SECONDS = 1.5
 _POLL_SECONDS = 0.1
-
-
-class Failed(Exception):
-    """The demonstration cannot go on; the message says which process ended and its last words."""
 
 
 class Display(Protocol):
@@ -46,22 +54,27 @@ class Display(Protocol):
 
 def run(options: Options, folder: Path, display: Display) -> Result:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
+    if options.collect not in COLLECTIONS:
+        raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(COLLECTIONS)}")
+    collection = COLLECTIONS[options.collect]
     amqtt = needs_amqtt()
     if amqtt:
-        options = within_reach(options, display)
+        options = _within_reach(options, display)
     port = free_port()
     display.say(f"reading the population and provisioning {options.devices} devices")
-    plan = prepare(options, folder, port)
-    for note in plan.readings.notes:
-        display.say(note)
-    for note in (plan.bound_note, plan.rounds_note):
+    plan = prepare(options, folder, port, collection)
+    for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
             display.say(note)
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
     with Stage(folder, port, amqtt=amqtt) as stage:
-        start_broker(stage, display)
+        stage.broker.start()
+        if amqtt:
+            display.say(NOTICE, loud=True)
+        name = "amqtt" if amqtt else "mosquitto"
+        display.say(f"{name} on {stage.broker.host}:{port}, with a password for each device")
         _start_devices(plan, stage, with_micropython=not missing, display=display)
         stage.start_aggregator(plan.config_file)
         sent = _Watch(plan, stage, display).follow()
@@ -74,18 +87,17 @@ def run(options: Options, folder: Path, display: Display) -> Result:
         for event in stage.aggregator_events():
             display.event(event)
         with open_store(folder / "store.sqlite", read_only=True) as store:
-            return collect(plan, store, sent())
+            return collection.result(plan, store, sent())
 
 
-def start_broker(stage: Stage, display: Display) -> None:
-    """Start it and say which it is, loudly if it is amqtt. Raises Invalid when it does not start."""
-    broker = stage.broker
-    broker.start()
-    amqtt = isinstance(broker, AmqttBroker)
-    if amqtt:
-        display.say(NOTICE, loud=True)
-    name = "amqtt" if amqtt else "mosquitto"
-    display.say(f"{name} on {broker.host}:{broker.port}, with a password for each device")
+def _within_reach(options: Options, display: Display) -> Options:
+    """The options with no more devices than amqtt carries, which is said. Raises Invalid for what it cannot do."""
+    if options.kill_aggregator_at is not None:
+        raise Invalid("--kill-aggregator-at needs mosquitto: amqtt loses what is under way to a client that is killed")
+    if options.devices <= MOST_DEVICES:
+        return options
+    display.say(f"amqtt is too slow for {options.devices} devices: {MOST_DEVICES} take part", loud=True)
+    return replace(options, devices=MOST_DEVICES)
 
 
 def ledgers(folder: Path) -> list[Path]:
@@ -110,17 +122,14 @@ def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display:
         )
     )
     if with_micropython:
-        default = plan.config.campaign.default
-        columns = range(plan.first_column, plan.first_column + options.slots)
         row = options.devices - 1
-        measured = [plan.readings.at(row, column) for column in columns]
-        stage.start_micropython(
-            plan.names[row], [default if x is None else x for x in measured], plan.options.slots + 10_000
-        )
+        columns = range(plan.first_column, plan.first_column + options.slots)
+        measured = [plan.measured(row, column) for column in columns]
+        stage.start_micropython(plan.names[row], measured, options.slots + 10_000)
         display.say(f"device {plan.names[row]} is real MicroPython, in a process of its own")
     deadline = time.monotonic() + CONNECT_SECONDS
     while not stage.fleet_ready():
-        _alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
         if time.monotonic() > deadline:
             raise Failed(f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
         time.sleep(_POLL_SECONDS)
@@ -142,9 +151,9 @@ class _Watch:
     def follow(self) -> Callable[[], Sent]:
         """Return when the fleet's last slot is over: a function that reads all ledgers."""
         plan, stage = self._plan, self._stage
-        rounds = plan.config.campaign.rounds
-        pauses = (len(rounds) + 1) * (plan.config.campaign.lead_slots + plan.config.campaign.settle_slots + 2)
-        deadline = time.monotonic() + sum(rounds) + pauses + plan.options.slots + SLACK_SECONDS
+        campaign = plan.config.campaign
+        pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
+        deadline = time.monotonic() + sum(plan.rounds) + pauses + plan.options.slots + SLACK_SECONDS
         assert stage.fleet is not None
         while stage.fleet.poll() is None:
             time.sleep(_POLL_SECONDS)
@@ -153,15 +162,13 @@ class _Watch:
             self._kill_and_restart(self._progress())
             if time.monotonic() > deadline:
                 raise Failed(f"no end in sight; the aggregator's last words: {stage.words('aggregator.log')[-500:]}")
-        if stage.fleet.returncode:
-            raise Failed(f"the fleet ended with code {stage.fleet.returncode}: {stage.words('fleet.log')}")
+        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
         self._own.close()
         return lambda: read_ledgers(ledgers(plan.folder))
 
     def _progress(self) -> int | None:
         """Show where the demonstration is; the number of the report slot, None before the report phase."""
-        sent = self._tail.poll()
-        rounds = self._plan.config.campaign.rounds
+        sent, rounds = self._tail.poll(), self._plan.rounds
         now = int(time.time())
         done, report_slot = 0, None
         for number, play in enumerate(sent.plays):
@@ -188,8 +195,8 @@ class _Watch:
             self._kill_at = None
             self._restart_at = time.monotonic() + DEAD_SECONDS
             self._display.say(f"the aggregator is killed (kill -9) in report slot {report_slot}", loud=True)
-        else:
-            _alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
+        elif stage.aggregator is None or stage.aggregator.poll() is not None:
+            raise Failed(f"the aggregator ended: {stage.words('aggregator.log')[-500:]}")
 
 
 def drain(folder: Path) -> bool:
@@ -201,11 +208,6 @@ def drain(folder: Path) -> bool:
                 return False
             time.sleep(0.3)
     return True
-
-
-def _alive(child: Any, name: str, last_words: str) -> None:
-    if child is not None and child.poll() is not None:
-        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")
 
 
 def write_json(result: Result, path: Path) -> None:

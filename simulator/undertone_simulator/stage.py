@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import undertone_device
 from undertone_aggregator.broker import ManagedBroker
-from undertone_simulator.demo.amqtt_broker import AmqttBroker
+from undertone_simulator.amqtt_broker import AmqttBroker
 from undertone_simulator.fleet_process import READY, Job
 
 _STOP_SECONDS = 15.0
@@ -23,6 +23,10 @@ NO_MICROPYTHON = (
     " (CPython 3.11 on x86-64 Linux or Apple silicon), or name one in UNDERTONE_MICROPYTHON."
 )
 NO_EXAMPLE = "device/examples/unix_device.py is not here (it comes with the sources), so all devices run under CPython."
+
+
+class Failed(Exception):
+    """A process ended before its time, or nothing goes on; the message has its last words."""
 
 
 class Log:
@@ -163,3 +167,9 @@ def example_device() -> Path | None:
     """The program of a device under the unix port, which only the sources have."""
     path = Path(undertone_device.__file__).parents[1] / "examples" / "unix_device.py"
     return path if path.is_file() else None
+
+
+def check_alive(child: "subprocess.Popen[bytes] | None", name: str, last_words: str) -> None:
+    """Raises Failed for a child that has ended with an error."""
+    if child is not None and child.poll():
+        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")

@@ -6,15 +6,10 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from undertone_aggregator.broker import HOST, START_SECONDS, STOP_SECONDS, find_mosquitto
 from undertone_shared.errors import Invalid
-
-if TYPE_CHECKING:
-    from undertone_simulator.demo.run import Display
 
 # With amqtt 0.12.1 and 200 devices or more a campaign reached them seconds late; with 100 and 50 all was on time.
 MOST_DEVICES = 50
@@ -37,19 +32,6 @@ def needs_amqtt() -> bool:
             raise Invalid(f"{missing}{NO_AMQTT}") from None
         return True
     return False
-
-
-_Options = TypeVar("_Options", bound=Any)
-
-
-def within_reach(options: _Options, display: "Display") -> _Options:
-    """The options with no more devices than amqtt carries, which is said. Raises Invalid for what it cannot do."""
-    if getattr(options, "kill_aggregator_at", None) is not None:
-        raise Invalid("--kill-aggregator-at needs mosquitto: amqtt loses what is under way to a client that is killed")
-    if options.devices <= MOST_DEVICES:
-        return options
-    display.say(f"amqtt is too slow for {options.devices} devices: {MOST_DEVICES} take part", loud=True)
-    return replace(options, devices=MOST_DEVICES)
 
 
 class AmqttBroker:

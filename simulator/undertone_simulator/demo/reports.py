@@ -1,0 +1,288 @@
+"""A demonstration of one report per slot: threshold rounds, then the report phase under θ."""
+
+import hashlib
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.estimate.guarantee import certificate, guarantee
+from undertone_aggregator.estimate.reconstruct import MEASURED, Reconstruction, Z
+from undertone_aggregator.threshold import Threshold
+from undertone_shared.campaign import SEED_BYTES, Campaign
+from undertone_shared.errors import Invalid
+from undertone_shared.intake import unpack
+from undertone_shared.report import REPORT
+from undertone_simulator.demo.plan import Options, Plan
+from undertone_simulator.ledger import Sent
+from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile
+
+ROUNDS = 3
+COHORT_SHARE = 0.05
+SLOT_KEYS = (
+    *("slot", "reports", "estimate", "standard_error", "low", "high", "low_raw", "high_raw"),
+    *("truth_truncated", "truth_raw"),
+)
+
+
+@dataclass(frozen=True)
+class SlotResult:
+    """One report slot. [low, high] is for the mean of the truncated readings of the devices that reported,
+
+    [low_raw, high_raw] for the mean of the readings themselves; the truths are those devices' own. `column` is the
+    column of the readings that the slot played.
+    """
+
+    slot: int
+    column: int
+    reports: int
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    low_raw: float
+    high_raw: float
+    truth_truncated: float
+    truth_raw: float
+
+
+@dataclass(frozen=True)
+class ReportsResult:
+    """Everything that the table, the picture and the JSON show."""
+
+    unit: str
+    devices: int
+    per_day: int
+    theta: int
+    threshold: Threshold
+    epsilon: float
+    certificate: Fraction
+    guarantee: str
+    slots: list[SlotResult]
+    accounts: Accounts
+    readings_spent: int
+    round_readings: list[int]
+    mechanism: MechanismFacts | None = None
+
+    @property
+    def standardised(self) -> float:
+        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 where the prediction is right."""
+        errors = [(slot.estimate - slot.truth_truncated) / slot.standard_error for slot in self.slots]
+        return math.sqrt(float(np.mean(np.square(errors))))
+
+    @property
+    def predicted_error(self) -> float:
+        """The standard error of the middle slot: one that few devices reported would drown a mean."""
+        return float(np.median([slot.standard_error for slot in self.slots]))
+
+    @property
+    def measured_error(self) -> float:
+        """What it turned out to be: `standardised` times as large."""
+        return self.standardised * self.predicted_error
+
+    @property
+    def tolerance(self) -> float:
+        """Half the 95 % interval of `standardised` when the prediction is right."""
+        return Z / math.sqrt(2 * len(self.slots))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether `standardised` is within `tolerance` of 1."""
+        return abs(self.standardised - 1) <= self.tolerance
+
+    @property
+    def worst(self) -> float:
+        """The largest |estimate - truth_truncated| in standard errors."""
+        return max(abs(slot.estimate - slot.truth_truncated) / slot.standard_error for slot in self.slots)
+
+    @property
+    def covered(self) -> int:
+        """Slots whose interval holds the truncated truth."""
+        return sum(slot.low <= slot.truth_truncated <= slot.high for slot in self.slots)
+
+    @property
+    def covered_raw(self) -> int:
+        """Slots whose wider interval holds the raw truth."""
+        return sum(slot.low_raw <= slot.truth_raw <= slot.high_raw for slot in self.slots)
+
+    def played(self, column: int) -> str:
+        """The half-hour of the data that a column is, as day and time of day."""
+        day, index = divmod(column, self.per_day)
+        minute = index * 1440 // self.per_day
+        return f"day {day + 1} {minute // 60:02d}:{minute % 60:02d}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The demo's JSON."""
+        return {
+            "theta": self.theta,
+            "epsilon": self.epsilon,
+            "certificate": float(self.certificate),
+            "guarantee": self.guarantee,
+            "slots": [{name: getattr(slot, name) for name in SLOT_KEYS} for slot in self.slots],
+            "accounting": self.accounts.summary(),
+        }
+
+    def table(self) -> tuple[str, list[str], list[list[str]]]:
+        """Estimates beside the truth."""
+        title = f"Mean over the n devices that reported, in {self.unit}, with 95 % intervals: truncated at θ, then raw"
+        rows = [
+            [
+                str(slot.slot),
+                self.played(slot.column),
+                str(slot.reports),
+                f"{_number(slot.estimate)} ± {_number(slot.standard_error)}",
+                f"{slot.low:.0f}..{slot.high:.0f}",
+                _number(slot.truth_truncated),
+                f"{slot.low_raw:.0f}..{slot.high_raw:.0f}",
+                _number(slot.truth_raw),
+            ]
+            for slot in self.slots
+        ]
+        return title, ["slot", "plays", "n", "estimate", "interval", "truth", "for raw", "raw"], rows
+
+    def sentences(self) -> list[str]:
+        """θ, certificate, what was spent and what it means, measured against predicted error, the accounts."""
+        unit, epsilon, exact = self.unit, self.epsilon, self.certificate
+        day, spent = epsilon * self.per_day, epsilon * self.readings_spent
+        bound = f"e^{epsilon:g} = {math.exp(epsilon):.9g}"
+        level = sum(slot.estimate for slot in self.slots) / len(self.slots)
+        verdict = "it agrees" if self.agrees else "it disagrees"
+        weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
+        return [
+            f"[bold]θ = {self.theta} {unit}[/] (90 % between {self.threshold.low} and {self.threshold.high}),"
+            f" from three rounds of Square Wave reports",
+            *([] if self.mechanism is None else [self.mechanism.sentence()]),
+            f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
+            f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {self.per_day} readings,"
+            f" {spent:g} in all for the {self.readings_spent} readings of a device in this demo",
+            meaning(epsilon, self.per_day),
+            f"error of a slot: {self.measured_error:.1f} {unit} measured, {self.predicted_error:.1f} {unit} predicted"
+            f" (ratio {self.standardised:.2f}, expected 1 ± {self.tolerance:.2f} in 95 % of runs: {verdict});"
+            f" worst slot {self.worst:.1f} standard errors;"
+            f" {self.covered} of {len(self.slots)} intervals hold the truncated truth,"
+            f" {self.covered_raw} of {len(self.slots)} wider ones the raw truth",
+            *([weak] if self.predicted_error > abs(level) / 2 else []),
+            self.accounts.sentence(),
+        ]
+
+
+def meaning(epsilon: float, per_day: int) -> str:
+    """What epsilon per reading means for a household, in plain words."""
+    return (
+        f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
+        f" factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
+        f" a whole day to at most e^{epsilon * per_day:g}: single readings are protected, a habit repeated daily is not"
+    )
+
+
+class Reports:
+    """See `undertone_simulator.demo.plan.Collection`."""
+
+    def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
+        """Three short rounds."""
+        return (min(options.round_slots, per_day),) * ROUNDS
+
+    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+        """One report epoch."""
+        seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
+        return f"""\
+rounds = {list(rounds)}
+epoch_slots = {options.slots}
+cohort_share = {COHORT_SHARE}
+cohort_seed = "{seed.hex()}"
+"""
+
+    def result(self, plan: Plan, store: Store, sent: Sent) -> ReportsResult:
+        """Estimates by the server's code, truths from the ledgers."""
+        timeline = Timeline(store.epochs())
+        reporting = [epoch for epoch in timeline.epochs if epoch.campaign.report is not None]
+        if not reporting or reporting[0].threshold is None:
+            raise Invalid("no report epoch began: the threshold rounds got no reports")
+        campaign = plan.config.campaign
+        slots = _slots(plan, timeline, store, _truths(plan, sent, store, [epoch.campaign for epoch in reporting]))
+        if not slots:
+            raise Invalid("no slot of the report phase has a report")
+        rule = reporting[-1].campaign.report
+        assert rule is not None
+        drawn = Counter(device for device, _ in sent.sent)
+        return ReportsResult(
+            unit=plan.readings.unit or "units",
+            devices=len(plan.names),
+            per_day=plan.readings.per_day,
+            theta=rule.theta,
+            threshold=reporting[0].threshold,
+            epsilon=float(campaign.epsilon),
+            certificate=max(certificate(epoch.campaign) for epoch in timeline.epochs),
+            guarantee=guarantee(campaign.epsilon, campaign.cycle),
+            slots=slots,
+            accounts=reconcile(sent, store),
+            readings_spent=max(drawn.values(), default=0),
+            round_readings=_round_readings(plan),
+            mechanism=mechanism_facts(reporting[-1], campaign.epsilon),
+        )
+
+
+def _slots(plan: Plan, timeline: Timeline, store: Store, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
+    first = next(epoch for epoch in timeline.epochs if epoch.campaign.report is not None).campaign.first_slot
+    partial = store.partial(first, first + plan.options.slots - 1)
+    return [
+        SlotResult(
+            estimate.slot,
+            plan.first_column + estimate.slot - first,
+            estimate.reports,
+            estimate.estimate,
+            _there(estimate.standard_error),
+            _there(estimate.low),
+            _there(estimate.high),
+            _there(estimate.low_raw),
+            _there(estimate.high_raw),
+            *truths[estimate.slot],
+        )
+        for estimate in Reconstruction(timeline).estimates(partial, ["all"])
+        if estimate.kind == MEASURED and estimate.slot in truths
+    ]
+
+
+def _there(value: float | None) -> float:
+    """A number that every measured slot has once a threshold round came before."""
+    assert value is not None
+    return value
+
+
+def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
+    """(mean of the truncated, mean of the raw readings) of the devices whose reports a slot counts."""
+    campaigns = {campaign.fingerprint: campaign for campaign in reporting}
+    row = {name: number for number, name in enumerate(plan.names)}
+    values: dict[int, list[tuple[int, int]]] = {}
+    for device, data in counted_reports(sent, outcomes(store)):
+        report = unpack(data)
+        campaign = campaigns.get(report.fingerprint)
+        if report.kind != REPORT or campaign is None or campaign.report is None:
+            continue
+        x = plan.measured(row[device], plan.first_column + report.slot - reporting[0].first_slot)
+        assert isinstance(x, int)
+        values.setdefault(report.slot, []).append((min(x, campaign.report.theta), x))
+    return {slot: _means(pairs) for slot, pairs in values.items()}
+
+
+def _means(pairs: list[tuple[int, int]]) -> tuple[float, float]:
+    truncated, raw = np.mean(pairs, axis=0).tolist()
+    return truncated, raw
+
+
+def _round_readings(plan: Plan) -> list[int]:
+    """What the devices measured in the slots of the threshold rounds, for the picture."""
+    per_day = plan.readings.per_day
+    columns = [number * per_day + i * plan.stride for number, n in enumerate(plan.rounds) for i in range(n)]
+    readings = (plan.readings.at(device, column) for device in range(len(plan.names)) for column in columns)
+    return [value for value in readings if value is not None]
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
