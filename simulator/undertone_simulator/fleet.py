@@ -24,7 +24,7 @@ from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.ledger import REPORT, Sent
 from undertone_simulator.liar import Liar
 from undertone_simulator.memory import MemoryStorage
-from undertone_simulator.playback import Continuous, Playback, coordinates_of
+from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
 from undertone_simulator.wire_device import Wire, WireDevice
@@ -177,7 +177,7 @@ class Fleet:
             return
         self.campaigns[campaign.fingerprint] = campaign
         self._slot_seconds = campaign.slot_seconds
-        self._coordinates = coordinates_of(campaign)
+        self._coordinates = campaign.rule.dimension
         play = self._playback.next(self._plays.plays, campaign)
         if play is not None:
             self._plays.plays.append(play)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from undertone_device.reporter import Reporter
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, STREAM, pack
+from undertone_shared.stream import StreamRule
 
 if TYPE_CHECKING:
     from undertone_device.slot_value import Sample
@@ -29,10 +30,10 @@ class Liar(Reporter):
         honest = super()._draw(campaign, slot, reading)
         if not self.lying:
             return honest
-        one = unpack(honest)
-        if one.kind == STREAM:
-            assert campaign.stream is not None
-            top = campaign.stream.levels // 2
-            return pack(STREAM, one.fingerprint, slot, (top,) * len(one.values), one.chain)
-        mechanism = dict(campaign.rule.mechanisms)["cohort" if one.kind == COHORT else "report"]
-        return pack(one.kind, one.fingerprint, slot, (largest_lie(mechanism),))
+        report = unpack(honest)
+        if report.kind == STREAM:
+            assert isinstance(campaign.rule, StreamRule)
+            top = campaign.rule.levels // 2
+            return pack(STREAM, report.fingerprint, slot, (top,) * len(report.values), report.chain)
+        mechanism = dict(campaign.rule.mechanisms)["cohort" if report.kind == COHORT else "report"]
+        return pack(report.kind, report.fingerprint, slot, (largest_lie(mechanism),))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from undertone_aggregator.collect.epochs import REPORT, THRESHOLD, Epoch
 from undertone_shared.campaign import Campaign
-from undertone_simulator.ledger import REPORT, THRESHOLD, Play
+from undertone_simulator.ledger import Play
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Continuous:
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
         """What this campaign adds to what plays so far, None if nothing changes."""
-        phase = THRESHOLD if campaign.report is None and campaign.stream is None else REPORT
+        phase = phase_of(campaign)
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
             return None
         return Play(campaign.first_slot, campaign.first_slot - plays[0].first if plays else 0, 1, phase)
@@ -34,7 +35,7 @@ class Playback:
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
             return None
         column = len(plays) * self.per_day
-        if campaign.report is None and campaign.stream is None:
+        if phase_of(campaign) == THRESHOLD:
             return Play(campaign.first_slot, column, self.stride, THRESHOLD)
         return Play(campaign.first_slot, column, 1, REPORT)
 
@@ -45,6 +46,6 @@ def column_of(plays: Sequence[Play], slot: int) -> int:
     return play.column + (slot - play.first) * play.stride
 
 
-def coordinates_of(campaign: Campaign) -> int:
-    """How many numbers a reading has."""
-    return 1 if campaign.stream is None else campaign.stream.dimension
+def phase_of(campaign: Campaign) -> str:
+    """The phase of the epoch that a campaign announces."""
+    return Epoch(campaign, campaign.epoch).phase

@@ -11,6 +11,8 @@ from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ScalarRule
+from undertone_shared.stream import StreamRule
 from undertone_simulator.crowd import Flags, Part
 from undertone_simulator.liar import largest_lie
 from undertone_simulator.readings import Integers
@@ -52,15 +54,15 @@ class ScalarReporting:
     coordinates = 1
 
     def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
+        assert isinstance(scene.campaign.rule, ScalarRule)
+        self._rule = scene.campaign.rule
         self._scene = scene
         self._part = part
         self._tally = tally
 
     def report(self, slot: int, readings: Integers) -> None:
         """See `Reporting`."""
-        scene, part = self._scene, self._part
-        cohort = scene.campaign.cohort
-        assert cohort is not None
+        scene, part, cohort = self._scene, self._part, self._rule.cohort
         there = part.reporting(slot, scene.start)
         silent, lying = part.struck(slot, scene.reporting)
         if silent is not None:
@@ -74,14 +76,12 @@ class ScalarReporting:
         self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
 
     def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
-        campaign = self._scene.campaign
-        rule, cohort = campaign.report, campaign.cohort
+        campaign, rule = self._scene.campaign, self._rule
         mechanism: Mechanism
-        if kind == report.COHORT or rule is None:
-            assert cohort is not None
-            mechanism, low, high = cohort.mechanism, 0, campaign.bound
+        if kind == report.COHORT or rule.report is None:
+            mechanism, low, high = rule.cohort.mechanism, 0, campaign.bound
         else:
-            mechanism, low, high = rule.mechanism, rule.low, rule.theta
+            mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
         for group, members in self._part.members(there):
             devices, raw, liars = self._part.devices[members], readings[members], lying[members]
             truncated = np.clip(raw, low, high) - low
@@ -102,8 +102,8 @@ class StreamReporting:
     remembers = True
 
     def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
-        rule = scene.campaign.stream
-        assert rule is not None
+        rule = scene.campaign.rule
+        assert isinstance(rule, StreamRule)
         self.coordinates = rule.dimension
         self._scene = scene
         self._part = part
@@ -145,9 +145,9 @@ REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
 }
 
 
-def kind_of(campaign: Campaign) -> str:
-    """The kind of a campaign's rule. Raises Invalid for one that is not simulated."""
+def reporting_of(campaign: Campaign) -> type[ScalarReporting] | type[StreamReporting]:
+    """How devices report under a campaign. Raises Invalid for a kind that is not simulated."""
     kind = campaign.rule.kind
     if kind not in REPORTING:
         raise Invalid(f"rule.kind is {kind!r}, expected one of {', '.join(REPORTING)}")
-    return kind
+    return REPORTING[kind]

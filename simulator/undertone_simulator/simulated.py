@@ -71,7 +71,7 @@ class Simulated:
     def rule(self) -> StreamRule | None:
         """The stream of a stream campaign."""
         newest = self.timeline.last
-        return None if newest is None else newest.campaign.stream
+        return newest.campaign.rule if newest is not None and isinstance(newest.campaign.rule, StreamRule) else None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from undertone_simulator.faults import Fault
 from undertone_simulator.ledger import Play
 from undertone_simulator.playback import Continuous, Playback, column_of
 from undertone_simulator.readings import Integers, Source
-from undertone_simulator.reporting import REPORTING, Scene, kind_of
+from undertone_simulator.reporting import Scene, reporting_of
 from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
 from undertone_simulator.simulated import Simulated
 from undertone_simulator.spread import Here, Tick, Workers
@@ -61,7 +61,7 @@ def play(crowd: Crowd, stretch: Stretch, tick: Tick) -> Tally:
     """All reports of a stretch; ``tick`` is told of device-slots."""
     tally = Tally()
     part = crowd.part(stretch.first, stretch.stop)
-    devices = REPORTING[kind_of(stretch.scene.campaign)](stretch.scene, part, tally)
+    devices = reporting_of(stretch.scene.campaign)(stretch.scene, part, tally)
     for day in _days(stretch.slots, stretch.plays, crowd.source.per_day):
         columns = [column_of(stretch.plays, slot) for slot in day]
         readings = _measured(stretch.scene, part, columns, devices.coordinates)
@@ -184,7 +184,7 @@ class Simulation:
                 continue
             scene = Scene(epoch.campaign, self._seeded, start, reporting)
             collected = list(piece)
-            remembers = REPORTING[kind_of(epoch.campaign)].remembers
+            remembers = reporting_of(epoch.campaign).remembers
             days = [collected] if remembers else list(_days(collected, plays, self._crowd.source.per_day))
             for day in days:
                 for first in range(0, self._crowd.count, self._chunk):

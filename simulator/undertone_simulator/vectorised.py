@@ -4,118 +4,25 @@ Same words, same rejections, same integer arithmetic as `undertone_shared`, in b
 in memory that is used again.
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_shared.checks import SMALL
-from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
+from undertone_simulator.draws import Draws, Unsigned, Words
 from undertone_simulator.seeded import WORDS, Memory
 
 Mechanism = WindowMechanism | Hybrid | TableMechanism
-Unsigned = NDArray[np.uint32]
-Index = NDArray[np.intp]
-Bound = np.uint32 | Unsigned
 
 # Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
 BLOCK = 1 << 17
 _POOL = 1 << 20
 # A device that rejects more words than this in one draw waits until many such can be served together.
 _CHANCES = 2
-
-
-class Words(Protocol):
-    """Random words of many devices, each with its own sequence from word 0."""
-
-    def __len__(self) -> int: ...
-
-    def part(self, index: "slice | Index") -> "Words":
-        """The words of the devices at ``index``, in that order."""
-        ...
-
-    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
-        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
-        ...
-
-
-class GivenWords:
-    """Words from an array of shape [devices, words per device]."""
-
-    def __init__(self, words: Unsigned) -> None:
-        self._words = words
-
-    def __len__(self) -> int:
-        return len(self._words)
-
-    def part(self, index: "slice | Index") -> "GivenWords":
-        """The words of the devices at ``index``, in that order."""
-        return GivenWords(self._words[index])
-
-    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
-        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
-        if word >= self._words.shape[1]:
-            raise EntropyError("the entropy buffer is used up: refill it before a draw")
-        out[:] = self._words[:, word]
-
-
-class _Draws:
-    """`Entropy.below` for many devices, each past its own rejections, at most ``chances`` at a time.
-
-    ``failed`` marks the devices that reject more: their values are not to be used.
-    """
-
-    def __init__(self, words: Words, memory: Memory, chances: int, word: int = 0) -> None:
-        self.memory = memory
-        self.failed: Index = np.zeros(0, dtype=np.intp)
-        self._words = words
-        self._chances = chances
-        self._word = word
-        # The devices whose next word is self._word + 1, + 2, ... since they have rejected as many; all others are
-        # at self._word.
-        self._ahead: list[Index] = []
-
-    def below(self, n: "int | Unsigned") -> Unsigned:
-        """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
-        bound = np.uint32(n) if isinstance(n, int) else n
-        mask = _mask(bound)
-        value = self.memory("value", len(self._words), np.uint32)
-        self._words.column(self._word, self.memory, value)
-        value &= mask
-        self._word += 1
-        if isinstance(n, int) and n & (n - 1) == 0 and not self._ahead:
-            return value
-        rejected = self.memory("rejected", len(value), np.bool_)
-        np.greater_equal(value, bound, out=rejected)
-        for index in (*self._ahead, self.failed):
-            rejected[index] = False
-        waiting = np.flatnonzero(rejected)
-        before, self._ahead = self._ahead, []
-        for chance in range(max(self._chances, len(before))):
-            if chance < len(before):
-                waiting = np.concatenate((before[chance], waiting))
-            elif not len(waiting):
-                break
-            drawn = np.empty(len(waiting), dtype=np.uint32)
-            self._words.part(waiting).column(self._word + chance, self.memory, drawn)
-            drawn &= _pick(mask, waiting)
-            value[waiting] = drawn
-            rejects = drawn >= _pick(bound, waiting)
-            self._ahead.append(waiting[np.flatnonzero(~rejects)])
-            waiting = waiting[np.flatnonzero(rejects)]
-        self.failed = np.concatenate((self.failed, waiting))
-        return value
-
-    def part(self, index: Index) -> "_Draws":
-        """The draws of the devices at ``index``, none of which has rejected a word so far."""
-        return _Draws(self._words.part(index), self.memory, self._chances, self._word)
-
-    def join(self, index: Index, part: "_Draws") -> None:
-        """Take over which of the devices at ``index`` have failed."""
-        self.failed = np.concatenate((self.failed, index[part.failed]))
 
 
 def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memory: Memory) -> None:
@@ -126,25 +33,7 @@ def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memor
     values += change
 
 
-def _mask(n: Bound) -> Bound:
-    mask = n - np.uint32(1)
-    for shift in (1, 2, 4, 8, 16):
-        mask = mask | mask >> np.uint32(shift)
-    return mask
-
-
-def _pick(values: Bound, index: Index) -> Bound:
-    return values if isinstance(values, np.uint32) else values[index]
-
-
-def _level(mechanism: WindowMechanism | TableMechanism, x: NDArray[Any], theta: int, draws: _Draws) -> Unsigned:
-    if isinstance(mechanism, TableMechanism):
-        values = np.array(mechanism.values, dtype=np.int64)
-        scaled = x.astype(np.int64) << mechanism.shift
-        below = np.searchsorted(values[1:-1], scaled, side="right")
-        gap = np.diff(values).astype(np.uint32)[below]
-        up = draws.below(gap) < scaled - values[below]
-        return below.astype(np.uint32) + up
+def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
     if mechanism.edges is not None:
         return np.searchsorted(mechanism.edges[1:-1], x, side="right").astype(np.uint32)
     level = draws.memory("level", len(x), np.uint32)
@@ -159,14 +48,9 @@ def _level(mechanism: WindowMechanism | TableMechanism, x: NDArray[Any], theta: 
     return level
 
 
-def _draw(mechanism: WindowMechanism | TableMechanism, level: Unsigned, draws: _Draws) -> Unsigned:
+def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    level = _window_level(mechanism, x, theta, draws)
     u = draws.below(mechanism.row_total())
-    if isinstance(mechanism, TableMechanism):
-        rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
-        # All rows' cumulative weights as one increasing sequence: row k lies between k and k + 1 totals.
-        outcome = (level.astype(np.int64) << mechanism.bits) + u
-        cell = np.searchsorted(np.cumsum(rows.ravel()), outcome, side="right").astype(np.uint32)
-        return cell - level * np.uint32(mechanism.symbols)
     less = draws.memory("less", len(u), np.bool_)
     cell = draws.memory("cell", len(u), np.uint32)
     if mechanism.cells == 2:
@@ -187,29 +71,51 @@ def _draw(mechanism: WindowMechanism | TableMechanism, level: Unsigned, draws: _
     return cell
 
 
-def _block(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: _Draws, out: Unsigned) -> None:
-    if not isinstance(mechanism, Hybrid):
-        out[:] = _draw(mechanism, _level(mechanism, x, theta, draws), draws)
-        return
+def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    values = np.array(mechanism.values, dtype=np.int64)
+    scaled = x.astype(np.int64) << mechanism.shift
+    below = np.searchsorted(values[1:-1], scaled, side="right")
+    gap = np.diff(values).astype(np.uint32)[below]
+    level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])
+    u = draws.below(mechanism.row_total())
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
+    # All rows' cumulative weights as one increasing sequence: row k lies between k and k + 1 totals.
+    outcome = (level.astype(np.int64) << mechanism.bits) + u
+    cell = np.searchsorted(np.cumsum(rows.ravel()), outcome, side="right").astype(np.uint32)
+    return cell - level * np.uint32(mechanism.symbols)
+
+
+def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    out = np.empty(len(x), dtype=np.uint32)
     heads = draws.below(65536) < np.uint32(mechanism.coin)
     for part, index in ((mechanism.piecewise, np.flatnonzero(heads)), (mechanism.rounding, np.flatnonzero(~heads))):
         if len(index):
             own = draws.part(index)
             taken = np.take(x, index, out=draws.memory("readings", len(index), np.uint32), mode="clip")
-            out[index] = _draw(part, _level(part, taken, theta, own), own)
+            out[index] = _window(part, taken, theta, own)
             draws.join(index, own)
+    return out
+
+
+# ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism.
+LAWS: dict[type, Callable[[Any, NDArray[Any], int, Draws], Unsigned]] = {
+    WindowMechanism: _window,
+    TableMechanism: _table,
+    Hybrid: _hybrid,
+}
 
 
 def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> None:
+    if type(mechanism) not in LAWS:
+        known = ", ".join(each.__name__ for each in LAWS)
+        raise Invalid(f"the mechanism is a {type(mechanism).__name__}, expected one of {known}")
     if len(readings) != len(words):
         raise Invalid(f"there are {len(readings)} readings, expected one for each of {len(words)} devices")
     if mechanism.edges is not None or not len(readings):
         return
-    if isinstance(mechanism, TableMechanism):
-        if theta < 1 or not mechanism.covers(theta):
-            raise Invalid(f"theta is {theta}, expected 1 to what the table's levels cover")
-    elif not 1 <= theta <= (SMALL - 1) // mechanism.levels:
-        raise Invalid(f"theta is {theta}, expected 1 to {(SMALL - 1) // mechanism.levels}")
+    # Levels times readings are computed in words of 32 bits, as on a board.
+    if theta < 1 or not mechanism.covers(theta):
+        raise Invalid(f"theta is {theta}, expected 1 to what the mechanism's levels cover")
     low, high = int(readings.min()), int(readings.max())
     if low < 0 or high > theta:
         raise Invalid(f"the truncated readings lie in {low} to {high}, expected 0 to theta = {theta}")
@@ -229,6 +135,7 @@ def _symbols(
     mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, start: int, stop: int
 ) -> Unsigned:
     out = np.empty(stop - start, dtype=np.uint32)
+    law = LAWS[type(mechanism)]
     kind = np.uint32 if mechanism.edges is None else np.int64
     memory = Memory()
     failed = [np.zeros(0, dtype=np.intp)]
@@ -236,16 +143,14 @@ def _symbols(
         block = slice(first, min(first + BLOCK, stop))
         x = memory("block", block.stop - first, kind)
         x[:] = readings[block]
-        draws = _Draws(words.part(block), memory, _CHANCES)
-        _block(mechanism, x, theta, draws, out[first - start : block.stop - start])
+        draws = Draws(words.part(block), memory, _CHANCES)
+        out[first - start : block.stop - start] = law(mechanism, x, theta, draws)
         failed.append(draws.failed + first)
     pool = np.concatenate(failed)
     for first in range(0, len(pool), BLOCK):
         index = pool[first : first + BLOCK]
-        symbols = memory("symbols", len(index), np.uint32)
-        draws = _Draws(words.part(index), memory, WORDS)
-        _block(mechanism, readings[index].astype(kind), theta, draws, symbols)
-        out[index - start] = symbols
+        draws = Draws(words.part(index), memory, WORDS)
+        out[index - start] = law(mechanism, readings[index].astype(kind), theta, draws)
     return out
 
 

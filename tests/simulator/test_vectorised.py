@@ -9,8 +9,9 @@ from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator import vectorised
+from undertone_simulator.draws import GivenWords
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import GivenWords, histogram, symbols
+from undertone_simulator.vectorised import histogram, symbols
 
 THETA = 613
 
@@ -117,5 +118,5 @@ def test_bad_input(readings, theta, sentence):
 
 
 def test_a_table_must_cover():
-    with pytest.raises(Invalid, match="theta is 1001, expected 1 to what the table's levels cover"):
+    with pytest.raises(Invalid, match="theta is 1001, expected 1 to what the mechanism's levels cover"):
         symbols(random_table(), np.array([0]), 1001, Seeded(1).words(0, [0]))

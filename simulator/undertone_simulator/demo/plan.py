@@ -9,7 +9,6 @@ from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import local_epsilon
 from undertone_shared.checks import check_integer
-from undertone_shared.cohort import SEED_BYTES
 from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
 from undertone_simulator.ledger import Sent

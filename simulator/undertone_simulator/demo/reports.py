@@ -15,7 +15,8 @@ from undertone_aggregator.collect.store import Store
 from undertone_aggregator.estimate.guarantee import certificate, guarantee
 from undertone_aggregator.estimate.reconstruct import MEASURED, Reconstruction, Z
 from undertone_aggregator.threshold import Threshold
-from undertone_shared.campaign import SEED_BYTES, Campaign
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import REPORT

@@ -1,0 +1,114 @@
+"""Random words of many devices, and what each of them draws from its own: `undertone_shared.entropy` in numpy."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.entropy import EntropyError
+from undertone_simulator.seeded import Memory
+
+Unsigned = NDArray[np.uint32]
+Index = NDArray[np.intp]
+Bound = np.uint32 | Unsigned
+
+
+class Words(Protocol):
+    """Random words of many devices, each with its own sequence from word 0."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, index: "slice | Index") -> "Words":
+        """The words of the devices at ``index``, in that order."""
+        ...
+
+    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
+        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
+        ...
+
+
+class GivenWords:
+    """Words from an array of shape [devices, words per device]."""
+
+    def __init__(self, words: Unsigned) -> None:
+        self._words = words
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def part(self, index: "slice | Index") -> "GivenWords":
+        """The words of the devices at ``index``, in that order."""
+        return GivenWords(self._words[index])
+
+    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
+        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
+        if word >= self._words.shape[1]:
+            raise EntropyError("the entropy buffer is used up: refill it before a draw")
+        out[:] = self._words[:, word]
+
+
+class Draws:
+    """`Entropy.below` for many devices, each past its own rejections, at most ``chances`` at a time.
+
+    ``failed`` marks the devices that reject more: their values are not to be used.
+    """
+
+    def __init__(self, words: Words, memory: Memory, chances: int, word: int = 0) -> None:
+        self.memory = memory
+        self.failed: Index = np.zeros(0, dtype=np.intp)
+        self._words = words
+        self._chances = chances
+        self._word = word
+        # The devices whose next word is self._word + 1, + 2, ... since they have rejected as many; all others are
+        # at self._word.
+        self._ahead: list[Index] = []
+
+    def below(self, n: "int | Unsigned") -> Unsigned:
+        """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
+        bound = np.uint32(n) if isinstance(n, int) else n
+        mask = _mask(bound)
+        value = self.memory("value", len(self._words), np.uint32)
+        self._words.column(self._word, self.memory, value)
+        value &= mask
+        self._word += 1
+        if isinstance(n, int) and n & (n - 1) == 0 and not self._ahead:
+            return value
+        rejected = self.memory("rejected", len(value), np.bool_)
+        np.greater_equal(value, bound, out=rejected)
+        for index in (*self._ahead, self.failed):
+            rejected[index] = False
+        waiting = np.flatnonzero(rejected)
+        before, self._ahead = self._ahead, []
+        for chance in range(max(self._chances, len(before))):
+            if chance < len(before):
+                waiting = np.concatenate((before[chance], waiting))
+            elif not len(waiting):
+                break
+            drawn = np.empty(len(waiting), dtype=np.uint32)
+            self._words.part(waiting).column(self._word + chance, self.memory, drawn)
+            drawn &= _pick(mask, waiting)
+            value[waiting] = drawn
+            rejects = drawn >= _pick(bound, waiting)
+            self._ahead.append(waiting[np.flatnonzero(~rejects)])
+            waiting = waiting[np.flatnonzero(rejects)]
+        self.failed = np.concatenate((self.failed, waiting))
+        return value
+
+    def part(self, index: Index) -> "Draws":
+        """The draws of the devices at ``index``, none of which has rejected a word so far."""
+        return Draws(self._words.part(index), self.memory, self._chances, self._word)
+
+    def join(self, index: Index, part: "Draws") -> None:
+        """Take over which of the devices at ``index`` have failed."""
+        self.failed = np.concatenate((self.failed, index[part.failed]))
+
+
+def _mask(n: Bound) -> Bound:
+    mask = n - np.uint32(1)
+    for shift in (1, 2, 4, 8, 16):
+        mask = mask | mask >> np.uint32(shift)
+    return mask
+
+
+def _pick(values: Bound, index: Index) -> Bound:
+    return values if isinstance(values, np.uint32) else values[index]
