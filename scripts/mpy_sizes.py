@@ -16,6 +16,7 @@ from support.micropython import compile_boards  # noqa: E402
 LATER = {
     "streams": {"gaussian", "stream", "stream_policy", "stream_state"},
     "tables": {"table"},
+    "signatures": {"ed25519"},
 }
 
 
