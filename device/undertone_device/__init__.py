@@ -9,4 +9,4 @@ import sys
 def unload(name: str) -> None:
     """Drop a module of this package, for the memory of its code; whatever was made of it and is held keeps it."""
     del sys.modules["undertone_device." + name]
-    del globals()[name]
+    globals().pop(name, None)

@@ -73,10 +73,11 @@ class Acceptance:
 
     def _keep(self, campaign: "Campaign", now: int) -> None:
         ledger = self._ledger
-        before = (ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho)
+        before = (ledger.last_epoch, ledger.current, ledger.next)
+        charged = (ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho)
         carried = self._guard.carried(campaign)
         if carried:
-            carried.charge(campaign, self._policy, now)
+            carried.charge(campaign, now)
         ledger.last_epoch = campaign.epoch
         if self.campaign is None:
             ledger.current = campaign.fingerprint
@@ -88,7 +89,8 @@ class Acceptance:
             self.files.save(campaign)
             self._guard.write()
         except OSError as error:
-            ledger.last_epoch, ledger.current, ledger.next, ledger.rho_period, ledger.rho = before
+            ledger.last_epoch, ledger.current, ledger.next = before
+            ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho = charged
             raise Refused("storage", "the campaign could not be stored: %s" % error)
         if self.campaign is None:
             self.campaign = campaign

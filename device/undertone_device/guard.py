@@ -1,9 +1,10 @@
-"""What keeps every measured interval to at most one draw: the caps and the ledger behind them.
+"""What keeps every measured interval to at most one draw, and draws apart: the caps and the ledger behind them.
 
-The ledger's ``spent_until`` moves forward before a report leaves, and draws are limited on the monotonic tick counter,
-whatever server, broker or clock say. Nothing here ever depends on a reading.
+The ledger's ``spent_until`` moves forward before a report leaves, and what the clock must allow the monotonic tick
+counter must allow, too, whatever server, broker or clock say. Nothing here ever depends on a reading.
 """
 
+from undertone_device import unload
 from undertone_device.slot_value import TICKS_MASK
 from undertone_shared.errors import Refused
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 DAY = 86400
+# Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
+BEGUN = "begun"
+# "FROM UNTIL" in Unix seconds: slots that the household does not report, decided ahead.
+PAUSE = "pause"
 
 
 class Guard:
@@ -36,30 +41,61 @@ class Guard:
         self._ledger = ledger
         self._ticks = ticks
         self._carried = carried
-        # What the file already counts as spent; further than what is spent when slots are reserved in blocks.
-        self._reserved_until = ledger.spent_until
-        self._reserved_used = ledger.used
+        # What the file already counts as spent, when slots are reserved in blocks.
+        self._until = ledger.spent_until
+        self._reserved = 0
+        self._units = 0
+        self._campaign: Campaign | None = None
         self._drew_at: int | None = None
-        if asleep is not None:
-            self._drew_at = (ticks() - asleep) & TICKS_MASK
         self._drawn = False
+        now = self._at = ticks()
+        ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
+        # Uptime is counted in whole seconds: one more than has passed since the last draw or boot never counts.
+        self._rest_from = ledger.uptime + 1
+        if asleep is not None:
+            self._drew_at = (now - asleep) & TICKS_MASK
+            ledger.uptime += asleep // 1000
 
     def start(self, now: int) -> None:
         """Begin a ledger that is new or lost. Raises Refused if it cannot be written."""
         ledger = self._ledger
-        if not ledger.lost:
-            return
         try:
-            for carried in self._carried.values():
-                carried.begin(self._storage, now, self._policy)
-        except OSError as error:
+            losses = self._storage.read(BEGUN)
+            if ledger.lost:
+                self._begin(now, losses is not None)
+                self.write()
+            elif losses is not None:
+                return
+            # After the ledger: a power cut between leaves one that began, not one that was lost.
+            self._storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
+        except (OSError, ValueError) as error:
             raise Refused("storage", "the ledger could not be begun: %s" % error)
-        # The lost file may have counted as many reports as slots fit into this period so far.
-        period = now // self._policy.period_seconds
-        elapsed = now - period * self._policy.period_seconds
-        ledger.start(now, period, elapsed // self._policy.slot_seconds)
-        self._reserved_until = now
-        self._reserved_used = ledger.used
+
+    def _begin(self, now: int, lost: bool) -> None:
+        ledger = self._ledger
+        ledger.lost = False
+        ledger.spent_until = ledger.began = self._until = now
+        if lost:
+            # As much as can have been drawn was: the whole cap in the last period, and all of a lifetime.
+            policy = self._policy
+            ledger.uptime += policy.period_seconds
+            self._rest_from += policy.period_seconds
+            ledger.sums.fill(now, ledger.uptime, policy.slot_seconds)
+            ledger.ever = policy.lifetime
+            for carried in self._carried.values():
+                carried.lost(now)
+
+    def advance(self) -> None:
+        """Count uptime: to be called at least every twelve days, before the ticks come round."""
+        seconds = ((self._ticks() - self._at) & TICKS_MASK) // 1000
+        self._at = (self._at + seconds * 1000) & TICKS_MASK
+        self._ledger.uptime += seconds
+
+    def rested(self, ago: int = 0) -> bool:
+        """Whether a slot that opened ``ago`` seconds ago did so late enough after the last draw and boot, in ticks."""
+        rest = self._policy.rest_seconds
+        by_clock = not rest or self._policy.rest_by != "ticks"
+        return by_clock or self._ledger.uptime - ago - self._rest_from >= in_ticks(rest)
 
     def restart(self) -> None:
         """Another campaign is the current one."""
@@ -70,8 +106,8 @@ class Guard:
         """What the campaign's kind of rule carries from report to report, if anything."""
         return self._carried.get(campaign.rule.kind)
 
-    def obstacle(self, campaign: "Campaign", slot: int, now: int) -> "str | None":
-        """One word why this slot must not be drawn, or None."""
+    def obstacle(self, campaign: "Campaign", slot: int, now: int, rested: bool) -> "str | None":
+        """One word why this slot must not be drawn, or None. ``rested``: what `rested` said when it opened."""
         ledger = self._ledger
         policy = self._policy
         start = slot * campaign.slot_seconds
@@ -81,6 +117,8 @@ class Guard:
             return "ended"
         if start < ledger.spent_until:
             return "spent"
+        if start < ledger.spent_until + policy.rest_seconds or not rested:
+            return "rest"
         if self._drew_at is None:
             if not policy.one_shot and now // DAY <= ledger.day and ledger.boots >= policy.boots_per_day:
                 return "boots"
@@ -88,49 +126,81 @@ class Guard:
             return "one_shot"
         elif (self._ticks() - self._drew_at) & TICKS_MASK < 900 * campaign.slot_seconds:
             return "rate"
-        period = start // policy.period_seconds
-        if period < ledger.period or (period == ledger.period and ledger.used >= policy.reports_per_period):
+        period = policy.period_seconds
+        ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
+        if not ledger.sums.permits(start, ledger.uptime, period, ticks):
             return "period"
+        if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
+            return "lifetime"
+        if self._paused(start, start + campaign.slot_seconds):
+            return "pause"
         carried = self.carried(campaign)
         return carried.obstacle(campaign, slot) if carried else None
+
+    def _paused(self, start: int, end: int) -> bool:
+        try:
+            words = (self._storage.read(PAUSE) or b"0 0").split()
+            return start < int(words[1]) and int(words[0]) < end
+        except (OSError, ValueError, IndexError):
+            return True  # nobody can read until when: not before the file is mended or removed
+
+    def _cost(self, campaign: "Campaign") -> int:
+        """Units of epsilon of one report, by the dearest of the campaign's mechanisms; a stream is charged in rho."""
+        if campaign is not self._campaign:
+            self._campaign = campaign
+            self._units = 0
+            # Once in a campaign: not kept in a board's memory.
+            from undertone_device import units
+
+            for _, mechanism in campaign.rule.mechanisms:
+                self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
+            del units
+            unload("units")
+        return self._units
 
     def spend(self, campaign: "Campaign", slot: int) -> None:
         """Count the slot's draw, in RAM."""
         ledger = self._ledger
-        end = (slot + 1) * campaign.slot_seconds
-        ledger.spent_until = end
-        period = (end - campaign.slot_seconds) // self._policy.period_seconds
-        if period != ledger.period:
-            ledger.period = period
-            ledger.used = 0
-            self._reserved_used = 0
-        ledger.used += 1
+        start = slot * campaign.slot_seconds
+        units = self._cost(campaign)
+        ledger.spent_until = start + campaign.slot_seconds
+        ledger.sequence += 1
+        ledger.ever += units
+        ledger.sums.spend(start // DAY, units)
+        ledger.sums.add(start, ledger.uptime)
         if self._drew_at is None:
-            day = end // DAY
+            day = ledger.spent_until // DAY
             if day > ledger.day:
                 ledger.day = day
                 ledger.boots = 0
             ledger.boots += 1
         self._drew_at = self._ticks()
         self._drawn = True
+        self._rest_from = ledger.uptime + 1
 
     def commit(self, campaign: "Campaign") -> bool:
         """Whether what was spent is on file; it is written at most once in the policy's ``write_seconds``."""
         ledger = self._ledger
-        if ledger.spent_until <= self._reserved_until and ledger.used <= self._reserved_used and not ledger.urgent:
+        if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:
+            self._reserved -= 1
             return True
-        seconds = campaign.slot_seconds
-        ahead = (self._policy.write_seconds + seconds - 1) // seconds - 1
+        apart = campaign.slot_seconds + self._policy.rest_seconds
+        ahead = (self._policy.write_seconds + apart - 1) // apart - 1
         try:
-            ledger.write(ledger.spent_until + ahead * seconds, ledger.used + ahead)
+            ledger.write(ledger.spent_until + ahead * apart, ahead, self._units)
         except OSError:
             for carried in self._carried.values():
                 carried.forget()
             return False
-        self._reserved_until = ledger.spent_until + ahead * seconds
-        self._reserved_used = ledger.used + ahead
+        self._until = ledger.spent_until + ahead * apart
+        self._reserved = ahead
         return True
 
     def write(self) -> None:
         """Write the ledger with what is reserved already. Raises OSError."""
-        self._ledger.write(self._reserved_until, self._reserved_used)
+        self._ledger.write(self._until, self._reserved, self._units)
+
+
+def in_ticks(seconds: int) -> int:
+    """31/32 of an interval, rounded up: what the tick counter, whose oscillator is not exact, has to count of it."""
+    return seconds - seconds // 32

@@ -1,28 +1,50 @@
 """What a sensor has spent and what it still has to send, in one file that is written before the radio is used.
 
+======= ===== ==================================================================================
+byte    field meaning (big-endian)
+======= ===== ==================================================================================
+0-3     4 B   ``UTL2``
+4-7     u32   spent_until: Unix second at which the last spent interval ends
+8-11    u32   last_epoch: the newest epoch ever accepted
+12-15   u32   uptime: seconds of the tick counter, summed over all boots
+16-19   u32   sequence: reports ever drawn
+20-23   u32   day: days since 1970 of the last boot that drew
+24-25   u16   boots: boots that drew on that day
+26-27   u16   number of reports in the outbox
+28-31   4 B   fingerprint of the current campaign, 0 if none
+32-35   4 B   fingerprint of the next campaign, 0 if none
+36-39   u32   rho_period: index of the last period of the stream policy that anything is charged to
+40-43   u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
+44-47   u32   rho_since: uptime at which that sum began from nothing
+48-51   u32   window: number of the current stream's window that the next three count
+52-55   u32   window_until: uptime up to which windows were used up
+56-57   u16   reports: stream reports drawn in that window
+58-59   u16   chains: chains begun in it
+60-67   u64   ever: epsilon of all reports ever drawn, in multiples of 2^-20
+68-75   u64   ever_rho: rho of all streams ever charged, in multiples of 2^-20
+76-79   u32   began: Unix second from which both sums count
+80-611  532 B what `Sums` counts: the sliding cap's last draws, and epsilon by day (in the table below)
+612-    16 B  each report in the outbox, oldest first (d-dimensional streams: 16 + 4(d - 1) bytes)
+last 8  8 B   the first 8 bytes of the sha256 of all before
+======= ===== ==================================================================================
+
+Sums, from its own byte 0:
+
 ====== ===== ==================================================================================
 byte   field meaning (big-endian)
 ====== ===== ==================================================================================
-0-3    4 B   ``UTL1``
-4-7    u32   spent_until: Unix second at which the last spent interval ends
-8-11   u32   last_epoch: the newest epoch ever accepted
-12-15  u32   period: index of the policy's period that ``used`` counts
-16-19  u32   used: reports drawn in that period
-20-23  u32   day: days since 1970 of the last boot that drew
-24-25  u16   boots: boots that drew on that day
-26-27  u16   number of reports in the outbox
-28-31  4 B   fingerprint of the current campaign, 0 if none
-32-35  4 B   fingerprint of the next campaign, 0 if none
-36-39  u32   rho_period: index of the last period of the stream policy that anything is charged to
-40-43  u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
-44-47  u32   window: number of the current stream's window that the next two count
-48-49  u16   reports: stream reports drawn in that window
-50-51  u16   chains: chains begun in it
-52-    16 B  each report in the outbox, oldest first (d-dimensional streams: 16 + 4(d - 1) bytes)
-last 8 8 B   the first 8 bytes of the sha256 of all before
+0-1    u16   groups that the cap is counted in, at most 48
+2-3    u16   index of the newest group
+4-7    u32   draws that fill a group
+8-11   u32   draws in the newest group
+12-15  u32   reserved: draws that this file counts ahead
+16-19  u32   units of each of them, multiples of 2^-20 of epsilon
+20-23  u32   day: days since 1970 of the newest sum
+24-147 u32   units of each of 31 days, by day modulo 31
+148-   u32×2 each group's last draw: the second at which its slot starts, and the uptime of the draw
 ====== ===== ==================================================================================
 
-No reading and no noise is in it. Losing it costs data, never privacy: see `Ledger.start`.
+No reading and no noise is in it. Losing it costs data, never privacy: see `Guard.start`.
 """
 
 import hashlib
@@ -44,9 +66,15 @@ if TYPE_CHECKING:
 
 FILE = "ledger"
 NO_CAMPAIGN = b"\0\0\0\0"
-_MAGIC = b"UTL1"
-_HEADER = ">4sIIIIIHH4s4sIIIHH"
-_HEADER_BYTES = 52
+_MAGIC = b"UTL2"
+_HEADER = ">4sIIIIIHH4s4sIIIIIHHQQI"
+_HEADER_BYTES = 80
+# Of the sums.
+GROUPS = 48
+DAYS = 31
+MONTH = 24
+RING = MONTH + 4 * DAYS
+_OUTBOX = _HEADER_BYTES + RING + 8 * GROUPS
 _CHECK_BYTES = 8
 
 
@@ -100,30 +128,117 @@ class Outbox:
             buffer[i] = buffer[i + self.width]
 
 
+class Sums:
+    """Views of one buffer, so that the ledger's file is written without a copy.
+
+    The cap of k draws in any P seconds: k = n m in n groups of m. A group may begin only P after the last draw of
+    the group n before it, so that no P seconds hold more than n groups' draws.
+    """
+
+    def __init__(self, buffer: memoryview):
+        self.buffer = buffer
+        self._groups = 0
+        self._newest = 0
+        self._size = 1
+        self._count = 0
+
+    def limit(self, most: int, start: int, uptime: int) -> None:
+        """Count against ``most``; what the file holds was counted otherwise if it is another: all of it is then used.
+
+        Draws that the file reserved count as drawn at (``start``, ``uptime``).
+        """
+        size = (most + GROUPS - 1) // GROUPS
+        groups = most // size
+        had = struct.unpack(">HHIIII", self.buffer[:20])
+        self._groups, self._newest, self._size, self._count = had[:4]
+        if (self._groups, self._size) != (groups, size):
+            self._groups, self._newest, self._size, self._count = groups, 0, size, 0
+            if had[0]:
+                self.fill(start, uptime, 0)
+        for _ in range(had[4]):
+            self.add(start, uptime)
+        self.spend(start // 86400, had[4] * had[5])
+
+    def fill(self, start: int, uptime: int, seconds: int) -> None:
+        """Count the whole cap as drawn, one draw in every ``seconds`` before ``start``, as fast as ticks allow."""
+        self._newest = self._groups - 1
+        self._count = self._size
+        for group in range(self._groups):
+            back = ((self._groups - 1 - group) * self._size + 1) * seconds
+            self._put(group, max(start - back, 1), max(uptime - back * 9 // 10, 0))
+
+    def _put(self, group: int, start: int, uptime: int) -> None:
+        struct.pack_into(">II", self.buffer, RING + 8 * group, start, uptime)
+
+    def _last(self, group: int) -> "tuple[int, int]":
+        i = RING + 8 * group
+        return struct.unpack(">II", self.buffer[i : i + 8])
+
+    def permits(self, start: int, uptime: int, seconds: int, ticks: int) -> bool:
+        """Whether a draw for a slot at ``start`` keeps the cap: ``seconds`` by the clock and ``ticks`` of uptime."""
+        if self._count < self._size and self._count:
+            return True
+        group = self._newest if not self._count else (self._newest + 1) % self._groups
+        last, drew = self._last(group)
+        return not last or (start - last >= seconds and uptime - drew >= ticks)
+
+    def add(self, start: int, uptime: int) -> None:
+        """Count a draw."""
+        if self._count >= self._size:
+            self._newest = (self._newest + 1) % self._groups
+            self._count = 0
+        self._count += 1
+        self._put(self._newest, start, uptime)
+
+    def spend(self, day: int, units: int) -> None:
+        """Add to a day's sum; days that were left out are empty."""
+        buffer = self.buffer
+        newest = struct.unpack(">I", buffer[20:24])[0]
+        if day > newest:
+            for old in range(max(newest + 1, day - DAYS + 1), day + 1):
+                struct.pack_into(">I", buffer, MONTH + 4 * (old % DAYS), 0)
+            struct.pack_into(">I", buffer, 20, day)
+        i = MONTH + 4 * (day % DAYS)
+        struct.pack_into(">I", buffer, i, min(struct.unpack(">I", buffer[i : i + 4])[0] + units, 0xFFFFFFFF))
+
+    def pack(self, reserved: int, units: int) -> None:
+        """Put what is counted outside the buffer into it; ``reserved`` draws of ``units`` each are counted ahead."""
+        struct.pack_into(
+            ">HHIIII", self.buffer, 0, self._groups, self._newest, self._size, self._count, reserved, units
+        )
+
+
 class Ledger:
-    """The state in the file and its outbox. ``lost`` is True until a ledger without a file was started.
+    """The state in the file, its sums and its outbox. ``lost`` is True until a ledger without a file was started.
 
     ``urgent``: a chain has begun that the file does not count yet. ``width``: see `Outbox`.
     """
 
     def __init__(self, storage: "Storage", capacity: int, width: int = LENGTH):
         self._storage = storage
-        self._encoded = bytearray(_HEADER_BYTES + capacity * width + _CHECK_BYTES)
-        self.outbox = Outbox(memoryview(self._encoded)[_HEADER_BYTES : _HEADER_BYTES + capacity * width], width)
+        self._encoded = bytearray(_OUTBOX + capacity * width + _CHECK_BYTES)
+        view = memoryview(self._encoded)
+        self.outbox = Outbox(view[_OUTBOX : _OUTBOX + capacity * width], width)
+        self.sums = Sums(view[_HEADER_BYTES:_OUTBOX])
         self.lost = True
         self.spent_until = 0
         self.last_epoch = 0
-        self.period = 0
-        self.used = 0
+        self.uptime = 0
+        self.sequence = 0
         self.day = 0
         self.boots = 0
         self.current = NO_CAMPAIGN
         self.next = NO_CAMPAIGN
         self.rho_period = 0
         self.rho = 0
+        self.rho_since = 0
         self.window = 0
+        self.window_until = 0
         self.reports = 0
         self.chains = 0
+        self.ever = 0
+        self.ever_rho = 0
+        self.began = 0
         self.urgent = False
         data = storage.read(FILE)
         if data is not None:
@@ -132,42 +247,39 @@ class Ledger:
     def _decode(self, data: bytes) -> None:
         end = len(data) - _CHECK_BYTES
         width = self.outbox.width
-        if end < _HEADER_BYTES or (end - _HEADER_BYTES) % width or data[:4] != _MAGIC:
+        if end < _OUTBOX or (end - _OUTBOX) % width or data[:4] != _MAGIC:
             return
         if hashlib.sha256(data[:end]).digest()[:_CHECK_BYTES] != data[end:]:
             return
         fields = struct.unpack(_HEADER, data[:_HEADER_BYTES])
-        if fields[7] != (end - _HEADER_BYTES) // width:
+        if fields[7] != (end - _OUTBOX) // width:
             return
-        self.spent_until, self.last_epoch, self.period, self.used, self.day, self.boots = fields[1:7]
-        self.current, self.next, self.rho_period, self.rho, self.window, self.reports, self.chains = fields[8:]
-        for i in range(_HEADER_BYTES, end, width):
+        self.spent_until, self.last_epoch, self.uptime, self.sequence, self.day, self.boots = fields[1:7]
+        self.current, self.next, self.rho_period, self.rho, self.rho_since = fields[8:13]
+        self.window, self.window_until, self.reports, self.chains = fields[13:17]
+        self.ever, self.ever_rho, self.began = fields[17:]
+        self._encoded[_HEADER_BYTES:_OUTBOX] = data[_HEADER_BYTES:_OUTBOX]
+        for i in range(_OUTBOX, end, width):
             self.outbox.append(data[i : i + width])
         self.lost = False
 
-    def start(self, now: int, period: int, used: int) -> None:
-        """Begin a ledger whose file is new or lost: up to ``now`` all is spent, ``used`` in ``period``."""
-        self.lost = False
-        self.spent_until = now
-        self.period = period
-        self.used = used
+    def write(self, until: int, reserved: int, units: int) -> None:
+        """Make the state durable. Raises OSError, the old file kept.
 
-    def write(self, spent_until: int, used: int) -> None:
-        """Make the state durable, with at least this much spent. Raises OSError, the old file kept.
-
-        Reports that ``used`` reserves count as drawn in the stream's window, too.
+        ``reserved`` further reports of ``units`` each, their intervals ending by ``until``, count as drawn already.
         """
         outbox = self.outbox
         encoded = self._encoded
+        self.sums.pack(reserved, units)
         struct.pack_into(
             _HEADER,
             encoded,
             0,
             _MAGIC,
-            spent_until,
+            max(self.spent_until, until),
             self.last_epoch,
-            self.period,
-            used,
+            self.uptime,
+            self.sequence + reserved,
             self.day,
             self.boots,
             len(outbox),
@@ -175,11 +287,16 @@ class Ledger:
             self.next,
             self.rho_period,
             self.rho,
+            self.rho_since,
             self.window,
-            min(self.reports + max(used - self.used, 0), 0xFFFF),
+            self.window_until,
+            min(self.reports + reserved, 0xFFFF),
             self.chains,
+            self.ever + reserved * units,
+            self.ever_rho,
+            self.began,
         )
-        end = _HEADER_BYTES + len(outbox) * outbox.width
+        end = _OUTBOX + len(outbox) * outbox.width
         view = memoryview(encoded)
         encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
         self._storage.write(FILE, view[: end + _CHECK_BYTES])

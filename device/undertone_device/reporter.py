@@ -49,6 +49,8 @@ class Reporter:
         self.policy = policy
         self.dropped = 0
         self.paused: str | None = None
+        # For people to read; see `spent`.
+        self.ledger: Ledger
         self._entropy = entropy
         self._ticks = ticks
         carried: dict[str, Carried] = {}
@@ -56,15 +58,15 @@ class Reporter:
             # A board without streams never loads their code.
             from undertone_device.stream_state import StreamState
 
-            self._ledger = Ledger(storage, capacity, LENGTH + 4 * (policy.stream.dimension - 1))
-            carried["stream"] = StreamState(self._ledger, entropy)
+            self.ledger = Ledger(storage, capacity, LENGTH + 4 * (policy.stream.dimension - 1))
+            carried["stream"] = StreamState(policy, self.ledger, entropy)
         else:
-            self._ledger = Ledger(storage, capacity)
-        self._guard = Guard(policy, storage, self._ledger, ticks, asleep, carried)
-        self._accepted = Acceptance(policy, storage, self._ledger, self._guard)
+            self.ledger = Ledger(storage, capacity)
+        self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
+        self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
         self._open = OpenSlot(ticks, counter_modulus)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
-        self.outbox = self._ledger.outbox
+        self.outbox = self.ledger.outbox
         self.refusals = self._accepted.refusals
 
     @property
@@ -80,12 +82,7 @@ class Reporter:
     @property
     def spent_until(self) -> int:
         """The Unix second at which the last spent interval ends."""
-        return self._ledger.spent_until
-
-    @property
-    def used(self) -> tuple[int, int]:
-        """(period index, reports drawn in it)."""
-        return self._ledger.period, self._ledger.used
+        return self.ledger.spent_until
 
     def campaign_of(self, report: bytes) -> "str | None":
         """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
@@ -129,8 +126,8 @@ class Reporter:
         finished = self._open.finished
         if finished is None:
             return None
-        campaign, slot, value = finished
-        self.paused = self._obstacle(campaign, slot, now)
+        campaign, slot, value, rested = finished
+        self.paused = self._obstacle(campaign, slot, now, rested)
         if self.paused == "rate":
             # Only early: asked again within the slot, it may still be drawn.
             return None
@@ -146,17 +143,20 @@ class Reporter:
             self.paused = "no_campaign"
             return None
         slot = now // campaign.slot_seconds - 1
-        self.paused = self._obstacle(campaign, slot, now)
+        self._guard.advance()
+        rested = self._guard.rested(now - slot * campaign.slot_seconds)
+        self.paused = self._obstacle(campaign, slot, now, rested)
         if self.paused is not None:
             return None
         return self._release(campaign, slot, campaign.default if sample is None else sample)
 
     def acked(self, report: bytes) -> None:
         """The broker has acknowledged these bytes: they are not sent again in this run."""
-        self._ledger.outbox.remove(report)
+        self.ledger.outbox.remove(report)
 
     def _roll(self, now: int) -> None:
         """Finish the open slot if it is over, and open the one that holds ``now``."""
+        self._guard.advance()
         if self._open.lasts(now):
             return
         end = self._open.close()
@@ -164,14 +164,14 @@ class Reporter:
         if campaign is None:
             self.paused = "no_campaign"
         else:
-            self._open.open(campaign, now, end)
+            self._open.open(campaign, now, end, self._guard.rested())
 
     # Drawing
 
-    def _obstacle(self, campaign: "Campaign", slot: int, now: int) -> "str | None":
+    def _obstacle(self, campaign: "Campaign", slot: int, now: int, rested: bool) -> "str | None":
         if not self._accepted.agrees(now):
             return "clock"
-        return self._guard.obstacle(campaign, slot, now)
+        return self._guard.obstacle(campaign, slot, now, rested)
 
     def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
         try:
@@ -181,6 +181,8 @@ class Reporter:
             self.paused = "entropy"
             return None
         self._guard.spend(campaign, slot)
+        # The slot that is open now opened before this draw.
+        self._open.rested = self._guard.rested()
         self.dropped += self.outbox.append(report)
         if self._guard.commit(campaign):
             return report

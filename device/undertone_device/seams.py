@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from undertone_device.ledger import Storage
     from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
-    from undertone_shared.policy import Policy
 
 
 class Value(Protocol):
@@ -29,10 +27,10 @@ class Value(Protocol):
 class Carried(Protocol):
     """What one kind of rule carries, counts and charges from report to report."""
 
-    def begin(self, storage: "Storage", now: int, policy: "Policy") -> None:
-        """The ledger is new or was lost. Raises OSError."""
+    def lost(self, now: int) -> None:
+        """The ledger was lost: what it may have counted is spent."""
 
-    def charge(self, campaign: "Campaign", policy: "Policy", now: int) -> None:
+    def charge(self, campaign: "Campaign", now: int) -> None:
         """Charge the campaign as a whole. Raises Refused."""
 
     def restart(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
 
     Sample = int | tuple[int, ...]
-    Finished = tuple[Campaign, int, Sample | None]
+    Finished = tuple[Campaign, int, Sample | None, bool]
 
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
@@ -125,6 +125,7 @@ class OpenSlot:
     def __init__(self, ticks: "Callable[[], int]", modulus: int):
         self.finished: Finished | None = None
         self.value: Value | None = None
+        self.rested = False
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus
@@ -144,13 +145,17 @@ class OpenSlot:
             return -1
         value = self.value.close(self._ticks())
         if self._whole:
-            self.finished = (campaign, self._slot, value)
+            self.finished = (campaign, self._slot, value, self.rested)
         self._campaign = None
         return (self._slot + 1) * campaign.slot_seconds
 
-    def open(self, campaign: "Campaign", now: int, end: int) -> None:
-        """Begin the campaign's slot that holds ``now``; ``end`` is where the one before it ended."""
-        dimension = campaign.stream.dimension if campaign.stream else 1
+    def open(self, campaign: "Campaign", now: int, end: int, rested: bool) -> None:
+        """Begin the campaign's slot that holds ``now``; ``end`` is where the one before it ended.
+
+        ``rested``: whether it opens long enough after the last draw.
+        """
+        self.rested = rested
+        dimension = campaign.rule.dimension
         self._slot = now // campaign.slot_seconds
         self._whole = self._slot * campaign.slot_seconds == end
         self._campaign = campaign

@@ -2,6 +2,7 @@
 
 import json
 
+from undertone_device.spent import drawn_since
 from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
@@ -26,7 +27,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "trouble": client.trouble,
         "counts": client.counts,
         "spent_until": reporter.spent_until,
-        "period_used": reporter.used[1],
+        "period_used": drawn_since(reporter.ledger.sums, now - policy.period_seconds + 1),
         "period_seconds": policy.period_seconds,
         "period_limit": policy.reports_per_period,
         "cap": list(policy.cap),

@@ -3,6 +3,7 @@
 A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
 """
 
+from undertone_device.guard import in_ticks
 from undertone_device.slot_value import SlotValue, check_sample
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
@@ -11,15 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from undertone_device.ledger import Ledger, Storage
+    from undertone_device.ledger import Ledger
     from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
     from undertone_shared.stream import Point, StreamRule
-
-# Written once, before anything is charged: a ledger that is missing beside it was lost, not new.
-FILE = "streams"
 
 
 class Chain:
@@ -38,44 +36,49 @@ class StreamState:
     How a campaign with a stream collects; see `seams.Collecting`.
     """
 
-    def __init__(self, ledger: "Ledger", entropy: "Entropy"):
+    def __init__(self, policy: "Policy", ledger: "Ledger", entropy: "Entropy"):
+        assert policy.stream is not None
+        self._stream = policy.stream
+        self._by_ticks = policy.rest_by == "ticks"
         self._ledger = ledger
         self._entropy = entropy
         self._chains: dict[int, Chain] = {}
 
     # Budget
 
-    def begin(self, storage: "Storage", now: int, policy: "Policy") -> None:
-        """The ledger is new, or it was lost and this period counts as spent. Raises OSError."""
-        assert policy.stream is not None
-        if storage.read(FILE) is None:
-            storage.write(FILE, b"1")
-            return
-        self._ledger.rho = LARGEST_RHO
-        self._ledger.rho_period = now // policy.stream.period_seconds
+    def lost(self, now: int) -> None:
+        """This period counts as spent."""
+        ledger = self._ledger
+        ledger.rho = LARGEST_RHO
+        ledger.rho_period = now // self._stream.period_seconds
+        ledger.rho_since = ledger.uptime
 
-    def charge(self, campaign: "Campaign", policy: "Policy", now: int) -> None:
+    def charge(self, campaign: "Campaign", now: int) -> None:
         """Add the whole campaign to the ledger: ``rho`` bounds what any period up to ``rho_period`` is charged.
 
-        Raises Refused where that is above the cap.
+        A sum begins from nothing when the clock is past that period and the ticks have counted its length since the
+        sum before began. Raises Refused where the sum is above the cap.
         """
-        rule = campaign.stream
-        if rule is None or policy.stream is None:
-            return
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self._ledger
-        seconds = policy.stream.period_seconds
-        total = policy.stream.charge(campaign, rule)
-        last = (campaign.end - 1) // seconds
-        if max(campaign.epoch, now) // seconds <= ledger.rho_period:
+        seconds = self._stream.period_seconds
+        cost = self._stream.charge(campaign, rule)
+        total = cost
+        last = max((campaign.end - 1) // seconds, ledger.rho_period)
+        short = self._by_ticks and ledger.rho and ledger.uptime - ledger.rho_since < in_ticks(seconds)
+        goes_on = short or max(campaign.epoch, now) // seconds <= ledger.rho_period
+        if goes_on:
             total += ledger.rho
-            last = max(last, ledger.rho_period)
-        policy.stream.check_total(total, rule)
+        self._stream.check_total(total, rule)
         ledger.rho = total
         ledger.rho_period = last
+        ledger.ever_rho += cost
+        if not goes_on:
+            ledger.rho_since = ledger.uptime
 
     def restart(self) -> None:
         """Another campaign is the current one: its counts start at nothing."""
-        self._ledger.window = self._ledger.reports = self._ledger.chains = 0
+        self._ledger.window = self._ledger.window_until = self._ledger.reports = self._ledger.chains = 0
         self.forget()
 
     def forget(self) -> None:
@@ -84,8 +87,7 @@ class StreamState:
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
         """``reports`` or ``chains`` if the window's budget of them is spent."""
-        rule = campaign.stream
-        assert rule is not None
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self._ledger
         if campaign.fingerprint != ledger.current:
             return "ended"  # the counts are the current campaign's
@@ -93,6 +95,9 @@ class StreamState:
         reports, chains = (ledger.reports, ledger.chains) if window <= ledger.window else (0, 0)
         if reports >= rule.reports:
             return "reports"
+        length = rule.renewal * campaign.slot_seconds
+        if self._by_ticks and window > ledger.window and ledger.window_until > ledger.uptime + in_ticks(length):
+            return "window"
         if chains >= rule.chains and self._chain(rule, window, slot) is None:
             return "chains"
         return None
@@ -104,8 +109,7 @@ class StreamState:
 
         The noise is drawn here, with the report: a copy of the memory from before holds none that is used twice.
         """
-        rule = campaign.stream
-        assert rule is not None
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
         entropy = self._entropy
         ledger = self._ledger
         window = _window(rule, campaign, slot)
@@ -117,6 +121,10 @@ class StreamState:
             ledger.window = window
             ledger.reports = ledger.chains = 0
             self.forget()
+        if not ledger.reports:
+            # Ticks allow a window of every window's length, and one ahead: a device that joins late keeps to the day.
+            length = rule.renewal * campaign.slot_seconds
+            ledger.window_until = max(ledger.window_until, ledger.uptime) + length
         if chain is None:
             released = rule.first(point, noise, entropy)
             index = 1

@@ -14,6 +14,7 @@ epsilon        a mechanism's certificate exceeds the cap
 theta          theta or bound outside the allowed range
 stream         a stream, or one of a kind or dimension that the owner does not allow
 rho            a stream's privacy budget exceeds what is left of the cap
+rest           a stream, where the owner wants rest between reports
 duration       lasts longer than allowed
 sensor_busy    another campaign holds the sensor
 epoch_rollback not later than the accepted epoch
@@ -45,6 +46,8 @@ LARGEST = 4096
 # How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
 LARGEST_LEAD_SECONDS = 7 * 86400
 _YEAR = 366 * 86400
+# The tick counter comes round after 12.4 days.
+LARGEST_REST_SECONDS = 6 * 86400
 
 _FIELDS = {
     "version": VERSION,
@@ -56,6 +59,9 @@ _FIELDS = {
     "duration_seconds": None,
     "period_seconds": 86400,
     "reports_per_period": 48,
+    "rest_seconds": 0,
+    "rest_by": None,
+    "lifetime": 0,
     "epoch_seconds": 0,
     "boots_per_day": 4,
     "write_seconds": 60,
@@ -63,13 +69,17 @@ _FIELDS = {
     "insecure": False,
     "stream": False,
 }
+_NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
 
 
 class Policy:
     """Caps that one sensor's owner sets.
 
     ``cap`` = (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q)
-    (event level). ``reports_per_period`` in ``period_seconds`` bounds what a day adds up to. ``slot_seconds``: the
+    (event level). ``reports_per_period`` in any ``period_seconds`` bounds what a day adds up to. ``rest_seconds``:
+    least time from one reported interval to the next, at most six days. ``rest_by``: what counts it, and the periods'
+    length: ``ticks``, of a counter that knows how long the board slept, or ``clock``, which the network can set.
+    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end. ``slot_seconds``: the
     shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for one cycle of the
     campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between writes to flash; shorter
     slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock that survives sleep.
@@ -79,9 +89,7 @@ class Policy:
 
     def __init__(self, fields: "dict[str, Any]"):
         merged: dict[str, Any] = dict(_FIELDS)
-        merged.update(
-            check_object("the policy", fields, tuple(n for n in _FIELDS if n in fields or _FIELDS[n] is None))
-        )
+        merged.update(check_object("the policy", fields, tuple(n for n in _FIELDS if n in fields or n in _NEEDED)))
         check_integer("version", merged["version"], VERSION, VERSION)
         self.sensor = check_name("sensor", merged["sensor"])
         measures = merged["measures"]
@@ -99,6 +107,8 @@ class Policy:
         self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
         self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
         self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
+        self.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, LARGEST_REST_SECONDS)
+        self.lifetime = check_integer("lifetime", merged["lifetime"], 0, 1 << 62)
         self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
         self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
         self.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
@@ -107,6 +117,11 @@ class Policy:
                 raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
         self.one_shot: bool = merged["one_shot"]
         self.insecure: bool = merged["insecure"]
+        self.rest_by = merged["rest_by"] or ("clock" if self.one_shot else "ticks")
+        if self.rest_by not in ("ticks", "clock"):
+            raise Invalid("rest_by is %r, expected ticks or clock" % (self.rest_by,))
+        if self.one_shot and self.rest_by == "ticks":
+            raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
         self.stream = _stream_policy(merged["stream"])
         # What is asked of a rule of this kind beyond the certificates of its mechanisms.
         self._allowed: dict[str, Any] = {"scalar": None}
@@ -135,6 +150,8 @@ class Policy:
             self._check_cap(name, mechanism)
         allowed = self._allowed[rule.kind]
         if allowed is not None:
+            if self.rest_seconds:
+                raise Refused("rest", "it is a %s, and the policy wants %d s of rest" % (rule.kind, self.rest_seconds))
             allowed.check(campaign, rule)
 
     def _check_theta(self, theta: int) -> None:

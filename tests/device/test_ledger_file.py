@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from rig import Memory
 
 from undertone_device.ledger import FILE, Ledger
+from undertone_device.spent import drawn_since, month
 
-# A ledger of version 1 with two reports; whoever changes it changes what devices in the field have on flash.
+# A ledger of version 2 with two reports; whoever changes it changes what devices in the field have on flash.
 FROZEN = bytes.fromhex(
-    "55544c31"  # UTL1
+    "55544c32"  # UTL2
     "6ae6d800"  # spent_until 1793513472
     "6ae58680"  # last_epoch
-    "00005117"  # period
-    "0000000b"  # used
+    "0001e240"  # uptime
+    "0000002a"  # sequence
     "00005117"  # day
     "0002"  # boots
     "0002"  # reports
@@ -22,12 +23,27 @@ FROZEN = bytes.fromhex(
     "00000000"  # next campaign
     "00000017"  # rho_period
     "00009301"  # rho
+    "00010000"  # rho_since
     "00000003"  # window
+    "00011111"  # window_until
     "0011"  # reports
     "0002"  # chains
-    "0101a1b2c3d4000f2f0a0000002a0000"
-    "0101a1b2c3d4000f2f0b000000070000"
+    "0000000002a00000"  # ever: 42 reports of epsilon 1
+    "0000000000009301"  # ever_rho
+    "6ae58600"  # began
+    # sums
+    "0002"  # groups
+    "0001"  # the newest
+    "00000001"  # draws that fill one
+    "00000001"  # draws in the newest
+    "00000000"  # reserved
+    "00000000"  # units of each
+    "00005117"  # day
 )
+FROZEN += bytes(4 * (0x5117 % 31)) + bytes.fromhex("00a00000") + bytes(4 * (30 - 0x5117 % 31))
+FROZEN += bytes.fromhex("6ae6ca00 0001e000 6ae6d0f8 0001e240") + bytes(8 * 46)
+SUMS_END = len(FROZEN)
+FROZEN += bytes.fromhex("0101a1b2c3d4000f2f0a0000002a0000 0101a1b2c3d4000f2f0b000000070000")
 FROZEN += hashlib.sha256(FROZEN).digest()[:8]
 
 
@@ -39,22 +55,70 @@ def load(data):
 
 def test_the_frozen_bytes_are_read_and_written_back_alike():
     storage, ledger = load(FROZEN)
+    assert SUMS_END == 612
     assert not ledger.lost
     assert (ledger.spent_until, ledger.last_epoch) == (0x6AE6D800, 0x6AE58680)
-    assert (ledger.period, ledger.used, ledger.day, ledger.boots) == (0x5117, 11, 0x5117, 2)
+    assert (ledger.uptime, ledger.sequence, ledger.day, ledger.boots) == (123456, 42, 0x5117, 2)
     assert (ledger.current, ledger.next) == (bytes.fromhex("a1b2c3d4"), bytes(4))
-    assert [ledger.outbox[i].hex() for i in range(2)] == [FROZEN[52:68].hex(), FROZEN[68:84].hex()]
-    assert (ledger.rho_period, ledger.rho) == (0x17, 0x9301)
-    assert (ledger.window, ledger.reports, ledger.chains) == (3, 17, 2)
-    ledger.write(ledger.spent_until, ledger.used)
+    assert [ledger.outbox[i] for i in range(2)] == [FROZEN[612:628], FROZEN[628:644]]
+    assert (ledger.rho_period, ledger.rho, ledger.rho_since) == (0x17, 0x9301, 0x10000)
+    assert (ledger.window, ledger.window_until, ledger.reports, ledger.chains) == (3, 0x11111, 17, 2)
+    assert (ledger.ever, ledger.ever_rho, ledger.began) == (42 << 20, 0x9301, 0x6AE58600)
+    ledger.sums.limit(2, ledger.spent_until, ledger.uptime)
+    assert month(ledger.sums, 0x5117) == 10 << 20
+    assert drawn_since(ledger.sums, 0) == 2
+    assert drawn_since(ledger.sums, 0x6AE6D0F8) == 1
+    ledger.write(ledger.spent_until, 0, 0)
     assert storage.files[FILE] == FROZEN
 
 
-def test_reserved_reports_count_as_drawn_in_the_streams_window():
+def test_reserved_reports_count_as_drawn():
     storage, ledger = load(FROZEN)
-    ledger.write(ledger.spent_until + 3600, ledger.used + 5)
+    ledger.sums.limit(2, ledger.spent_until, ledger.uptime)
+    ledger.write(ledger.spent_until + 3600, 5, 1000)
     again = load(storage.files[FILE])[1]
     assert (again.reports, again.chains) == (22, 2)
+    assert (again.spent_until, again.sequence) == (ledger.spent_until + 3600, 47)
+    assert again.ever == ledger.ever + 5000
+    again.sums.limit(2, again.spent_until, again.uptime)
+    assert month(again.sums, 0x5117) == (10 << 20) + 5000
+    # The whole cap of two, at the end of what was reserved.
+    assert drawn_since(again.sums, again.spent_until) == 2
+
+
+def test_another_cap_counts_the_old_one_as_spent():
+    for most in (1, 3, 47, 49, 1000, 1 << 24):
+        ledger = load(FROZEN)[1]
+        ledger.sums.limit(most, ledger.spent_until, ledger.uptime)
+        assert most - most // 48 <= drawn_since(ledger.sums, ledger.spent_until) <= most
+        assert not ledger.sums.permits(ledger.spent_until + 86399, ledger.uptime + 86400, 86400, 0)
+        assert not ledger.sums.permits(ledger.spent_until + 86400, ledger.uptime + 9999, 86400, 10000)
+        assert ledger.sums.permits(ledger.spent_until + 86400, ledger.uptime + 10000, 86400, 10000)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 400), st.integers(1, 300), st.lists(st.integers(1, 50), min_size=500, max_size=500))
+def test_no_period_ever_holds_more_draws_than_the_cap(most, seconds, gaps):
+    sums = load(b"")[1].sums
+    sums.limit(most, 0, 0)
+    start, drawn = 1, []
+    for gap in gaps:
+        start += gap
+        if sums.permits(start, start, seconds, 0):
+            sums.add(start, start)
+            drawn.append(start)
+    assert drawn
+    for first in drawn:
+        assert sum(first <= start < first + seconds for start in drawn) <= most
+
+
+def test_a_draw_in_every_slot_is_never_refused_by_a_cap_of_all_slots():
+    for most in (1, 2, 24, 48):
+        sums = load(b"")[1].sums
+        sums.limit(most, 0, 0)
+        for slot in range(1, 500):
+            assert sums.permits(slot * 1800, slot * 1800, most * 1800, most * 1800)
+            sums.add(slot * 1800, slot * 1800)
 
 
 def test_reports_of_several_dimensions_come_back_whole():
@@ -63,7 +127,7 @@ def test_reports_of_several_dimensions_come_back_whole():
     wide = bytes.fromhex("0102a1b2c3d4000f2f0a0000002a000100000007fffffff9")
     ledger.outbox.append(wide)
     ledger.outbox.append(wide[:1] + b"\1" + wide[2:14] + b"\0\0")
-    ledger.write(1, 1)
+    ledger.write(1, 0, 0)
     outbox = Ledger(storage, 4, 24).outbox
     assert [len(outbox[i]) for i in range(2)] == [24, 16]
     assert outbox[0] == wide

@@ -5,6 +5,7 @@ import os
 
 from undertone_device.acceptance import BUILT, DAY
 from undertone_device.reporter import Reporter
+from undertone_device.spent import drawn_since
 from undertone_shared import issue
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -128,6 +129,10 @@ class Device:
     def pass_time(self, seconds, clock=None):
         self.ticks.now += seconds * 1000
         self.now += seconds if clock is None else clock
+
+    def used(self):
+        """Reports drawn in the policy's period before now."""
+        return drawn_since(self.reporter.ledger.sums, self.now - self.policy.period_seconds + 1)
 
     def slot(self, sample=40):
         """Observe one sample in the middle of a slot and ask for its report just after its end."""

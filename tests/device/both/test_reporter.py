@@ -1,6 +1,6 @@
 """The reporter core under an injected clock: what it reports, what it refuses, what survives a reboot."""
 
-from rig import DAY, SLOT, START, Device, hybrid, make_campaign, square_wave
+from rig import DAY, SLOT, START, Device, Memory, hybrid, make_campaign, square_wave
 
 from undertone_device.campaign_files import NAMES
 from undertone_shared import intake, issue
@@ -19,6 +19,20 @@ def refusal(device, campaign, issued_at=None):
     except Refused as error:
         return error.reason
     return None
+
+
+class CutAfter(Memory):
+    """The power is cut once, just after this file is written."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.last = name
+
+    def write(self, name, data):
+        super().write(name, data)
+        if name == self.last:
+            self.last = None
+            raise OSError("power")
 
 
 def running(**policy):
@@ -187,15 +201,43 @@ def test_reports_per_period_are_limited():
 
 
 def test_a_lost_ledger_costs_data_never_privacy():
-    device = running(reports_per_period=48)
-    for _ in range(24):
+    device = running(reports_per_period=12)
+    for _ in range(6):
         device.slot()
-    device.storage.files["ledger"] = b"UTL1 torn"
+    device.storage.files["ledger"] = b"UTL2 torn"
     device.boot()
     device.accept(make_campaign())
     assert device.reporter.run_once(3, device.now) is None  # it may have been drawn before
-    # Half the day is over: as many reports as fitted into it count as sent.
-    assert device.reporter.used == (START // DAY, 24)
+    # All twelve of a day may have been drawn, as late as ticks allow: the first counts no longer when it is a day old.
+    assert device.used() == 12
+    device.reporter.close_slot(device.now)
+    waited = 0
+    while device.slot() is None:
+        waited += 1
+    assert 35 <= waited <= 37, waited
+    # A new device has none to lose.
+    device = running(reports_per_period=12)
+    assert device.slot() is not None
+
+
+def test_a_power_cut_while_a_ledger_begins_is_no_loss():
+    for last in ("ledger", "begun"):
+        device = Device(storage=CutAfter(last), now=START - SLOT, lifetime=1 << 30)
+        assert refusal(device, make_campaign()) == "storage"
+        device.boot()
+        device.accept(make_campaign())
+        device.reporter.close_slot(device.now)
+        device.slot()
+        assert device.slot() is not None, last
+        del device.storage.files["ledger"]
+        device.boot()
+        device.accept(make_campaign())
+        device.pass_time(DAY)
+        device.accept(make_campaign())
+        device.reporter.close_slot(device.now)
+        device.slot()
+        assert device.slot() is None
+        assert device.reporter.paused == "lifetime"
 
 
 def test_nothing_leaves_when_the_ledger_cannot_be_written():

@@ -194,18 +194,53 @@ def test_a_campaign_is_charged_when_it_is_accepted_and_never_given_back():
     assert refusal(device, third) == "rho"
 
 
-def test_a_new_period_starts_from_nothing():
+def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
     cost = rule().charge()
     day = stream_campaign(rule(), last_slot=START // SLOT + 47)
-    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
-    device.accept(day)
-    device.reporter.close_slot(device.now)
     tomorrow = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 95)
-    assert refusal(device, tomorrow) is None
+    for hours, reason in ((23, "rho"), (24, None)):
+        device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+        device.accept(day)
+        device.pass_time(hours * 3600)
+        device.accept(day)
+        device.reporter.close_slot(device.now)
+        assert refusal(device, tomorrow) == reason
     # It touches tomorrow, too.
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
     device.accept(stream_campaign(rule(), last_slot=START // SLOT + 48))
     assert refusal(device, tomorrow) == "rho"
+
+
+def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
+    # The attack that spent it 24 times within a day: every hour another year, another campaign, another reboot.
+    cost = rule().charge()
+    year = 366 * DAY
+    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
+    device.accept(stream_campaign(rule()))
+    for hour in range(24):
+        device.ticks.now += 3600 * 1000
+        device.now += year
+        epoch = device.now // SLOT * SLOT + SLOT
+        reason = refusal(device, stream_campaign(rule(), epoch=epoch, last_slot=epoch // SLOT + 480))
+        assert reason == "rho", hour
+        if hour % 5 == 0:
+            device.boot()
+
+
+def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_one_ahead():
+    day = 6 * SLOT
+    windows = set()
+    device = running(rule(renewal=6, reports=6, chains=6), period=DAY, reports_per_period=1000)
+    for _ in range(24):
+        # Two slots of ticks, a window of the clock.
+        device.pass_time(0, clock=day - 2 * SLOT)
+        device.accept(stream_campaign(rule(renewal=6, reports=6, chains=6)))
+        device.reporter.close_slot(device.now)
+        for _ in range(2):
+            report = device.slot()
+            if report is not None:
+                windows.add((intake.unpack(report).slot - START // SLOT) // 6)
+    assert 2 <= len(windows) <= 48 * SLOT // (day - day // 32) + 2
 
 
 def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
