@@ -226,6 +226,16 @@ class Config:
         where = self.store.path
         return where if "://" in where else f"sqlite:{self.path(where)}"
 
+    @property
+    def kind(self) -> str:
+        """How the campaign collects: the kind of its rules, see `undertone_aggregator.collection`."""
+        return "scalar" if self.stream is None else "stream"
+
+    @property
+    def delta(self) -> float | None:
+        """δ of a whole stream; None for other campaigns."""
+        return None if self.stream is None else self.stream.delta
+
     def path(self, name: str) -> Path:
         """A path of the file, relative to the file's folder."""
         return self.folder / name

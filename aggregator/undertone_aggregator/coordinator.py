@@ -1,22 +1,21 @@
 """The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.facts import mechanism_facts
+from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.store import RECEIVED, Store
-from undertone_aggregator.config import CampaignPlan, StreamPlan
+from undertone_aggregator.collection import collection_of, guarantee_of
+from undertone_aggregator.config import Config
 from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.reconstruct import MODEL, Estimate, Reconstruction
 from undertone_aggregator.estimate.stream import SMOOTHED, StreamReconstruction
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
-from undertone_aggregator.rounds import Rounds
-from undertone_aggregator.stream_rounds import StreamRounds
 from undertone_shared.issue import aggregate_topic, pack
 from undertone_shared.topics import config_topic
 
@@ -30,6 +29,34 @@ _SMOOTHED_SLOTS = 96
 _PATIENCE_SECONDS = 1.0
 
 
+DROPPED = "broker_dropped"
+
+
+@dataclass
+class Dropped:
+    """Messages that the broker threw away: its counter starts again with it, ``total`` goes on."""
+
+    last: int = 0
+    total: int = 0
+
+    def more(self, now: int | None) -> int:
+        """How many were dropped since the last time; of those before a restart the broker remembers nothing."""
+        if now is None:
+            return 0
+        more = now - self.last if now >= self.last else now
+        self.last, self.total = now, self.total + more
+        return more
+
+    def to_json(self) -> str:
+        """For the store."""
+        return json.dumps([self.last, self.total])
+
+    @staticmethod
+    def from_json(text: str | None) -> "Dropped":
+        """What ``to_json`` wrote, or the beginning."""
+        return Dropped(*json.loads(text)) if text else Dropped()
+
+
 class Publisher(Protocol):
     """Where retained messages go; `undertone_aggregator.collect.link.Outlet` is one."""
 
@@ -41,22 +68,22 @@ class Publisher(Protocol):
 class Coordinator:
     """Call ``tick`` a few times per slot; everything it knows is in the store."""
 
-    plan: CampaignPlan
-    prefix: str
+    config: Config
     seed: bytes
     store: Store
     outlet: Publisher
     journal: Journal
-    stream: StreamPlan | None = None
     clock: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
-        self.rounds: Rounds | StreamRounds
-        if self.stream is None:
-            self.rounds = Rounds(self.plan, self.seed, self._read, self.clock, self._progress, self._warn)
-        else:
-            self.rounds = StreamRounds(self.plan, self.stream)
+        self.plan, self.prefix = self.config.campaign, self.config.broker.prefix
+        self._delta = self.config.delta
+        self._collection = collection_of(self.config.kind)
+        self.rounds = self._collection.epochs(
+            self.config, self.seed, self._read, self.clock, self._progress, self._warn
+        )
         self._timeline = Timeline(self.store.epochs())
+        self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
         self._published_at = 0
         self._status_at = 0
         self._looked = 0
@@ -100,39 +127,25 @@ class Coordinator:
         assert newest is not None
         if epoch is not None:
             self._issue(epoch, now)
-        elif newest.campaign.report is None:
+        elif newest.phase == THRESHOLD:
             self.journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
             return
         else:
-            self.journal.say("theta", f"theta stays at {newest.campaign.report.theta} {self.plan.unit}")
+            self.journal.say("theta", f"theta stays at {newest.campaign.rule.theta} {self.plan.unit}")
         self._looked = due
 
     def _issue(self, epoch: Epoch, now: int) -> None:
+        epoch = replace(epoch, epsilon=self.plan.epsilon, delta=self._delta)
         self.store.add_epoch(epoch)
         self._timeline = Timeline(self.store.epochs())
         self.broadcast(now)
-        self._tell(epoch, now)
-
-    def _tell(self, epoch: Epoch, now: int) -> None:
         campaign, chosen = epoch.campaign, epoch.threshold
-        wait = campaign.epoch - now
-        facts: dict[str, Any] = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
-        if campaign.stream is not None:
-            rule = campaign.stream
-            self.journal.say("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", **facts)
-            return
-        if campaign.report is None:
-            number, of = len(self._timeline), len(self.plan.rounds)
-            self.journal.say("epoch", f"threshold round {number} of {of} starts in {wait} s", round=number, **facts)
-            return
-        theta = campaign.report.theta
-        facts["theta"] = theta
-        reporting = mechanism_facts(epoch, self.plan.epsilon)
-        if reporting is not None:
-            facts |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
-        self.journal.say("epoch", f"theta = {theta} {self.plan.unit}, in force in {wait} s", **facts)
-        if reporting is not None:
-            self.journal.say("mechanism", reporting.sentence())
+        facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
+        round_of = (len(self._timeline), len(self.plan.rounds))
+        for event, sentence, fields in self._collection.announce(
+            epoch, self.plan.epsilon, round_of, campaign.epoch - now
+        ):
+            self.journal.say(event, sentence, **(facts if event == "epoch" else {}), **fields)
         for warning in chosen.warnings if chosen is not None else ():
             self.journal.say("warning", f"warning: {warning}")
 
@@ -160,7 +173,7 @@ class Coordinator:
 
     def _estimates(self, first: int, last: int) -> list[Estimate]:
         """The slots' estimates; of a stream the smoothed ones of groups ``<group>-smoothed``, too."""
-        if self.stream is None:
+        if self.config.stream is None:
             return Reconstruction(self._timeline).estimates(self._read(first, last))
         streams = StreamReconstruction(self._timeline)
         partial = self._read(max(last - _SMOOTHED_SLOTS + 1, 0), last)
@@ -174,14 +187,26 @@ class Coordinator:
         if newest is None:
             return
         outcomes = self.store.outcomes()
-        delta = None if self.stream is None else self.stream.delta
-        message = status_message(newest, outcomes, self.plan.epsilon, now, delta)
+        cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
+        message = status_message(newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total})
         self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
         self.journal.say(
             "deliveries", f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet"), **outcomes
         )
         self._status_at = now
+
+    def note_dropped(self, dropped: int | None) -> None:
+        """The broker says how many messages it has thrown away since it started; None when it said nothing."""
+        more = self._dropped.more(dropped)
+        if more:
+            self.store.set_meta({DROPPED: self._dropped.to_json()})
+            self.journal.alarm(
+                "dropped",
+                f"the broker dropped {more} messages, {self._dropped.total} in all: acknowledged reports may be among"
+                " them",
+                dropped=self._dropped.total,
+            )
 
     def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
         return self.store.partial(first, last, kind=kind)

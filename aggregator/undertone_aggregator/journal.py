@@ -27,6 +27,10 @@ class Journal:
         with self._lock:
             print(line, file=self._stream, flush=True)
 
+    def alarm(self, event: str, sentence: str, **fields: Any) -> None:
+        """Log what an operator has to look at."""
+        self.say(event, f"alarm: {sentence}", level="alarm", **fields)
+
     def say_once(self, event: str, sentence: str, **fields: Any) -> None:
         """Log one event unless its sentence is the same as the last time."""
         if self._last.get(event) != sentence:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
+from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.reconstruct import Estimate
 from undertone_shared.campaign import Campaign
 
@@ -33,27 +33,23 @@ def estimate_message(estimate: Estimate, campaign: Campaign) -> bytes:
     return to_json({"campaign": campaign.name, "unit": campaign.unit, **asdict(estimate)})
 
 
-def status_message(
-    newest: Epoch, outcomes: Mapping[str, int], epsilon: Any, now: int, delta: float | None = None
-) -> bytes:
-    """The retained message of ``aggregate/status``: epoch, θ, guarantee, deliveries by outcome."""
-    campaign = newest.campaign
-    rule = campaign.stream or campaign.report
-    exact = certificate(campaign)
+def status_message(newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any]) -> bytes:
+    """The retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome, losses."""
+    campaign, exact = newest.campaign, guarantee.certificate
     return to_json(
         {
             "campaign": campaign.name,
             "time": now,
             "epoch": campaign.epoch,
             "phase": newest.phase,
-            "theta": None if rule is None else rule.theta,
+            "theta": campaign.rule.theta,
             "first_slot": campaign.first_slot,
             "last_slot": campaign.last_slot,
             "slot_seconds": campaign.slot_seconds,
-            "epsilon": float(epsilon),
-            "certificate": [exact.numerator, exact.denominator],
-            "delta": delta,
-            "guarantee": campaign_guarantee(campaign, epsilon, delta),
-            "outcomes": dict(outcomes),
+            "epsilon": float(guarantee.epsilon),
+            "certificate": None if exact is None else [exact.numerator, exact.denominator],
+            "delta": guarantee.delta,
+            "guarantee": guarantee.sentence,
+            **counts,
         }
     )

@@ -17,6 +17,7 @@ from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.collect.link import Address, Outlet
 from undertone_aggregator.collect.store import Store, StoreError, open_store
 from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
+from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.journal import Journal
 from undertone_shared.cohort import SEED_BYTES
@@ -50,6 +51,7 @@ def serve(
             config.broker.prefix,
             plan.name,
             plan.slot_seconds,
+            cells_of,
             workers=config.server.workers,
             batch=config.server.batch,
             batch_seconds=config.server.batch_milliseconds / 1000,
@@ -76,11 +78,12 @@ def serve(
             while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in workers):
                 for worker in workers:
                     worker.check()
-            coordinator = Coordinator(plan, config.broker.prefix, seed, store, outlet, journal, config.stream, clock)
+            coordinator = Coordinator(config, seed, store, outlet, journal, clock)
             while not stop.wait(_TICK_SECONDS):
                 for worker in workers:
                     worker.check()
                 try:
+                    coordinator.note_dropped(outlet.dropped)
                     coordinator.tick(int(clock()))
                 except StoreError as wrong:
                     journal.say_once("store", f"the store cannot be written, trying again: {wrong}")

@@ -18,13 +18,14 @@ from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.link import DROPPED_TOPIC, Address, Outlet, read_retained
 from undertone_aggregator.collect.workers import open_intake
+from undertone_aggregator.collection import cells_of
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic, report_topic
 
 PREFIX = "u"
 DEVICES = ["d1", "d2"]
 PASSWORDS = {"d1": "c", "d2": "d", "analyst": "b"}
-PLAN = IngestPlan(PREFIX, "meters", 1)
+PLAN = IngestPlan(PREFIX, "meters", 1, cells_of)
 Make = Callable[..., ManagedBroker]
 
 
@@ -125,7 +126,7 @@ def test_a_device_cannot_wipe_the_queue_under_the_sessions_name(make: Make) -> N
 def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make: Make) -> None:
     """The control: what the two defences stop. Against the second, the thief does not know the name."""
     broker = make(own_client_ids=True)
-    for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, secret="8c1f"), 10)):
+    for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, cells_of, secret="8c1f"), 10)):
         begin(server(broker), plan)
         with Device(broker, "d1") as honest:
             for _ in range(10):

@@ -22,6 +22,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.seen import COUNTED, Seen, digest
 from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.collection import cells_of
 from undertone_shared.campaign import Campaign
 
 CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")
@@ -146,7 +147,7 @@ def some_reports(campaign: Campaign, chance: random.Random, number: int, count: 
 
 def expected(campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]]) -> tuple[Partial, dict[object, str]]:
     """What one admission makes of everything that was sent, and the outcome of each distinct report."""
-    admission = Admission(PREFIX, "meters", 1, Seen(), audit=True)
+    admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = epochs
     batch = Batch()
     for topic, payload in sent:

@@ -90,13 +90,13 @@ def play(
 ) -> Outlet:
     """Run a campaign for ``slots`` seconds, with a new coordinator every so often; nobody reports while ``away``."""
     journal = journal or Journal(Nobody())  # type: ignore[arg-type]
-    plan = server.plan(cells=16, **options)
+    config = server.config(folder, cells=16, **options)
     outlet, chance = Outlet(), random.Random(11)
     with open_store(folder / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
         for second in range(slots):
             if second % restart_every == 0:
-                coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, journal)
+                coordinator = Coordinator(config, server.SEED, store, outlet, journal)
             if second and second - 1 not in away:
                 report_slot(store, NOW + second - 1, chance, scale)
             coordinator.tick(NOW + second)
@@ -135,9 +135,9 @@ def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
-    plan, outlet = server.plan(), Outlet()
+    config, outlet = server.config(tmp_path), Outlet()
     with open_store(tmp_path / "s.sqlite") as store:
-        coordinator = Coordinator(plan, server.PREFIX, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+        coordinator = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
         for second in range(30):
             coordinator.tick(NOW + second)
         assert store.epoch_count() == 1
@@ -150,8 +150,7 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     outlet = Outlet()
     with open_store(tmp_path / "s.sqlite") as store:
         coordinator = Coordinator(
-            server.plan(),
-            server.PREFIX,
+            server.config(tmp_path),
             server.SEED,
             store,
             outlet,

@@ -2,23 +2,17 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
-from undertone_aggregator.collect.chains import record as chain_record
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import layout_of
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
 from undertone_aggregator.collect.store import Batch
-from undertone_shared import intake, report
+from undertone_shared import intake
 from undertone_shared.errors import Invalid
-from undertone_shared.stream import StreamRule
 from undertone_shared.topics import SHARDS
-
-if TYPE_CHECKING:
-    pass
 
 RETAINED = "retained"
 TOPIC = "topic"
@@ -51,8 +45,6 @@ LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 # How far a device's clock may be ahead of ours.
 TOLERANCE_SECONDS = 60
-# The part of a campaign whose mechanism draws reports of a kind.
-_PART = {report.COHORT: "cohort", report.REPORT: "report"}
 EVERYBODY = "all"
 UNGROUPED = "other"
 
@@ -60,7 +52,8 @@ UNGROUPED = "other"
 class Admission:
     """The rules for one campaign. ``groups``: device -> group; without it everybody is in group ``all``.
 
-    ``seen`` and ``chains`` are the state of deduplication, and of streams' chains, for this admission's shards.
+    ``cells``: what a counted report of a rule's kind adds. ``seen`` and ``chains`` are the state of deduplication, and
+    of streams' chains, for this admission's shards.
     """
 
     def __init__(
@@ -70,6 +63,7 @@ class Admission:
         slot_seconds: int,
         seen: Seen,
         *,
+        cells: Callable[[str], Cells],
         groups: Mapping[str, str] | None = None,
         audit: bool = False,
         tolerance_seconds: int = TOLERANCE_SECONDS,
@@ -79,6 +73,7 @@ class Admission:
         self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
         self._campaign = campaign
+        self._cells = cells
         self._slot_seconds = slot_seconds
         self._groups = groups
         self._audit = audit
@@ -109,34 +104,23 @@ class Admission:
         if shard != home:
             return SHARD
         try:
-            one = intake.unpack(payload)
+            came = intake.unpack(payload)
         except Invalid:
             return MALFORMED
-        slot, kind = one.slot, one.kind
-        span = self.timeline.span(one.fingerprint)
+        slot, kind = came.slot, came.kind
+        span = self.timeline.span(came.fingerprint)
         if span is None or not span[1] <= slot < span[2]:
             return OTHER_CAMPAIGN
         campaign = span[0].campaign
         rule = campaign.rule
-        refused = rule.admits(kind, one.values, one.chain, rule.member(slot, device))
+        refused = rule.admits(kind, came.values, came.chain, rule.member(slot, device))
         if refused is not None:
             return refused
         outcome = self._first(key, slot, payload, now, batch)
         if outcome == COUNTED:
-            at = self._key(one, device, slot)
-            if isinstance(rule, StreamRule):
-                self._add_moments(rule, one, key, at, batch)
-            else:
-                batch.partial.add(at, one.values[0], dict(rule.mechanisms)[_PART[kind]].symbols)
+            at = self._key(came, device, slot)
+            self._cells(rule.kind).add(rule, came, key, at, self.chains, batch)
         return outcome
-
-    def _add_moments(self, rule: StreamRule, one: intake.Report, key: int, at: Key, batch: Batch) -> None:
-        layout = layout_of(rule)
-        origin = one.slot - one.chain * rule.lag
-        batch.partial.add_moments(at, layout.report(one.values, one.chain), layout.cells)
-        for later, lag in self.chains.observe(key, one.slot, origin):
-            batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
-        batch.chains += chain_record(key, one.slot, origin)
 
     def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
         """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""
@@ -151,9 +135,9 @@ class Admission:
             batch.seen += record(key, slot, code)
         return outcome
 
-    def _key(self, one: intake.Report, device: str, slot: int) -> Key:
+    def _key(self, came: intake.Report, device: str, slot: int) -> Key:
         group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
-        return Key(self._campaign, one.fingerprint, one.kind, group, slot)
+        return Key(self._campaign, came.fingerprint, came.kind, group, slot)
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:

@@ -4,6 +4,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,15 @@ class Epoch:
     """One epoch. ``chosen``: the choice of its θ as JSON (see `threshold_to_json`), None in a threshold epoch.
 
     ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast.
+    ``epsilon``, ``delta``: what it was planned to cost; None in stores that were made before they were kept.
     """
 
     campaign: Campaign
     issued_at: int
     chosen: str | None = None
     decoded: tuple[tuple[int, ...], int] | None = None
+    epsilon: Fraction | None = None
+    delta: float | None = None
 
     @cached_property
     def threshold(self) -> "Threshold | None":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from undertone_aggregator.collect.admission import Admission, worker_shards
+from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
@@ -27,6 +28,7 @@ Failpoint = Callable[[str], None]
 class IngestPlan:
     """What one worker needs to know; it can be sent to another process.
 
+    ``cells``: what a counted report of a rule's kind adds; a function that another process can import.
     ``slots``: the broker users of all workers, by worker, see `undertone_aggregator.collect.link.worker_user`.
     ``secret``: random digits in the sessions' names.
     ``draining``: take what is queued for the session of every shard, and subscribe no more.
@@ -35,6 +37,7 @@ class IngestPlan:
     prefix: str
     campaign: str
     slot_seconds: int
+    cells: Callable[[str], Cells]
     worker: int = 0
     workers: int = 1
     batch: int = 2000
@@ -181,6 +184,7 @@ class Ingest:
             plan.campaign,
             plan.slot_seconds,
             seen,
+            cells=plan.cells,
             chains=chains,
             groups=plan.groups,
             audit=plan.audit,

@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,17 @@ class SqlStore:
     def epochs(self) -> list[Epoch]:
         table = tables.epochs
         rows = self._rows(select(table).where(self._mine(table)).order_by(table.c.epoch))
-        return [Epoch(Campaign(bytes(r.body)), r.issued_at, r.threshold, _decoded(r.decoded)) for r in rows]
+        return [
+            Epoch(
+                Campaign(bytes(r.body)),
+                r.issued_at,
+                r.threshold,
+                _decoded(r.decoded),
+                None if r.epsilon is None else Fraction(r.epsilon),
+                r.delta,
+            )
+            for r in rows
+        ]
 
     def epoch_count(self) -> int:
         table = tables.epochs
@@ -187,6 +198,8 @@ class SqlStore:
                 issued_at=epoch.issued_at,
                 threshold=epoch.chosen,
                 decoded=None if epoch.decoded is None else json.dumps(epoch.decoded),
+                epsilon=None if epoch.epsilon is None else str(epoch.epsilon),
+                delta=epoch.delta,
             )
         )
 

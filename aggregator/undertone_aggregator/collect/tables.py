@@ -4,6 +4,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -16,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0001"
+HEAD = "0002"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -42,7 +43,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 # epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode values
-# of a table mechanism.
+# of a table mechanism. epsilon, delta: what it was planned to cost, a fraction and a probability.
 epochs = Table(
     "epochs",
     metadata,
@@ -53,6 +54,8 @@ epochs = Table(
     Column("issued_at", BigInteger, nullable=False),
     Column("threshold", Text),
     Column("decoded", Text),
+    Column("epsilon", Text),
+    Column("delta", Float),
     UniqueConstraint("campaign", "fingerprint"),
 )
 # No row is written by two workers: they never wait for each other.

@@ -1,51 +1,77 @@
-"""What a campaign costs in privacy, in words that stand wherever its numbers are shown."""
+"""What a campaign costs in privacy, in numbers and in words that stand wherever its estimates are shown."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from undertone_shared.campaign import Campaign
+from undertone_shared.scalar import ScalarRule
 from undertone_shared.stream import ONE_BIT, RHO_UNIT, StreamRule
 
+EVENT = "event"
+USER = "user"
 
-def certificate(campaign: Campaign) -> Fraction:
-    """The largest certificate of the epoch's mechanisms: each reading meets one draw of one of them.
 
-    Of a stream campaign: of one report by itself, which only one-bit streams have; 0 stands for none.
+@dataclass(frozen=True)
+class Guarantee:
+    """``level``: ``event``, of one reading, or ``user``, of all reports of a device in ``span``.
+
+    ``certificate``: the largest exact ratio of the probabilities of one report by itself; None where there is none.
     """
-    if campaign.stream is not None:
-        return stream_certificate(campaign.stream)
-    return max(Fraction(*mechanism.certificate()) for _, mechanism in campaign.rule.mechanisms)
+
+    level: str
+    span: str
+    epsilon: Fraction
+    delta: float | None
+    rho: Fraction | None
+    certificate: Fraction | None
+    sentence: str
 
 
-def guarantee(epsilon: Fraction, cycle: int) -> str:
-    """One sentence: the level of the guarantee, and what it adds up to over a cycle."""
-    one, all_of_them = f"{float(epsilon):g}", f"{float(epsilon * cycle):g}"
+def scalar_guarantee(campaign: Campaign, rule: ScalarRule, epsilon: Fraction) -> Guarantee:
+    """Of an epoch in which each reading meets one draw of one of the rule's mechanisms."""
+    ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
+    return Guarantee(EVENT, "one reading", epsilon, None, None, ratio, event_sentence(epsilon, campaign.cycle))
+
+
+def event_sentence(epsilon: Fraction, cycle: int) -> str:
+    """The level of the guarantee, and what it adds up to over a cycle."""
+    each, together = f"{float(epsilon):g}", f"{float(epsilon * cycle):g}"
     return (
-        f"event-level local differential privacy, ε = {one} per reading; "
-        f"a device that reports {cycle} readings per cycle spends up to ε = {all_of_them} on them together"
+        f"event-level local differential privacy, ε = {each} per reading; "
+        f"a device that reports {cycle} readings per cycle spends up to ε = {together} on them together"
     )
 
 
-def stream_certificate(rule: StreamRule) -> Fraction:
-    """(1 + τ)/(1 - τ) of a one-bit stream, the ratio for one report by itself; 0 for Gaussian noise, which has none."""
+def stream_guarantee(rule: StreamRule, epsilon: Fraction, delta: float) -> Guarantee:
+    """Of all reports of a device in one window; ρ is what adds up."""
+    span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
+    rho = Fraction(rule.charge(), RHO_UNIT)
+    sentence = (
+        f"user-level local differential privacy, (ε, δ) = ({float(epsilon):g}, {delta:g}) for all reports of a device "
+        f"in {span}: up to {rule.reports} in {rule.chains} chains; rho = {float(rho):.5f}"
+    )
+    return Guarantee(USER, span, epsilon, delta, rho, _one_report(rule), sentence)
+
+
+def _one_report(rule: StreamRule) -> Fraction | None:
+    """(1 + τ)/(1 - τ) of a one-bit stream, the ratio for one report by itself; Gaussian noise has none."""
     if rule.law != ONE_BIT:
-        return Fraction(0)
+        return None
     first, later = rule.noise
     return max(
         Fraction(2 * step + width, 2 * step - width) for step, width in ((first, rule.levels), (later, rule.swing))
     )
 
 
-def stream_guarantee(rule: StreamRule, epsilon: Fraction, delta: float) -> str:
-    """One sentence: the level of the guarantee, what it covers, and ρ, which is what adds up."""
-    span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
-    return (
-        f"user-level local differential privacy, (ε, δ) = ({float(epsilon):g}, {delta:g}) for all reports of a device "
-        f"in {span}: up to {rule.reports} in {rule.chains} chains; rho = {rule.charge() / RHO_UNIT:.5f}"
-    )
+def certificate(campaign: Campaign) -> Fraction:
+    """The largest certificate of one report by itself; 0 stands for none."""
+    if campaign.stream is not None:
+        return _one_report(campaign.stream) or Fraction(0)
+    return max(Fraction(*mechanism.certificate()) for _, mechanism in campaign.rule.mechanisms)
 
 
 def campaign_guarantee(campaign: Campaign, epsilon: Fraction, delta: float | None) -> str:
     """The sentence that fits the campaign's kind."""
     if campaign.stream is not None:
-        return stream_guarantee(campaign.stream, epsilon, delta or 0.0)
-    return guarantee(epsilon, campaign.cycle)
+        return stream_guarantee(campaign.stream, epsilon, delta or 0.0).sentence
+    return event_sentence(epsilon, campaign.cycle)

@@ -20,6 +20,7 @@ from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.store import Store, open_store
 from undertone_aggregator.collect.workers import open_intake
+from undertone_aggregator.collection import cells_of
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
@@ -40,7 +41,7 @@ SLOT_SECONDS = 60
 _PASSWORD = "bench"
 _PAHO, _SUB = "bench-paho", "bench-mosquitto-sub"
 _FILTER = f"{DEFAULT_PREFIX}/{CAMPAIGN}/+/+/report"
-_PLAN = IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS)
+_PLAN = IngestPlan(DEFAULT_PREFIX, CAMPAIGN, SLOT_SECONDS, cells_of)
 _DEVICES = 3000
 _LATE_SECONDS = 30.0
 

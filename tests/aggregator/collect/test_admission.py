@@ -15,6 +15,7 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.seen import COUNTED, Seen
 from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collection import cells_of
 from undertone_shared import report
 from undertone_shared.campaign import GRACE_SLOTS
 from undertone_shared.cohort import in_cohort
@@ -30,7 +31,7 @@ OTHER = next(f"m{i}" for i in range(100) if not in_cohort(NEW.cohort.seed, NEW.c
 
 
 def admission(**options: object) -> Admission:
-    made = Admission(PREFIX, "meters", 1, Seen(), **options)  # type: ignore[arg-type]
+    made = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, **options)  # type: ignore[arg-type]
     made.timeline = Timeline(two_epochs())
     return made
 
@@ -161,7 +162,7 @@ def test_time_has_a_window() -> None:
 
 
 def test_long_slots_may_be_96_slots_late() -> None:
-    one = Admission(PREFIX, "meters", 3600, Seen())
+    one = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
     assert one._late == 96 * 3600
 
 

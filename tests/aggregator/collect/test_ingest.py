@@ -13,8 +13,9 @@ from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, StoreError
+from undertone_aggregator.collection import cells_of
 
-PLAN = IngestPlan(PREFIX, "meters", 1, audit=True)
+PLAN = IngestPlan(PREFIX, "meters", 1, cells_of, audit=True)
 ADDRESS = Address("127.0.0.1", 1, "aggregator", "secret")
 OLD, NEW = two_epochs()
 

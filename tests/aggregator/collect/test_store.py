@@ -16,6 +16,7 @@ from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
+from undertone_aggregator.collection import cells_of
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.errors import Invalid
 
@@ -23,7 +24,7 @@ from undertone_shared.errors import Invalid
 def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
     """A batch of one report per symbol, each from another device."""
     epochs = two_epochs()
-    admission = Admission("undertone-test/server", "meters", 1, Seen(), audit=True)
+    admission = Admission("undertone-test/server", "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = Timeline(epochs)
     batch = Batch()
     for number, symbol in enumerate(symbols):

@@ -11,6 +11,7 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.estimate.stream import StreamReconstruction
@@ -84,7 +85,7 @@ class Fleet:
 
 
 def admission(fleet, chains=None):
-    rules = Admission("u/v1", "load", SLOT, Seen(), chains=chains)
+    rules = Admission("u/v1", "load", SLOT, Seen(), cells=cells_of, chains=chains)
     rules.timeline = Timeline([fleet.epoch])
     return rules
 

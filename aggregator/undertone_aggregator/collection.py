@@ -1,0 +1,168 @@
+"""How a campaign collects, on the server: one object for each kind of rule, in one table.
+
+The counterpart of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. An ingest worker needs the
+cells alone: everything that loads the numerics is imported where it is used.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from undertone_aggregator.collect.cells import Cells, Histogram, Moments
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.partial import Partial
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.config import Config
+    from undertone_aggregator.estimate.guarantee import Guarantee
+    from undertone_shared.scalar import ScalarRule
+    from undertone_shared.stream import StreamRule
+
+
+# (event, sentence, fields) for the log.
+Event = tuple[str, str, dict[str, Any]]
+
+
+class EpochSource(Protocol):
+    """What the campaign's next epoch is, and when: `undertone_aggregator.rounds.Rounds` or a stream's."""
+
+    def warnings(self) -> list[str]:
+        """Plain sentences about a plan that will work, but not well."""
+
+    def first(self, now: int) -> Epoch:
+        """The campaign's first epoch."""
+
+    def due(self, timeline: Timeline, now: int) -> int | None:
+        """The Unix second from which the next epoch is decided on; None when none is left to issue."""
+
+    def next(self, timeline: Timeline, now: int) -> Epoch | None:
+        """The epoch to issue once ``due``; None for none."""
+
+
+class Collection(Protocol):
+    """One way of collecting."""
+
+    cells: Cells
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """Who issues the configured campaign's epochs. See `undertone_aggregator.rounds.Rounds`. Raises Invalid."""
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """What to log about an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned rounds)."""
+
+    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
+        """What reports of an epoch cost in privacy, as planned with ``epsilon`` and ``delta``."""
+
+
+class ScalarCollection:
+    """Readings one by one: histograms, threshold rounds, a mean for each slot."""
+
+    cells: Cells = Histogram()
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """Threshold rounds, then report epochs."""
+        from undertone_aggregator.rounds import Rounds
+
+        return Rounds(config.campaign, seed, read, clock, progress, tell)
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """The threshold round, or θ and what reports."""
+        from undertone_aggregator.collect.facts import mechanism_facts
+
+        rule, (number, planned) = epoch.report, round_of
+        if rule is None:
+            return [("epoch", f"threshold round {number} of {planned} starts in {wait} s", {"round": number})]
+        said = f"theta = {rule.theta} {epoch.campaign.unit}, in force in {wait} s"
+        fields: dict[str, Any] = {"theta": rule.theta}
+        reporting = mechanism_facts(epoch, epsilon)
+        if reporting is None:
+            return [("epoch", said, fields)]
+        fields |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
+        return [("epoch", said, fields), ("mechanism", reporting.sentence(), {})]
+
+    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
+        """Of one reading."""
+        from undertone_aggregator.estimate.guarantee import scalar_guarantee
+
+        return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), epsilon)
+
+
+class StreamCollection:
+    """Streams with one budget for all reports of a device: moments, one epoch, slots whose noise is shared."""
+
+    cells: Cells = Moments()
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """The one epoch."""
+        from undertone_aggregator.stream_rounds import StreamRounds
+
+        if config.stream is None:
+            raise Invalid("the configuration has no table [stream], which a stream campaign needs")
+        return StreamRounds(config.campaign, config.stream)
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """Its law and how many reports it has."""
+        rule = cast("StreamRule", epoch.campaign.rule)
+        return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
+
+    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
+        """Of all reports of a device."""
+        from undertone_aggregator.estimate.guarantee import stream_guarantee
+
+        return stream_guarantee(cast("StreamRule", campaign.rule), epsilon, delta or 0.0)
+
+
+COLLECTIONS: dict[str, Collection] = {"scalar": ScalarCollection(), "stream": StreamCollection()}
+
+
+def collection_of(kind: str) -> Collection:
+    """The collection of a rule's kind. Raises Invalid for one that is not known."""
+    if kind not in COLLECTIONS:
+        raise Invalid(f"the rule's kind is {kind!r}, expected one of {', '.join(COLLECTIONS)}")
+    return COLLECTIONS[kind]
+
+
+def guarantee_of(timeline: Timeline, epsilon: Fraction, delta: float | None) -> "Guarantee":
+    """What the epochs that were issued cost at most; an epoch of an older store is taken to cost the arguments."""
+    costs = [
+        collection_of(epoch.campaign.rule.kind).guarantee(
+            epoch.campaign,
+            epsilon if epoch.epsilon is None else epoch.epsilon,
+            delta if epoch.delta is None else epoch.delta,
+        )
+        for epoch in timeline.epochs
+    ]
+    exact = [cost.certificate for cost in costs if cost.certificate is not None]
+    return replace(max(costs, key=lambda cost: cost.epsilon), certificate=max(exact, default=None))
+
+
+def cells_of(kind: str) -> Cells:
+    """What a counted report of a rule's kind adds, for ingest workers. Raises Invalid."""
+    return collection_of(kind).cells

@@ -1,0 +1,38 @@
+"""The one table of ways to collect: what is not in it is refused, never guessed."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from support.server import two_epochs
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collection import COLLECTIONS, cells_of, collection_of, guarantee_of
+from undertone_aggregator.coordinator import Dropped
+from undertone_shared.errors import Invalid
+
+
+@pytest.mark.parametrize("ask", [collection_of, cells_of])
+def test_an_unknown_kind_is_refused(ask: object) -> None:
+    with pytest.raises(Invalid, match="the rule's kind is 'sketch', expected one of scalar, stream"):
+        ask("sketch")  # type: ignore[operator]
+
+
+def test_what_is_said_costs_what_was_issued_not_what_is_configured() -> None:
+    issued = [replace(epoch, epsilon=Fraction(epsilon)) for epoch, epsilon in zip(two_epochs(), (2, 1), strict=True)]
+    cost = guarantee_of(Timeline(issued), Fraction(8), None)
+    assert (cost.level, cost.epsilon, "ε = 2 per reading" in cost.sentence) == ("event", 2, True)
+    assert cost.certificate == max(
+        Fraction(*mechanism.certificate()) for epoch in issued for _, mechanism in epoch.campaign.rule.mechanisms
+    )
+
+
+def test_a_store_that_never_knew_says_the_plan() -> None:
+    assert guarantee_of(Timeline(two_epochs()), Fraction(4), None).epsilon == 4
+    assert set(COLLECTIONS) == {"scalar", "stream"}
+
+
+def test_what_the_broker_dropped_adds_up_over_its_restarts() -> None:
+    dropped = Dropped()
+    assert [dropped.more(count) for count in (None, 3, 3, 10, None, 4, 4)] == [0, 3, 0, 7, 0, 4, 0]
+    assert Dropped.from_json(dropped.to_json()) == Dropped(4, 14)
