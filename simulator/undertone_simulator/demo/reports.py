@@ -12,7 +12,7 @@ import numpy as np
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
-from undertone_aggregator.estimate.guarantee import certificate, event_sentence
+from undertone_aggregator.estimate.guarantee import certificate
 from undertone_aggregator.estimate.reconstruct import MEASURED, Reconstruction, Z
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -220,7 +220,7 @@ cohort_seed = "{seed.hex()}"
             threshold=reporting[0].threshold,
             epsilon=float(campaign.epsilon),
             certificate=max(certificate(epoch.campaign) for epoch in timeline.epochs),
-            guarantee=guarantee(campaign.epsilon, campaign.cycle),
+            guarantee=event_sentence(campaign.epsilon, campaign.cycle),
             slots=slots,
             accounts=reconcile(sent, store),
             readings_spent=max(drawn.values(), default=0),
