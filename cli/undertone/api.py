@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from undertone_aggregator.design import window
-from undertone_aggregator.design.certificate import Certificate, certify_campaign, certify_named, certify_table
+from undertone_aggregator.design.certificate import DELTA, Certificate, certify_campaign, certify_named, certify_table
+from undertone_aggregator.design.stream.certificate import StreamCertificate
 from undertone_shared.errors import Invalid
 
 
@@ -13,13 +14,15 @@ def certify(
     epsilon: str | float = "1",
     table: Path | str | None = None,
     campaign: Path | str | None = None,
+    delta: float = DELTA,
     levels: int = window.LEVELS,
     bins: int = 128,
-) -> list[Certificate]:
+) -> list[Certificate] | list[Certificate | StreamCertificate]:
     """The exact privacy, bias and variance of mechanisms, from their integer weights, held to e^``epsilon``.
 
     Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order).
-    ``levels`` is of the piecewise ones, ``bins`` of square-wave. Raises Invalid for bad input, OSError, and
+    A stream campaign is held to (``epsilon``, ``delta``). ``levels`` is of the piecewise ones, ``bins`` of square-wave.
+    Raises Invalid for bad input, OSError, and
     `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if sum(source is not None for source in (mechanism, table, campaign)) != 1:
@@ -29,4 +32,4 @@ def certify(
     if table is not None:
         return [certify_table(Path(table).read_bytes(), str(epsilon))]
     assert campaign is not None
-    return certify_campaign(Path(campaign).read_bytes(), str(epsilon))
+    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), delta)

@@ -7,10 +7,12 @@ from fractions import Fraction
 from functools import partial
 from math import log
 from typing import Any
+from typing import Any
 
 from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
+from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
 from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
@@ -21,8 +23,11 @@ MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid",
 # A table is designed for a θ; its variance in units of θ/2 does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
+# Of a stream, unless it is said.
+DELTA = 1e-5
 # Longer lists are shown by their length.
 _SHORT = 5
+_MOST_LEVELS = 9
 
 Formula = Callable[[float], float]
 
@@ -105,6 +110,42 @@ class Certificate:
             "integers": self.integers(),
         }
 
+    def lines(self) -> list[str]:
+        """In words and a small table."""
+        ratio = self.ratio
+        achieved = self.epsilon_achieved
+        integers = ", ".join(f"{name} {value}" for name, value in self.summary().items() if name != "kind")
+        mechanism = self.mechanism
+        out = [
+            f"mechanism    {self.name}: {integers}",
+            f"size         {self.cells:,} cells, levels 0 to {mechanism.levels}, "
+            f"each row of weights sums to {mechanism.row_total():,}",
+            f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{self.epsilon:g}, "
+            f"so epsilon = {achieved:.9f} is achieved",
+            f"guarantee    event level: one reading costs {achieved:.6g}; {REPORTS_PER_DAY} reports a day add up to "
+            f"{REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
+        ]
+        if self.levels is None:
+            return [
+                *out,
+                "moments      none: no unbiased decode; its reports feed an estimate of the distribution",
+                "",
+            ]
+        baseline = self.baseline
+        step = max(1, len(self.levels) // (_MOST_LEVELS - 1))
+        out.append("moments      exact, by summation over the weights, readings in [-1, 1]; the closed forms agree")
+        out.append(f"             {'level':>5} {'mean':>12} {'variance':>12}" + f" {baseline:>12} {'ratio':>9}")
+        for level in self.levels[::step]:
+            row = f"             {level.level:>5} {float(level.mean):>12.6f} {float(level.variance):>12.6f}"
+            if self.formula is not None:
+                continuous = self.formula(float(level.reading))
+                row += f" {continuous:>12.6f} {float(level.variance) / continuous:>9.6f}"
+            out.append(row)
+        worst = f"             worst variance {self.variance_worst:.6f}"
+        if self.variance_ratio_worst is not None:
+            worst += f", worst ratio {self.variance_ratio_worst:.6f}"
+        return [*out, worst, ""]
+
 
 def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: int = 128) -> Certificate:
     """The mechanism of this name for an epsilon; ``levels`` of the piecewise ones, ``bins`` of the Square Wave.
@@ -173,20 +214,38 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     return certify_mechanism("table", decoding((ys, denominator)), epsilon, theta, None)
 
 
-def certify_campaign(data: bytes, epsilon: str) -> list[Certificate]:
-    """Both mechanisms of a campaign, its body or the retained message: the cohort's, and the report's if there is one.
+def certify_campaign(data: bytes, epsilon: str, delta: float = DELTA) -> list[Certificate | StreamCertificate]:
+    """What a campaign costs, its body or the retained message given: its stream, held to (epsilon, delta); or both
 
+    mechanisms, the cohort's, and the report's if there is one, held to e^epsilon each.
     Raises Invalid, `audit.NotCertified`.
     """
     if data.startswith(MAGIC):
         header(data)
         data = data[HEADER_BYTES:]
     campaign = Campaign(data)
-    width = 2 if campaign.report is None else campaign.report.width
+    certify = _BY_RULE.get(campaign.rule.kind)
+    if certify is None:
+        raise Invalid(f"the campaign's rule has kind {campaign.rule.kind!r}, expected one of {', '.join(_BY_RULE)}")
+    return certify(campaign.rule, epsilon, delta)
+
+
+def _scalar(rule: Any, epsilon: str, delta: float) -> list[Certificate | StreamCertificate]:
+    width = 2 if rule.report is None else rule.report.width
     return [
         certify_mechanism(name, mechanism, epsilon, 2 if mechanism.edges else width, None)
-        for name, mechanism in campaign.rule.mechanisms
+        for name, mechanism in rule.mechanisms
     ]
+
+
+def _stream(rule: Any, epsilon: str, delta: float) -> list[Certificate | StreamCertificate]:
+    return [certify_stream(rule, epsilon, delta)]
+
+
+_BY_RULE: dict[str, Callable[[Any, str, float], list[Certificate | StreamCertificate]]] = {
+    "scalar": _scalar,
+    "stream": _stream,
+}
 
 
 def certify_mechanism(

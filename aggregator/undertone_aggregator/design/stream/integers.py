@@ -41,7 +41,7 @@ def rho_for(kind: str, epsilon: float, delta: float) -> int:
     return floor(rho * RHO_UNIT * (1 - 1e-12))
 
 
-def guarantee(rule: StreamRule, delta: float) -> tuple[float, float]:
+def epsilon_spent(rule: StreamRule, delta: float) -> tuple[float, float]:
     """(ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
     num, den = rule.rho()
     rho = num / den

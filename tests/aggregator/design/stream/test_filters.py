@@ -87,7 +87,7 @@ def test_integers_keep_the_real_numbers_variance_and_one_bit_follows(slew, slots
     unit = (gaussian.levels << gaussian.shift) ** 2
     assert gaussian.rho()[0] == filters.closed_form(r, share, slots, chains) * unit
     for rule in (gaussian, cheaper):
-        rho, epsilon = ch.guarantee(rule, 1e-5)
+        rho, epsilon = ch.epsilon_spent(rule, 1e-5)
         assert rho * (1 << 20) <= rule.charge()
         assert 0.99 < epsilon <= 1
 

@@ -1,0 +1,128 @@
+"""What `undertone certify --campaign` says of a stream campaign: ρ and (ε, δ) of all its reports together.
+
+The closed form that a device checks is held against the exact sensitivity of one chain, a dynamic programme over all
+pairs of streams, wherever that is small enough.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from undertone_aggregator.design.audit import NotCertified
+from undertone_aggregator.design.budget import local_epsilon
+from undertone_aggregator.design.stream.calibration import check_budget
+from undertone_aggregator.design.stream.integers import epsilon_spent
+from undertone_aggregator.design.stream.schedule import Row
+from undertone_aggregator.design.stream.sensitivity import exact
+from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
+
+# Grid points of a difference times reports, above which the dynamic programme would take more than seconds.
+_LARGEST_PROGRAMME = 60_000
+
+
+@dataclass(frozen=True)
+class StreamCertificate:
+    """A stream whose budget is within its cap. ``exact_rho``: of one chain by the dynamic programme, if that was run;
+
+    ``chain_rho``: the closed form for the same. ``report_epsilon``: of one report by itself, for one-bit streams.
+    """
+
+    rule: StreamRule
+    epsilon: float
+    delta: float
+    rho: Fraction
+    epsilon_achieved: float
+    chain_rho: Fraction
+    exact_rho: Fraction | None
+    report_epsilon: float | None
+
+    def as_json(self) -> dict[str, object]:
+        """The keys that users may rely on."""
+        return {
+            "mechanism": f"{self.rule.law} stream",
+            "epsilon_cap": self.epsilon,
+            "delta": self.delta,
+            "epsilon_achieved": self.epsilon_achieved,
+            "rho": float(self.rho),
+            "rho_of_one_chain": float(self.chain_rho),
+            "rho_of_one_chain_exact": None if self.exact_rho is None else float(self.exact_rho),
+            "epsilon_of_one_report": self.report_epsilon,
+            "guarantee": f"user level: {self._span()}",
+            "integers": self.rule.describe(),
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        integers = ", ".join(f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law"))
+        found = "not computed: too large" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
+        one = "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
+        return [
+            f"mechanism    {self.rule.law} stream: {integers}",
+            f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {self.delta:g})"
+            f" <= ({self.epsilon:g}, {self.delta:g})",
+            f"guarantee    user level: {self._span()}; a window more costs its rho again",
+            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {found} by the exact programme",
+            f"one report   ε = {one}",
+            "",
+        ]
+
+    def _span(self) -> str:
+        rule = self.rule
+        window = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
+        return f"all reports of a device in {window}, up to {rule.reports} in {rule.chains} chains"
+
+
+def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:
+    """The certificate of a stream, held to (ε, δ). Raises Invalid, `audit.NotCertified`."""
+    cap = float(local_epsilon(epsilon))
+    check_budget(cap, delta)
+    rho = Fraction(*rule.rho())
+    _, achieved = epsilon_spent(rule, delta)
+    if achieved > cap * (1 + 1e-9):
+        raise NotCertified(
+            f"rho = {float(rho):.6f} is ({achieved:.6f}, {delta:g}) for {rule.reports} reports in {rule.chains} chains,"
+            f" which exceeds epsilon = {cap:g}"
+        )
+    variance = _variance(rule)
+    top = squared_bound(rule.reports, 1, rule.levels, rule.slew, rule.shift, rule.reuse)
+    chain = Fraction(top) / (2 * variance)
+    found = _exact_rho(rule, variance)
+    if found is not None and found > chain:
+        raise NotCertified(f"one chain costs rho = {float(found):.6f}, the closed form says {float(chain):.6f}")
+    ratio = None if rule.law == GAUSSIAN else math.log(report_ratio(rule))
+    return StreamCertificate(rule, cap, delta, rho, achieved, chain, found, ratio)
+
+
+def report_ratio(rule: StreamRule) -> Fraction:
+    """(1 + τ)/(1 - τ) of a one-bit stream: the ratio for one report by itself."""
+    first, later = rule.noise
+    return max(
+        Fraction(2 * step + width, 2 * step - width) for step, width in ((first, rule.levels), (later, rule.swing))
+    )
+
+
+def _variance(rule: StreamRule) -> Fraction:
+    """What stands for the variance of a later report's noise in ρ = S²/(2 variance)."""
+    if rule.law == GAUSSIAN:
+        return Fraction(rule.noise[1] - ROUNDING_VARIANCE)
+    return Fraction(*step_variance(rule.noise[1], rule.swing))
+
+
+def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
+    """ρ of one chain of all reports; None where the programme would be too large, or chains take turns."""
+    slew = Fraction(rule.slew, rule.levels)
+    share = Fraction(rule.reuse, 1 << rule.shift)
+    if not share:
+        # Each report stands alone: every difference may be the largest.
+        slew = Fraction(1, 4)
+    if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
+        return None
+    if rule.law == GAUSSIAN:
+        first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
+    else:
+        first = Fraction(*step_variance(rule.noise[0], rule.levels))
+    # In units of the first difference's: ξ of a later report is 2^shift times as fine.
+    start = Row((), variance / (first * (1 << 2 * rule.shift)))
+    later = Row((share,) if share else (), Fraction(1))
+    schedule = (start, *[later] * (rule.reports - 1))
+    return exact(schedule, slew) * (rule.levels << rule.shift) ** 2 / (2 * variance)
