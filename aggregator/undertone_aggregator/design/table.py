@@ -26,6 +26,8 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
+# The largest decoded value over the least possible.
+REACH = 1.1
 # By how much the programme's bound stays below the cap, and a cell's least probability, so that rounding does not break
 # it: the first pair that passes; those that cost the most variance come last. Cells that the first solution makes less
 # likely are left out.
@@ -82,7 +84,7 @@ def optimal_table(
     check_integer("cells", cells, 12, 128)
     weights = None if density is None else _weights(density, levels)
     cap = best_fraction(epsilon)
-    grid = _grid(theta, levels, cells, _reach(e) if reach is None else reach)
+    grid = _grid(theta, levels, cells, _reach(e, weights) if reach is None else reach)
     limit = worst * worst_hybrid_variance(e)
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0).min(axis=0)
@@ -109,7 +111,7 @@ def ideal_variance(
     e = float(local_epsilon(epsilon))
     a, b = best_fraction(epsilon)
     weights = _weights(density, len(density) - 1)
-    grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e))
+    grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e, weights))
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     return float(weights @ (_solve(a / b, grid, weights, worst * worst_hybrid_variance(e), 0.0) @ (y * y) - x * x))
 
@@ -121,9 +123,14 @@ def _weights(density: Sequence[float], levels: int) -> Vector:
     return np.asarray(weights / weights.sum())
 
 
-def _reach(epsilon: float) -> float:
-    s = np.exp(epsilon / 2)
-    return float((s + 1) / (s - 1))
+def _reach(epsilon: float, weights: Vector | None) -> float:
+    """The largest decoded value, readings in [-1, 1].
+
+    With a density little more than the least possible, (e^ε + 1)/(e^ε - 1), which is stochastic rounding's: one false
+    report then moves a mean little further than it must, for a few per cent of variance. The least worst variance
+    needs the piecewise mechanism's (e^{ε/2} + 1)/(e^{ε/2} - 1).
+    """
+    return float(1.0 / np.tanh(epsilon / 4) if weights is None else REACH / np.tanh(epsilon / 2))
 
 
 def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
