@@ -1,0 +1,63 @@
+"""The privacy blanket of a mechanism: what n reports without names and order say of one of them (day-privacy, 5.1).
+
+With ω_y = min_k P(y | k) and γ = Σ_y ω_y, each report is, with probability γ, drawn from ω/γ whatever its reading
+(Balle, Bell, Gascón, Nissim, CRYPTO 2019). Give the observer all other reports, and only T = 1 + Bin(n - 1, γ)
+blankets hide the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], p the certificate, and has mean 1/γ over
+the blanket; the loss is ln(Σ G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G, hence
+largest where they are 1 or p, and where no report carries both p: with t = (1/γ - 1)/(p - 1),
+
+    (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
+
+under P, whose weight is γ (T + (p - 1) A)/T. This pair dominates for any mechanism of these p and γ; for stochastic
+rounding, piecewise and the Hybrid it is the exact one.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_shared.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Blanket:
+    """``gamma``: γ; ``ratio``: p, the certificate. Raises Invalid where t exceeds 1/2: then no pair is known."""
+
+    gamma: Fraction
+    ratio: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma < 1 < self.ratio or self.extreme > Fraction(1, 2):
+            raise Invalid(
+                f"the mechanism's blanket is {float(self.gamma):.6g} at the ratio {float(self.ratio):.6g}, expected at"
+                f" least {float(2 / (self.ratio + 1)):.6g}, stochastic rounding's"
+            )
+
+    @property
+    def extreme(self) -> Fraction:
+        """t: how likely a blanket is to look like the one reading, p times as likely as the other."""
+        return (1 / self.gamma - 1) / (self.ratio - 1)
+
+    @staticmethod
+    def of(mechanism: Mechanism) -> "Blanket":
+        """From the weights, exactly. Raises Invalid."""
+        rows = [mechanism.weights(level) for level in range(mechanism.levels + 1)]
+        least = sum(min(column) for column in zip(*rows, strict=True))
+        return Blanket(Fraction(least, mechanism.row_total()), Fraction(*mechanism.certificate()))
+
+
+def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
+    """δ at e^ε = ``odds`` for so many reports, in rationals, by summation over all (T, A, B): for few reports."""
+    gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
+    total = Fraction(0)
+    for blankets in range(1, reports + 1):
+        others = comb(reports - 1, blankets - 1) * gamma ** (blankets - 1) * (1 - gamma) ** (reports - blankets)
+        for a in range(blankets + 1):
+            for b in range(blankets - a + 1):
+                excess = blankets + extra * a - odds * (blankets + extra * b)
+                if excess > 0:
+                    ways = comb(blankets, a) * comb(blankets - a, b)
+                    chance = ways * t ** (a + b) * (1 - 2 * t) ** (blankets - a - b)
+                    total += others * chance * gamma * excess / blankets
+    return total

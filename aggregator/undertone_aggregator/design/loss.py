@@ -1,0 +1,89 @@
+"""Privacy loss distributions: from δ as a function of ε to the loss of many releases.
+
+δ on a grid of ε is joined by straight lines in e^ε (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, PoPETs 2022): a law
+of losses on the grid whose δ is never below. Releases add their losses up: a power of its Fourier transform.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+# Probability of losses that the composition may leave out at each end; what is left out counts as infinite.
+_LEFT_OUT = 1e-15
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses (first + i) step with probability ``mass`` [points], infinite with probability ``infinite``."""
+
+    step: float
+    first: int
+    mass: Vector
+    infinite: float
+
+    @staticmethod
+    def joined(step: float, first: int, deltas: Vector) -> "Losses":
+        """From an upper bound of δ at ε = (first + i) step; shape [points], the last one small.
+
+        Below the grid δ goes on as that of the first loss.
+        """
+        rise = np.diff(deltas) / np.expm1(step)
+        fall = np.diff(deltas) / -np.expm1(-step)
+        # Slopes in e^ε change by -q at each point; p = e^ε q.
+        inner = rise[1:] - fall[:-1]
+        top = -fall[-1]
+        mass = np.maximum(np.concatenate([[0.0], inner, [top]]), 0.0)
+        infinite = float(deltas[-1])
+        mass[0] = max(1.0 - infinite - mass.sum(), 0.0)
+        return Losses(step, first, mass, infinite)
+
+    def composed(self, releases: int) -> "Losses":
+        """The losses of so many releases, one after another."""
+        if releases == 1:
+            return self
+        at = (self.first + np.arange(len(self.mass))) * self.step
+        mean = float(self.mass @ at)
+        spread = float(np.sqrt(max(self.mass @ np.square(at - mean), 0.0)))
+        low, high = self._range(releases, mean, spread)
+        size = 1 << int(np.ceil(np.log2(high - low + 1)))
+        # The transform folds losses into a circle of so many points.
+        folded = np.zeros(size)
+        np.add.at(folded, (self.first + np.arange(len(self.mass))) % size, self.mass)
+        total = np.fft.irfft(np.fft.rfft(folded) ** releases, size)
+        mass = np.maximum(total[np.arange(low, high + 1) % size], 0.0)
+        infinite = 1.0 - (1.0 - self.infinite) ** releases + 2 * releases * _LEFT_OUT
+        return Losses(self.step, low, mass, min(infinite, 1.0))
+
+    def _range(self, releases: int, mean: float, spread: float) -> tuple[int, int]:
+        """First and last point that the sum's losses leave with a probability of about `_LEFT_OUT` at most.
+
+        By Bernstein's inequality, the largest single loss included.
+        """
+        bound = -np.log(_LEFT_OUT)
+        largest = max(abs(self.first), abs(self.first + len(self.mass))) * self.step + abs(mean)
+        wide = np.sqrt(2.0 * bound * releases) * spread + 2.0 * bound * largest / 3.0
+        middle, points = releases * mean / self.step, wide / self.step
+        low = max(int(np.floor(middle - points)), releases * self.first)
+        high = min(int(np.ceil(middle + points)), releases * (self.first + len(self.mass) - 1))
+        return low, max(high, low)
+
+    def delta(self, epsilon: float) -> float:
+        """E[(1 - e^{ε - loss})⁺], infinite losses included."""
+        at = (self.first + np.arange(len(self.mass))) * self.step
+        above = at > epsilon
+        return float(self.mass[above] @ -np.expm1(epsilon - at[above])) + self.infinite
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε >= 0 at this δ, to a thousandth of a step; inf where there is none."""
+        if self.infinite > delta:
+            return float("inf")
+        low, high = 0.0, max((self.first + len(self.mass)) * self.step, 0.0)
+        if self.delta(0.0) <= delta:
+            return 0.0
+        while high - low > self.step / 1000:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high

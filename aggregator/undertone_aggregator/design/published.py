@@ -1,0 +1,194 @@
+"""What the world learns: the privacy of whoever sees only what is published, provided the reports stay with the server.
+
+A published number is a function of a slot's histogram, hence of n reports without names and order: see
+`undertone_aggregator.design.blanket`. Days and years are compositions of such releases. It is no substitute for the
+device's own guarantee: the server still holds the reports, each under its device's name.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.blanket import Blanket
+from undertone_aggregator.design.loss import Losses, Vector
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
+
+DELTA = 1e-6
+LARGEST_FLEET = 10**8
+LARGEST_RELEASES = 1 << 20
+# Standard deviations that a count may be off; beyond, the loss counts as infinite.
+_WIDE = 9.0
+# Blankets are counted in buckets so wide at most, each with its lower end: fewer hide less.
+_BUCKET = 0.008
+# Cells of (A, B) per standard deviation, and points of ε per standard deviation of the loss.
+_CELLS = 32
+_POINTS = 32
+_LEAST_CHANCE = 1e-22
+# Probabilities of (A, B) at a time.
+_BLOCK = 1 << 21
+# Beyond `_WIDE` standard deviations a count's probability falls by this share at each step, at least: a logarithmically
+# concave law's tail is a geometric series at most.
+_FALL = 1e-4
+
+
+@dataclass(frozen=True)
+class Published:
+    """(``epsilon``, ``delta``) for ``releases`` published numbers, each over at least ``reports`` honest reports."""
+
+    reports: int
+    releases: int
+    epsilon: float
+    delta: float
+
+    def sentence(self, span: str) -> str:
+        """In words, the trust that it needs included."""
+        if math.isinf(self.epsilon):
+            learns = f"may learn everything with a probability above {self.delta:g}"
+        else:
+            learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
+        return (
+            f"whoever sees only what is published {learns} about {span} of one household, provided the aggregator keeps"
+            f" the reports to itself and {self.reports} honest ones are behind each number"
+        )
+
+
+def published(
+    mechanism: Mechanism, reports: int, releases: int, *, delta: float = DELTA, fakes: float = 0.0
+) -> Published:
+    """What ``releases`` numbers tell, each of which has one report of a household among so many ``reports``.
+
+    ``fakes``: the share of reports that hide nobody. Raises Invalid.
+    """
+    check_integer("reports", reports, 1, LARGEST_FLEET)
+    check_integer("slots", releases, 1, LARGEST_RELEASES)
+    if not 0 < delta < 1:
+        raise Invalid(f"delta is {delta!r}, expected a number above 0 and below 1")
+    if not 0 <= fakes < 1:
+        raise Invalid(f"fakes is {fakes!r}, expected a share from 0 to below 1")
+    honest = max(math.floor(reports * (1 - fakes) + 1e-9), 1)
+    losses = slot_losses(Blanket.of(mechanism), honest)
+    return Published(honest, releases, losses.composed(releases).epsilon(delta), delta)
+
+
+@lru_cache(maxsize=64)
+def slot_losses(blanket: Blanket, reports: int) -> Losses:
+    """The losses of one slot of so many reports: an upper bound of δ at every ε, tight to a fraction of a per cent."""
+    gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
+    mean = 1 + (reports - 1) * gamma
+    top = math.log1p(extra)
+    spread = min(extra * math.sqrt(2 * t / mean), top)
+    step = spread / _POINTS
+    reach = min(math.ceil(min(1.2 * _WIDE * spread + step, top) / step) + 1, 4000)
+    grid: Vector = np.asarray(np.arange(-reach, reach + 1) * step, dtype=np.float64)
+    deltas, lost = np.zeros(len(grid)), 0.0
+    for blankets, chance in _blanket_counts(reports, gamma):
+        if blankets == 0:
+            lost += chance
+            continue
+        of_these, beyond = _deltas(blankets, extra, t, grid)
+        deltas += chance * of_these
+        lost += chance * beyond
+    return Losses.joined(step, -reach, np.minimum(deltas + lost, 1.0))
+
+
+def _blanket_counts(reports: int, gamma: float) -> list[tuple[int, float]]:
+    """(lower end, probability) of buckets of T = 1 + Bin(reports - 1, γ); 0 for what lies too low to count."""
+    n = reports - 1
+    low, high = _span(n, gamma)
+    k = np.arange(low, high + 1)
+    logs = _factorials(low, high) + _factorials(n - high, n - low)[::-1] + k * math.log(gamma / (1 - gamma))
+    mass = np.exp(logs - logs.max())
+    mass /= mass.sum()
+    starts = np.arange(0, len(k), max(int(_BUCKET * (n * gamma + 1)), 1))
+    chances = np.add.reduceat(mass, starts)
+    below = float(mass[0]) / _FALL if low > 0 else 0.0
+    return [(0, below), *((int(k[i]) + 1, float(c)) for i, c in zip(starts, chances, strict=True))]
+
+
+def _span(n: int, chance: float) -> tuple[int, int]:
+    """Where a binomial count of n trials lies but for `_WIDE` standard deviations."""
+    wide = _WIDE * math.sqrt(n * chance * (1 - chance)) + _WIDE
+    return max(math.floor(n * chance - wide), 0), min(math.ceil(n * chance + wide), n)
+
+
+def _factorials(low: int, high: int) -> Vector:
+    """-ln(k!/low!) for k = low..high: sums of logarithms, which do not lose what large factorials would."""
+    return np.concatenate([[0.0], -np.cumsum(np.log(np.arange(low + 1, high + 1)))])
+
+
+def _deltas(blankets: int, extra: float, t: float, grid: Vector) -> tuple[Vector, float]:
+    """δ at every ε of ``grid`` for so many blankets, at most; and the probability, under P, that is left out.
+
+    Counts are taken together in cells of A and B. A cell whose losses all exceed ε adds P - e^ε Q, exactly; one that
+    ε divides at most P (1 - e^{ε - its largest loss}).
+    """
+    low, high = _span(blankets, t)
+    width = max(int(math.sqrt(blankets * t * (1 - t)) / _CELLS), 1)
+    starts = np.arange(low, high + 1, width)
+    ends = np.append(starts[1:], high + 1) - 1
+    base, moment_a, moment_b = _cells(blankets, t, low, high, width)
+    edge = (base[0].sum() + base[:, 0].sum() if low > 0 else 0.0) + (
+        base[-1].sum() + base[:, -1].sum() if high < blankets else 0.0
+    )
+    # γ E[pA + B + R]/T = 1: P is the base measure times (T + (p-1) A)/T over its mean 1 + (p-1) t.
+    scale = blankets * (1 + extra * t)
+    p = (blankets * base + extra * moment_a) / scale
+    q = (blankets * base + extra * moment_b) / scale
+    upper = np.log((blankets + extra * ends)[:, None] / (blankets + extra * starts)[None, :])
+    lower = np.log((blankets + extra * starts)[:, None] / (blankets + extra * ends)[None, :])
+    used = p > _LEAST_CHANCE
+    left_out = (1 + extra) * (edge / _FALL + float(p[~used].sum()))
+    p, q, upper, lower = p[used], q[used], upper[used], lower[used]
+    size = len(grid)
+    # The first ε of the grid that is not below the cell's least, and its largest, loss.
+    divided = np.searchsorted(grid, lower)
+    above = np.searchsorted(grid, upper)
+    sums_p = _from_above(np.bincount(divided, p, size + 1))
+    sums_q = _from_above(np.bincount(divided, q, size + 1))
+    deltas = sums_p - np.exp(grid) * sums_q
+    for offset in range(int((above - divided).max(initial=0))):
+        index = divided + offset
+        cut = index < above
+        at = index[cut]
+        deltas += np.bincount(at, p[cut] * -np.expm1(grid[at] - upper[cut]), size)
+    return np.maximum(deltas, 0.0), left_out
+
+
+def _from_above(counts: NDArray[Any]) -> Vector:
+    """Σ over cells whose losses all lie above grid[i]; counts [size + 1] → [size]."""
+    return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
+
+
+def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Vector, Vector, Vector]:
+    """Probability, and sums of A and of B times probability, of cells of (A, B) | T; shape [cells, cells] each."""
+    count = np.arange(low, high + 1)
+    single = _factorials(low, high) + count * math.log(t)
+    # By A + B, less 2 low; where no other blanket is possible, the last one has none left.
+    fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
+    others = _factorials(fewest, most)
+    left = np.arange(fewest, most + 1)
+    rest = 1 - 2 * t
+    others = others + left * math.log(rest) if rest > 0 else np.where(left == 0, 0.0, -np.inf)
+    by_sum = np.full(2 * len(count) - 1, -np.inf)
+    by_sum[: len(others)] = others[::-1]
+    middle = min(int(blankets * t) - low, len(count) - 1)
+    single -= single[middle]
+    by_sum -= by_sum[2 * middle] if np.isfinite(by_sum[2 * middle]) else by_sum.max()
+    columns = np.arange(0, len(count), width)
+    block = width * max(_BLOCK // len(count) // width, 1)
+    rows = []
+    for first in range(0, len(count), block):
+        index = np.arange(first, min(first + block, len(count)))
+        mass = np.exp(single[index, None] + single + by_sum[index[:, None] + np.arange(len(count))])
+        of_rows = np.arange(0, len(index), width)
+        for each in (mass, mass * count[index, None], mass * count):
+            rows.append(np.add.reduceat(np.add.reduceat(each, of_rows, axis=0), columns, axis=1))
+    base, moment_a, moment_b = (np.concatenate(rows[kind::3]) for kind in range(3))
+    total = base.sum()
+    return base / total, moment_a / total, moment_b / total
