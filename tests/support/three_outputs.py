@@ -8,7 +8,7 @@ from undertone_aggregator.design.mechanisms import Traits
 class ThreeOutputs:
     """Zhao et al., IEEE IoT Journal 2020: -C, 0 or C with P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, linear between."""
 
-    levels, symbols, edges = 2, 3, None
+    levels, symbols, edges, first = 2, 3, None, 0
 
     def __init__(self, a, b, n, d):
         self.a, self.b = a, b
@@ -16,6 +16,10 @@ class ThreeOutputs:
         self.c = Fraction(d * a * (a + b), (a - b) * rest)
         end = [2 * a * rest, 2 * n * b * (a + b), 2 * b * rest]
         self._rows = [end, [(d - n) * a * (a + b), 2 * n * a * (a + b), (d - n) * a * (a + b)], end[::-1]]
+
+    @property
+    def parts(self):
+        return (self,)
 
     def choose(self, entropy):
         return self
@@ -55,4 +59,4 @@ class ThreeOutputs:
 
 
 def traits(mechanism):
-    return Traits("three-outputs", "three outputs", "continuous", (mechanism,), 0, False, (0, 1, 2))
+    return Traits("three-outputs", "three outputs", "continuous", False, (0, 1, 2))

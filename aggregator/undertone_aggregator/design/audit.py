@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from undertone_aggregator.design.mechanisms import Mechanism, traits_of
+from undertone_aggregator.design.mechanisms import Mechanism
 
 
 class NotCertified(Exception):
@@ -30,8 +30,8 @@ def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
     Raises NotCertified where the mechanism states another, or it exceeds p/q.
     """
     worst = Fraction(1)
-    for part in traits_of(mechanism).parts:
-        first = traits_of(part).first
+    for part in mechanism.parts:
+        first = part.first
         rows = [part.weights(level)[first:] for level in range(part.levels + 1)]
         for column, weights in enumerate(zip(*rows, strict=True)):
             largest, smallest = max(weights), min(weights)
@@ -84,7 +84,7 @@ def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
 
 
 def _symbols(mechanism: Mechanism) -> range:
-    return range(traits_of(mechanism).first, mechanism.symbols)
+    return range(mechanism.first, mechanism.symbols)
 
 
 def _centred(value: tuple[int, int], theta: int) -> Fraction:

@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import partial
 from math import log
 from typing import Any
-from typing import Any
 
 from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level
@@ -53,7 +52,7 @@ class Certificate:
     @property
     def cells(self) -> int:
         """How many symbols a report can hold."""
-        return self.mechanism.symbols - traits_of(self.mechanism).first
+        return self.mechanism.symbols - self.mechanism.first
 
     @property
     def variance_worst(self) -> float | None:

@@ -13,7 +13,6 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 
 Mechanism = WindowMechanism | Hybrid | TableMechanism
-Part = WindowMechanism | TableMechanism
 # Numerators and their common denominator.
 Decoded = tuple[tuple[int, ...], int]
 
@@ -22,8 +21,7 @@ Decoded = tuple[tuple[int, ...], int]
 class Traits:
     """``kind``: one word. ``sentence``: what reports, for people; ``baseline``: whose variance its own is compared to.
 
-    ``parts``: what draws, each with a certificate of its own; a report's symbol tells which. ``first``: the least
-    symbol. ``quadratic``: at the levels, Var(decoded | reading) is a quadratic in the reading. ``groups``: first
+    ``quadratic``: at the levels, Var(decoded | reading) is a quadratic in the reading. ``groups``: first
     symbols of the groups in which a histogram is judged: fakes that move a mean far must stand alone. ``decoded``:
     decode values that the campaign does not carry, and ``decoding`` the same mechanism with such values.
     """
@@ -31,8 +29,6 @@ class Traits:
     kind: str
     sentence: str
     baseline: str
-    parts: tuple[Part, ...]
-    first: int
     quadratic: bool
     groups: tuple[int, ...]
     decoded: Decoded | None = None
@@ -60,13 +56,12 @@ def _window(mechanism: WindowMechanism) -> Traits:
     elif mechanism.levels == 1:
         kind, sentence = ("stochastic-rounding", "stochastic rounding")
     groups = _doubling(0, mechanism.symbols)
-    return Traits(kind, sentence, "continuous", (mechanism,), mechanism.first, True, groups)
+    return Traits(kind, sentence, "continuous", True, groups)
 
 
 def _hybrid(mechanism: Hybrid) -> Traits:
-    parts = (mechanism.rounding, mechanism.piecewise)
     groups = (0, 1, *_doubling(mechanism.rounding.symbols, mechanism.symbols))
-    return Traits("hybrid", "the Hybrid", "continuous", parts, 0, True, groups)
+    return Traits("hybrid", "the Hybrid", "continuous", True, groups)
 
 
 def _table(mechanism: TableMechanism) -> Traits:
@@ -74,7 +69,7 @@ def _table(mechanism: TableMechanism) -> Traits:
         return TableMechanism(mechanism.bits, mechanism.rows, mechanism.values, mechanism.shift, decoded)
 
     groups = tuple(range(mechanism.symbols))
-    return Traits("optimal", "an optimal table", "hybrid", (mechanism,), 0, False, groups, mechanism.decoded, decoding)
+    return Traits("optimal", "an optimal table", "hybrid", False, groups, mechanism.decoded, decoding)
 
 
 def _doubling(first: int, end: int) -> tuple[int, ...]:

@@ -53,7 +53,9 @@ class StreamCertificate:
 
     def lines(self) -> list[str]:
         """For people."""
-        integers = ", ".join(f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law"))
+        integers = ", ".join(
+            f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law")
+        )
         found = "not computed: too large" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
         one = "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
         return [
