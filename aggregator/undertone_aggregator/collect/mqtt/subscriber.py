@@ -1,8 +1,9 @@
-"""A subscriber's side of one connection to a broker: bytes in, publications and bytes to send out."""
+"""A subscriber's side of one connection to a broker: bytes in, deliveries and bytes to send out."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import cast
 
+from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError, packet_id, split, topic_end
 
@@ -19,23 +20,37 @@ _REFUSALS = {
 }
 
 
-class Publication(NamedTuple):
-    """A message as it came. ``topic`` is empty where it is not UTF-8; ``number``: 0 at QoS 0."""
+_PACKET = 0xFFFF
+_REPEATED = 1 << 16
+_CONNECTION = 17
 
-    topic: str
-    payload: bytes
-    retained: bool
-    number: int
+
+def packet_of(delivery: Delivery) -> int:
+    """The packet identifier of a delivery that a `Subscriber` gave; 0 at QoS 0."""
+    return cast(int, delivery.receipt) & _PACKET
+
+
+def is_repeated(delivery: Delivery) -> bool:
+    """Whether the broker has sent this delivery before."""
+    return bool(cast(int, delivery.receipt) & _REPEATED)
+
+
+def connection_of(delivery: Delivery) -> int:
+    """The number of the connection that it came by."""
+    return cast(int, delivery.receipt) >> _CONNECTION
 
 
 class Subscriber:
-    """One connection, from its CONNECT on; make a new one for the next. Times are seconds of a steady clock.
+    """Connection number ``connection``, from its CONNECT on; make a new one for the next. Times: seconds of any clock.
 
-    ``filters`` are subscribed at QoS 1 once it is accepted, or given up with ``unsubscribe``. ``refusal``: the broker's
-    sentence when it refused the connection or the subscription.
+    ``filters`` are subscribed at QoS 1 once it is ``accepted``, or given up with ``unsubscribe``; ``denied``: the
+    broker refused that. A delivery's topic is empty where it is not UTF-8.
     """
 
-    def __init__(self, filters: Sequence[str], keepalive: int, now: float, *, unsubscribe: bool = False) -> None:
+    def __init__(
+        self, connection: int, filters: Sequence[str], keepalive: int, now: float, *, unsubscribe: bool = False
+    ) -> None:
+        self._connection = connection << _CONNECTION
         self._filters = list(filters)
         self._unsubscribe = unsubscribe
         self._keepalive = keepalive
@@ -46,7 +61,7 @@ class Subscriber:
         self._pinged: float | None = None
         self.accepted = False
         self.subscribed = False
-        self.refusal: str | None = None
+        self.denied = False
 
     def connect(self, client_id: str, user: str, password: str) -> None:
         """Queue the CONNECT to a persistent session."""
@@ -70,8 +85,8 @@ class Subscriber:
             self._sent = now
         return output
 
-    def receive(self, data: bytes, now: float) -> list[Publication]:
-        """The publications that these bytes complete. Raises ProtocolError; the connection is over then."""
+    def receive(self, data: bytes, now: float) -> list[Delivery]:
+        """The deliveries that these bytes complete. Raises ProtocolError; the connection is over then."""
         self._heard = now
         if self._skip:
             self._skip, data = max(0, self._skip - len(data)), data[self._skip :]
@@ -80,35 +95,35 @@ class Subscriber:
         whole, at = split(data)
         if not self.accepted and whole:
             self._handle_connack(data, whole.pop(0))
-        received = self._publications(data, whole)
+        received = self._deliveries(data, whole)
         self._rest = data[at:]
         if len(self._rest) > LARGEST_KEPT + 5:
             received += self._cut()
         return received
 
-    def _publications(self, data: bytes, whole: list[packets.Packet]) -> list[Publication]:
-        received: list[Publication] = []
-        add = received.append
+    def _deliveries(self, data: bytes, whole: list[packets.Packet]) -> list[Delivery]:
+        """The loop that every report goes through: no call that can be spared."""
+        received: list[Delivery] = []
+        add, new, connection = received.append, tuple.__new__, self._connection
         for first, start, stop in whole:
             if first & packets.TYPE != packets.PUBLISH:
                 self._handle(first, data, start, stop)
                 continue
             end = at = topic_end(data, start, stop)
-            number = 0
+            receipt = connection
             if first & packets.QOS == packets.QOS1:
-                number = packet_id(data, end, stop)
+                receipt |= (first & packets.DUPLICATE) << 13 | packet_id(data, end, stop)
                 at += 2
             elif first & packets.QOS:
                 raise ProtocolError("qos", "a message with QoS 2, which was not asked for")
-            # Decoded alone and without a call: this is the loop that every report goes through.
             try:
                 topic = str(data[start + 2 : end], "utf-8")
             except UnicodeDecodeError:
                 topic = ""
-            add(Publication(topic, data[at:stop], first & 1 == 1, number))
+            add(new(Delivery, (topic, data[at:stop], first & packets.RETAINED == 1, receipt)))
         return received
 
-    def _cut(self) -> list[Publication]:
+    def _cut(self) -> list[Delivery]:
         """What has come of a publication that is too large, handed over; the rest of it will be skipped."""
         data, self._rest = self._rest, b""
         if data[0] & packets.TYPE != packets.PUBLISH:
@@ -116,7 +131,7 @@ class Subscriber:
         start = 2 + sum(byte > 127 for byte in data[1:4])
         size = sum((byte & 127) << 7 * i for i, byte in enumerate(data[1:start]))
         self._skip = size - (len(data) - start)
-        return self._publications(data, [(data[0], start, len(data))])
+        return self._deliveries(data, [(data[0], start, len(data))])
 
     def _handle_connack(self, data: bytes, packet: packets.Packet) -> None:
         first, start, stop = packet
@@ -124,8 +139,7 @@ class Subscriber:
             raise ProtocolError("malformed", "the broker's first packet is not a CONNACK")
         code = data[start + 1]
         if code:
-            self.refusal = f"the broker refused the connection: {_REFUSALS.get(code, f'return code {code}')}"
-            raise ProtocolError("refused", self.refusal)
+            raise ProtocolError("refused", _REFUSALS.get(code, f"return code {code}"))
         self.accepted = True
         encode = packets.unsubscribe if self._unsubscribe else packets.subscribe
         self._output += encode(_SUBSCRIPTION, self._filters)
