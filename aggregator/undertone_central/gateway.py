@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from undertone_aggregator.collect.inbox import Inbox
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address, Inbox, receipt
+from undertone_aggregator.collect.link import Address
+from undertone_aggregator.collect.mqtt.subscriber import is_repeated, packet_of
 from undertone_central.document import TITLE
 from undertone_central.feed import parse
 from undertone_central.job import Job
@@ -85,7 +87,7 @@ class Gateway:
         if not deliveries:
             return 0
         values = [value for value in map(self._value, deliveries) if value is not None]
-        packets = [receipt(delivery).packet for delivery in deliveries]
+        packets = [packet_of(delivery) for delivery in deliveries]
         if values:
             notes: dict[str, Any] = {"packets": packets, "number": self._number}
             self._job.step(np.array(values, dtype=np.int64), notes)
@@ -109,7 +111,7 @@ class Gateway:
             if number is None or number <= self._number:
                 return None
             self._number = number
-        elif receipt(delivery).repeated and receipt(delivery).packet in self._packets:
+        elif is_repeated(delivery) and packet_of(delivery) in self._packets:
             return None
         if value is None:
             self._say(f"{delivery.payload[:40]!r} is not a whole number; counted as an empty item")

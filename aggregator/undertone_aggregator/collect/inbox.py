@@ -54,7 +54,7 @@ class Inbox:
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._connections = 0
-        self._greeted = False
+        self._greeted = self._denied = False
         self._losses = Losses()
 
     @property
@@ -102,7 +102,7 @@ class Inbox:
         except (ProtocolError, OSError) as wrong:
             self._lose(wrong, now)
             return False
-        if not self._greeted and self._subscriber.accepted:
+        if self._subscriber.accepted:
             self._greet()
         self._received += received
         return bool(received)
@@ -133,10 +133,15 @@ class Inbox:
                 return
 
     def _greet(self) -> None:
-        self._greeted = True
-        self._pause = _FIRST_PAUSE
-        if self._connections > 1:
-            self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
+        """Say what the broker has answered, once a connection."""
+        if not self._greeted:
+            self._greeted = True
+            self._pause = _FIRST_PAUSE
+            if self._connections > 1:
+                self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
+        if self._subscriber.denied and not self._denied:
+            self._denied = True
+            self._say("the broker refused the subscription: its access rules must let this user read reports")
 
     def _lose(self, wrong: Exception, now: float) -> None:
         assert self._socket is not None
@@ -145,8 +150,6 @@ class Inbox:
         self._received.clear()
         if isinstance(wrong, ProtocolError) and wrong.reason == "refused":
             self._say(self._address.refusal(wrong))
-        elif self._subscriber.denied:
-            self._say("the broker refused the subscription: its access rules must let this user read reports")
         elif self._subscriber.subscribed:
             self._say(self._losses.sentence(self._address, now))
 
@@ -155,7 +158,7 @@ class Inbox:
             time.sleep(min(seconds, self._retry_at - now))
             return
         self._connections += 1
-        self._greeted = False
+        self._greeted = self._denied = False
         address = self._address
         self._subscriber = self._new_subscriber(self._connections)
         self._subscriber.connect(self._client_id, address.user, address.password)

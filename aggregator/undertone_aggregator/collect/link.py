@@ -1,38 +1,26 @@
-"""The server's two MQTT connections over paho-mqtt (3.1.1): reports in, campaigns and estimates out."""
+"""The broker: its address, and what goes out to it over paho-mqtt (3.1.1), campaigns and estimates."""
 
 import base64
 import contextlib
 import hashlib
 import hmac
-import random
-import select
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from undertone_aggregator.collect.intake import Delivery
-
 # Where mosquitto tells how many messages it threw away, as when a queue is full.
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
-# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
-QUIET_SECONDS = 0.005
-_FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 30.0
-_WRITE_SECONDS = 5.0
 # So many lost connections in so long a time are an alarm.
 _LOSSES = 3
 _LOSSES_SECONDS = 60.0
 _RETAINED_SECONDS = 0.2
-# Packet type 4, remaining length 2 (MQTT 3.1.1, 3.4.1).
-_PUBACK = b"\x40\x02"
 
 
 def worker_user(user: str, slot: int) -> str:
@@ -109,182 +97,6 @@ class Losses:
             f"alarm: {where} was lost {len(self._at)} times in {_LOSSES_SECONDS:g} s: does another server take the"
             f" session of the user {address.user}?"
         )
-
-
-class Receipt(NamedTuple):
-    """What acknowledges a delivery: only on the connection that it came by, and only at QoS 1."""
-
-    connection: int
-    packet: int
-    qos: int
-    repeated: bool
-
-
-def receipt(delivery: Delivery) -> Receipt:
-    """The receipt of a delivery that an `Inbox` gave."""
-    return cast("Receipt", delivery.receipt)
-
-
-class Inbox:
-    """An `Intake` from a persistent session at a broker.
-
-    ``filters`` are subscribed inside every connect at QoS 1 (``unsubscribe``: given up, to empty an old session).
-    A batch closes at ``limit`` deliveries, after ``batch_seconds``, or when the broker is silent.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        client_id: str,
-        filters: Sequence[str],
-        limit: int,
-        say: Callable[[str], None] = lambda _: None,
-        *,
-        batch_seconds: float = 0.0,
-        unsubscribe: bool = False,
-    ) -> None:
-        self._address = address
-        self._limit = limit
-        self._batch_seconds = batch_seconds
-        self._say = say
-        self._filters = list(filters)
-        self._unsubscribe = unsubscribe
-        self._client = address.client(client_id, clean_session=False, manual_ack=True, reconnect_on_failure=False)
-        self._client.on_connect = self._on_connect
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_unsubscribe = self._on_subscribe
-        self._client.on_message = self._on_message
-        # Replies wait for `loop_write` instead of one system call each in the middle of our own work.
-        self._client.on_socket_register_write = lambda *_: None
-        self._pause = _FIRST_PAUSE
-        self._retry_at = 0.0
-        self._misc_at = 0.0
-        self._taken: list[Delivery] = []
-        self._subscribed = False
-        self._connection = 0
-        self._losses = Losses()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the broker keeps reports for this session."""
-        return self._subscribed
-
-    def take(self, seconds: float) -> list[Delivery]:
-        """The next batch, waiting up to ``seconds`` for its first delivery."""
-        if self._pump(seconds):
-            deadline = time.monotonic() + self._batch_seconds
-            while len(self._taken) < self._limit and time.monotonic() < deadline:
-                if not self._pump(QUIET_SECONDS):
-                    break
-        taken, self._taken = self._taken, []
-        return taken
-
-    def _pump(self, seconds: float) -> bool:
-        """Read what has arrived, waiting up to ``seconds`` for something; whether anything was read."""
-        client = self._client
-        now = time.monotonic()
-        if now >= self._misc_at:
-            client.loop_misc()
-            self._misc_at = now + 1.0
-        sock = client.socket()
-        if sock is None:
-            self._reconnect(now, seconds)
-            return False
-        if client.want_write():
-            client.loop_write()
-        before = len(self._taken)
-        if not (isinstance(sock, ssl.SSLSocket) and sock.pending()) and not _readable(sock, seconds):
-            return False
-        # One packet a call. Stop at the first call that adds none: nothing was left, or it was not a message.
-        while len(self._taken) < self._limit:
-            held = len(self._taken)
-            client.loop_read()
-            if len(self._taken) == held:
-                break
-        return len(self._taken) > before
-
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs of these deliveries in one write; where that fails, the broker delivers them again.
-
-        Through paho each would be a system call of its own, which costs more than our work on the report.
-        """
-        self.flush()
-        # After a new connection the broker delivers again, perhaps under other packet numbers.
-        data = b"".join(
-            _PUBACK + packet.to_bytes(2, "big")
-            for connection, packet, qos, _ in map(receipt, deliveries)
-            if qos == 1 and connection == self._connection
-        )
-        sock: Any = self._client.socket()
-        while data and sock is not None:
-            try:
-                data = data[sock.send(data) :]
-            except (BlockingIOError, ssl.SSLWantWriteError):
-                if not _writable(sock, _WRITE_SECONDS):
-                    # Half a packet may be out: this connection is over, and the next read says so.
-                    with contextlib.suppress(OSError):
-                        sock.shutdown(socket.SHUT_RDWR)
-                    return
-            except OSError:
-                return
-
-    def flush(self) -> None:
-        """Send what is queued."""
-        while self._client.want_write() and (sock := self._client.socket()) is not None:
-            if not _writable(sock, _WRITE_SECONDS):
-                return
-            self._client.loop_write()
-
-    def close(self) -> None:
-        """Disconnect; the broker keeps the session and queues for it."""
-        self.flush()
-        with contextlib.suppress(OSError, ValueError):
-            self._client.disconnect()
-            self.flush()
-        # They hold this object, which holds the client: without them its sockets are closed when this object is gone,
-        # and not only when the collector finds the cycle.
-        self._client.on_connect = self._client.on_message = None
-        self._client.on_subscribe = self._client.on_unsubscribe = None
-
-    def _reconnect(self, now: float, seconds: float) -> None:
-        if self._subscribed:
-            self._subscribed = False
-            self._say(self._losses.sentence(self._address, now))
-        if now < self._retry_at:
-            time.sleep(min(seconds, self._retry_at - now))
-            return
-        self._connection += 1
-        try:
-            self._client.connect(self._address.host, self._address.port, self._address.keepalive)
-        except (OSError, ValueError) as wrong:
-            self._say(f"the broker at {self._address.host}:{self._address.port} cannot be reached: {wrong}")
-        self._retry_at = time.monotonic() + self._pause * random.uniform(0.5, 1.0)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            self._say(self._address.refusal(reason))
-            return
-        self._pause = _FIRST_PAUSE
-        if self._connection > 1:
-            self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
-        if self._unsubscribe:
-            client.unsubscribe(self._filters)
-        else:
-            client.subscribe([(topic, 1) for topic in self._filters])
-
-    def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
-        self._subscribed = not any(reason.is_failure for reason in reasons)
-        if not self._subscribed:
-            self._say("the broker refused the subscription: its access rules must let this user read reports")
-
-    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = ""
-        came = Receipt(self._connection, message.mid, message.qos, message.dup)
-        self._taken.append(Delivery(topic, bytes(message.payload), message.retain, came))
 
 
 def forget_session(address: Address, client_id: str) -> None:
@@ -399,22 +211,3 @@ class Outlet:
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         with contextlib.suppress(ValueError):
             self.dropped = int(message.payload)
-
-
-def _readable(sock: Any, seconds: float) -> bool:
-    return _poll(sock, select.POLLIN, seconds)
-
-
-def _writable(sock: Any, seconds: float) -> bool:
-    return _poll(sock, select.POLLOUT, seconds)
-
-
-def _poll(sock: socket.socket, event: int, seconds: float) -> bool:
-    # select() fails beyond descriptor 1023.
-    descriptor = sock.fileno()
-    if descriptor < 0:
-        # Closed meanwhile, as when the broker gave us up during a long commit: the next read connects again.
-        return False
-    waiting = select.poll()
-    waiting.register(descriptor, event)
-    return bool(waiting.poll(max(0, int(seconds * 1000))))

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from undertone_aggregator.collect.admission import topic_filters
 from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.inbox import Inbox
 from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
-from undertone_aggregator.collect.link import Address, Inbox, forget_session
+from undertone_aggregator.collect.link import Address, forget_session
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Store, open_store
 from undertone_shared.errors import Invalid

@@ -70,13 +70,13 @@ class Subscriber:
     def output(self, now: float) -> bytes:
         """Everything to send, once; a ping when the connection was silent for half the keepalive.
 
-        Raises ProtocolError when a ping has had no answer for another half.
+        Raises ProtocolError when a ping, or the CONNECT, has had no answer for another half.
         """
         quiet = self._keepalive / 2
-        if self._pinged is not None:
-            if now - self._pinged >= quiet:
+        if self._pinged is not None or not self.accepted:
+            if now - (self._sent if self._pinged is None else self._pinged) >= quiet:
                 raise ProtocolError("silent", "the broker does not answer")
-        elif self.accepted and (now - self._heard >= quiet or now - self._sent >= quiet):
+        elif now - self._heard >= quiet or now - self._sent >= quiet:
             self._pinged = now
             self._output += packets.PING
         output = bytes(self._output)
@@ -151,8 +151,7 @@ class Subscriber:
         elif first == packets.UNSUBACK and self._unsubscribe and size == 2:
             self.subscribed = True
         elif first == packets.SUBACK and not self._unsubscribe and size == 2 + len(self._filters):
-            self.subscribed = max(data[start + 2 : stop]) < packets.FAILURE
-            if not self.subscribed:
-                self.refusal = "the broker refused the subscription: its access rules must let this user read reports"
+            self.denied = max(data[start + 2 : stop]) >= packets.FAILURE
+            self.subscribed = not self.denied
         else:
             raise ProtocolError("malformed", f"a packet of type {first >> 4} with {size} bytes")
