@@ -58,7 +58,7 @@ STUDIES = Layer("simulator", "undertone_studies", SIMULATOR.ours | {"undertone_s
 CLI = Layer("cli", "undertone", STUDIES.ours | {"undertone"}, None)
 LAYERS = [SHARED, DEVICE, AGGREGATOR, CENTRAL, SIMULATOR, STUDIES, CLI]
 # The one thing that releasing raw values takes from the server: a connection to a broker.
-CENTRAL_MAY = "undertone_aggregator.collect.intake", "undertone_aggregator.collect.link"
+CENTRAL_MAY = tuple(f"undertone_aggregator.collect.{name}" for name in ("inbox", "intake", "link"))
 
 
 def sources(layer: Layer) -> list[Path]:

@@ -12,7 +12,9 @@ from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.link import Address, Losses
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError
-from undertone_aggregator.collect.mqtt.subscriber import Subscriber, connection_of, packet_of
+from undertone_aggregator.collect.mqtt.subscriber import Subscriber, connection_of, is_repeated, packet_of
+
+__all__ = ["Inbox", "is_repeated", "packet_of"]
 
 # A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
 QUIET_SECONDS = 0.005
