@@ -1,5 +1,6 @@
 """From a configuration to a client: the only place that puts the parts together, on a board and on a phone."""
 
+import errno
 import os
 
 from undertone_device.client import Client
@@ -74,6 +75,21 @@ def board_transport(
     )
 
 
+def state_folder(path: str) -> None:
+    """Make the device's folder if need be; when and how often it reported is its owner's alone. Raises Invalid."""
+    try:
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+        os.listdir(path)
+        if hasattr(os, "chmod"):
+            os.chmod(path, 0o700)
+    except OSError as error:
+        raise Invalid("state is %r, expected a folder: %s" % (path, error))
+
+
 def make_client(
     config: "Config",
     policy: "Policy",
@@ -89,14 +105,7 @@ def make_client(
     asleep: "int | None" = None,
 ) -> Client:
     """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
-    try:
-        os.mkdir(config.state)
-    except OSError:
-        pass
-    try:
-        os.listdir(config.state)
-    except OSError as error:
-        raise Invalid("state is %r, expected a folder: %s" % (config.state, error))
+    state_folder(config.state)
     entropy = Entropy()
     reporter = Reporter(
         config.name, policy, FileStorage(config.state), entropy, ticks, config.counter_modulus, asleep=asleep

@@ -61,10 +61,10 @@ class CampaignFiles:
         try:
             if names:
                 self._storage.write(NAMES, json.dumps(names).encode())
+            self._storage.delete(_file(fingerprint))
         except OSError:
-            pass
+            pass  # whichever: a full or broken disk costs a name, or leaves a file that nothing points to
         self._known(following)
-        self._storage.delete(_file(fingerprint))
 
     def name_of(self, report: bytes) -> "str | None":
         """The name of a report's campaign, None if it is not known any more."""

@@ -57,7 +57,11 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Storage(Protocol):
-        """Named byte strings; ``write`` is atomic and durable and raises OSError with the old content kept."""
+        """Named byte strings; ``write`` is atomic and durable and raises OSError with the old content kept.
+
+        ``read`` gives None for what is absent alone, and raises OSError where it cannot tell. A storage that two
+        processes could use has ``claim()``, which raises Invalid if another one does.
+        """
 
         def read(self, name: str) -> bytes | None: ...
         def write(self, name: str, data: bytes | memoryview) -> None: ...
@@ -215,6 +219,9 @@ class Ledger:
     """
 
     def __init__(self, storage: "Storage", capacity: int, width: int = LENGTH):
+        claim = getattr(storage, "claim", None)
+        if claim is not None:
+            claim()
         self._storage = storage
         self._encoded = bytearray(_OUTBOX + capacity * width + _CHECK_BYTES)
         view = memoryview(self._encoded)

@@ -1,38 +1,68 @@
 """Files that survive power loss at any moment: the new content or the old one, never a mixture; and files to read."""
 
+import errno
 import os
 
 from undertone_shared.errors import Invalid
 
+try:
+    import fcntl
+except ImportError:  # a board runs one program
+    fcntl = None  # type: ignore[assignment]
+
 LARGEST_SECRET = 1024
 _replace = getattr(os, "replace", os.rename)
 _fsync = getattr(os, "fsync", None)
+_chmod = getattr(os, "chmod", None)
 
 
 class FileStorage:
     """Named byte strings in one directory, each written to a new file that is then renamed over the old one.
 
-    Rename is the commit point on POSIX and on LittleFS; FAT gives no such promise (see the flashing guide).
+    Rename is the commit point on POSIX and on LittleFS. On FAT it removes the old name first: between the two steps
+    the new file alone is there, whole, and is read.
     """
 
     def __init__(self, directory: str):
         self._directory = directory
+        self._lock = -1
 
     def _path(self, name: str) -> str:
         return self._directory + "/" + name
 
-    def read(self, name: str) -> "bytes | None":
-        """The content last written, or None."""
+    def claim(self) -> None:
+        """Hold the directory as long as this object lives. Raises Invalid if another process holds it."""
+        if fcntl is None or self._lock != -1:
+            return
+        lock = os.open(self._path("lock"), os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            with open(self._path(name), "rb") as file:
-                return file.read()
-        except OSError:
-            return None
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise Invalid("state %s is in use by another process, expected one device on it" % self._directory)
+        self._lock = lock
+
+    def __del__(self) -> None:
+        if self._lock != -1:
+            os.close(self._lock)
+
+    def read(self, name: str) -> "bytes | None":
+        """The content last written, None if there is none. Raises OSError for everything but absence."""
+        for path in (self._path(name), self._path(name) + ".new"):
+            try:
+                with open(path, "rb") as file:
+                    return file.read()
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        return None
 
     def write(self, name: str, data: "bytes | memoryview") -> None:
         """Durable when it returns. Raises OSError, the old content kept."""
         path = self._path(name)
         with open(path + ".new", "wb") as file:
+            if _chmod is not None:
+                _chmod(path + ".new", 0o600)
             file.write(data)
             file.flush()
             if _fsync is not None:
@@ -46,11 +76,14 @@ class FileStorage:
                 os.close(directory)
 
     def delete(self, name: str) -> None:
-        """Remove the content, if any."""
-        try:
-            os.remove(self._path(name))
-        except OSError:
-            pass
+        """Remove the content, if any. Raises OSError if it cannot be removed."""
+        # First what would be read in its stead.
+        for path in (self._path(name) + ".new", self._path(name)):
+            try:
+                os.remove(path)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
 
 
 def read_bounded(path: str, most: int) -> bytes:

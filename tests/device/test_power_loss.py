@@ -3,6 +3,7 @@
 Whatever survives, no interval is released twice with different bytes, and no reading is on the disk.
 """
 
+import errno
 import random
 from contextlib import suppress
 from types import SimpleNamespace
@@ -47,7 +48,7 @@ class Disk:
     def open(self, path, mode):
         if mode == "rb":
             if path not in self.names:
-                raise OSError("no such file")
+                raise OSError(errno.ENOENT, "no such file")
             return Handle(self, self.names[path], self.contents[self.names[path]])
         self.step()
         inode = len(self.contents)
@@ -65,7 +66,7 @@ class Disk:
 
     def remove(self, path):
         if path not in self.names:
-            raise OSError("no such file")
+            raise OSError(errno.ENOENT, "no such file")
         self.step()
         del self.names[path]
         self.pending.append((path, None))
@@ -95,6 +96,30 @@ class Disk:
                 data = b"".join(s if rng.random() < 0.7 else bytes(len(s)) for s in sectors)
             contents[inode] = data
         return Disk(names, contents)
+
+
+class Fat(Disk):
+    """Names are on the disk at once, in their order; a rename over a file removes it first."""
+
+    def replace(self, old, new):
+        if new in self.names:
+            self.remove(new)
+        self.step()
+        self.names[new] = self.names.pop(old)
+        self.safe_names = dict(self.names)
+
+    def open(self, path, mode):
+        handle = super().open(path, mode)
+        self.safe_names = dict(self.names)
+        return handle
+
+    def remove(self, path):
+        super().remove(path)
+        self.safe_names = dict(self.names)
+
+    def after_power_loss(self, rng):
+        self.pending = []
+        return super().after_power_loss(rng)
 
 
 class Handle:
@@ -129,6 +154,8 @@ def mount(monkeypatch):
         monkeypatch.setattr(storage, "open", disk.open, raising=False)
         monkeypatch.setattr(storage, "_replace", disk.replace)
         monkeypatch.setattr(storage, "_fsync", disk.fsync)
+        monkeypatch.setattr(storage, "_chmod", None)
+        monkeypatch.setattr(storage, "fcntl", None)
         system = SimpleNamespace(
             open=lambda path, flags: "directory", close=lambda fd: None, O_RDONLY=0, remove=disk.remove
         )
@@ -153,7 +180,13 @@ class Life:
     def live(self, disk, now):
         """Run to the end; the power may fail on the way. Returns the second it is then."""
         try:
-            reporter = Reporter("meter-1", make_policy(boots_per_day=1000), self.mount(disk), Entropy(), Ticks())
+            reporter = Reporter(
+                "meter-1",
+                make_policy(boots_per_day=1000, reports_per_period=1000),
+                self.mount(disk),
+                Entropy(),
+                Ticks(),
+            )
             for i in range(len(reporter.outbox)):
                 self.release(reporter.outbox[i])
             while now < START + self.slots * SLOT:
@@ -174,9 +207,9 @@ class Life:
         return now
 
 
-def run(mount, slots, cut_at, seed):
+def run(mount, slots, cut_at, seed, make_disk=Disk):
     life = Life(mount, slots)
-    disk = Disk()
+    disk = make_disk()
     disk.cut_at = cut_at
     now = life.live(disk, START - 4 * SLOT)
     for trace in (READING.to_bytes(4, "big"), READING.to_bytes(4, "little"), b"%d" % READING, b"%x" % READING):
@@ -187,11 +220,11 @@ def run(mount, slots, cut_at, seed):
     return disk.steps, len(life.released)
 
 
-def cut_everywhere(mount):
-    steps, _ = run(mount, slots=8, cut_at=None, seed=0)
+def cut_everywhere(mount, make_disk=Disk):
+    steps, _ = run(mount, slots=8, cut_at=None, seed=0, make_disk=make_disk)
     for seed in range(4):
         for cut_at in range(1, steps + 1):
-            run(mount, slots=8, cut_at=cut_at, seed=seed)
+            run(mount, slots=8, cut_at=cut_at, seed=seed, make_disk=make_disk)
 
 
 def test_every_step_of_the_writes_may_be_the_last(mount):
@@ -199,6 +232,10 @@ def test_every_step_of_the_writes_may_be_the_last(mount):
     assert released >= 7
     assert steps > 80
     cut_everywhere(mount)
+
+
+def test_a_rename_that_is_no_single_step_costs_nothing_either(mount):
+    cut_everywhere(mount, Fat)
 
 
 def test_the_model_finds_a_ledger_that_is_written_in_place(mount, monkeypatch):
