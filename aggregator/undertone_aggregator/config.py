@@ -5,9 +5,10 @@ import tomllib
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design import local_epsilon
+from undertone_aggregator.estimate.zones import zone
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
@@ -18,6 +19,9 @@ from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
+
+if TYPE_CHECKING:
+    from undertone_aggregator.estimate.calendar import Days
 
 LARGEST_FILE = 1 << 20
 _U32 = 0xFFFFFFFF
@@ -30,6 +34,10 @@ def _prefix(name: str, value: object) -> str:
 
 def _name(name: str, value: object) -> str:
     return check_name(name, text(name, value))
+
+
+def _zone(name: str, value: object) -> str:
+    return zone(name, value).key
 
 
 def _unit(name: str, value: object) -> str:
@@ -153,6 +161,18 @@ class CampaignPlan:
     settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
                                integer(0, 10_000))  # fmt: skip
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
+    time_zone: str = option("UTC", "the zone whose clock people live by, such as Europe/London: filtered series know "
+                            "its days, weekends and clock changes", _zone)  # fmt: skip
+    holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
+                                  "extra calendar", text)  # fmt: skip
+
+    @property
+    def days(self) -> "Days":
+        """The time zone and days off, for the filter. Raises Invalid."""
+        # Ingest workers start without the numerics.
+        from undertone_aggregator.estimate.calendar import days_of
+
+        return days_of(self.time_zone, self.holidays)
 
     def epoch(
         self,
@@ -260,6 +280,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "theta_max": "5000",
         "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
         "groups": '"groups.csv"',
+        "holidays": '"GB-SCT"',
     },
     "server": {},
     "stream": {"theta": "5000", "slew": "0.05"},

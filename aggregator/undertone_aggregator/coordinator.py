@@ -11,11 +11,14 @@ from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_aggregator.collection import collection_of, guarantee_of
 from undertone_aggregator.config import Config
+from undertone_aggregator.estimate.estimates import MODEL, Estimate, Series
+from undertone_aggregator.estimate.estimators import estimator_of
 from undertone_aggregator.estimate.misfit import ALARM
-from undertone_aggregator.estimate.reconstruct import MODEL, Estimate, Reconstruction
-from undertone_aggregator.estimate.stream import SMOOTHED, StreamReconstruction
+from undertone_aggregator.estimate.query import MODELS
+from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
+from undertone_shared import report
 from undertone_shared.issue import aggregate_topic, pack
 from undertone_shared.topics import config_topic
 
@@ -23,8 +26,6 @@ REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
 # A slot's estimate is published again while late reports may still come, but no further back than this.
 _RECENT_SLOTS = 4
-# How far back a stream's published smoothing looks.
-_SMOOTHED_SLOTS = 96
 # What takes longer is told.
 _PATIENCE_SECONDS = 1.0
 
@@ -89,6 +90,9 @@ class Coordinator:
         self._looked = 0
         self._shown = -1
         self._told_at = 0.0
+        self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
+        self._live: LiveFilter | None = None
+        self._taken = -1
         for sentence in self.rounds.warnings():
             self.journal.say("warning", f"warning: {sentence}")
         if len(self._timeline):
@@ -139,6 +143,10 @@ class Coordinator:
         self.store.add_epoch(epoch)
         self._timeline = Timeline(self.store.epochs())
         self.broadcast(now)
+        if epoch.chosen is not None and sum(known.chosen is not None for known in self._timeline.epochs) == 1:
+            # The end of the rounds changes what their slots mean: kept, so that no reader fits them again.
+            self._models.clear()
+            self._raw(0, epoch.campaign.first_slot - 1, report.COHORT)
         campaign, chosen = epoch.campaign, epoch.threshold
         facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
         round_of = (len(self._timeline), len(self.plan.rounds))
@@ -158,11 +166,11 @@ class Coordinator:
         first = max(self._shown + 1, settled - _RECENT_SLOTS)
         self._shown = settled
         found = self._estimates(first, settled)
-        for estimate in {one.group: one for one in found}.values():
-            topic = aggregate_topic(self.prefix, self.plan.name, estimate.group)
+        for estimate in {estimate.series: estimate for estimate in found}.values():
+            topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
         for estimate in found:
-            if estimate.group == "all":
+            if estimate.series == Series():
                 self.journal.say(
                     "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports
                 )
@@ -172,14 +180,23 @@ class Coordinator:
             self.status(now)
 
     def _estimates(self, first: int, last: int) -> list[Estimate]:
-        """The slots' estimates; of a stream the smoothed ones of groups ``<group>-smoothed``, too."""
-        if self.config.stream is None:
-            return Reconstruction(self._timeline).estimates(self._read(first, last))
-        streams = StreamReconstruction(self._timeline)
-        partial = self._read(max(last - _SMOOTHED_SLOTS + 1, 0), last)
-        found = [one for one in streams.estimates(partial) if one.slot >= first]
-        smoothed = [replace(one, group=f"{one.group}-{SMOOTHED}") for one in streams.smoothed(partial)]
-        return found + [one for one in smoothed if one.slot >= first]
+        """Raw and filtered estimates of settled slots."""
+        if self._live is None:
+            chains = estimator_of(self._timeline).chains
+            how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains)
+            self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
+        # What an earlier run, or a slow one, has not filtered.
+        raw = self._raw(min(first, self._taken + 1), last)
+        self._taken = last
+        return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first]
+
+    def _raw(self, first: int, last: int, kind: int | None = None) -> list[Estimate]:
+        estimator, known = estimator_of(self._timeline, self._models), len(self._models)
+        partial = self._read(max(first - estimator.memory, 0), last, kind)
+        estimates = [estimate for estimate in estimator.estimates(partial) if estimate.slot >= first]
+        if len(self._models) > known:
+            self.store.set_meta({MODELS: json.dumps(self._models)})
+        return estimates
 
     def status(self, now: int) -> None:
         """Publish and log where the campaign stands."""

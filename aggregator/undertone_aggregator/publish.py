@@ -1,26 +1,13 @@
 """Publication: campaigns for the devices, estimates and status for users, all retained."""
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.guarantee import Guarantee
-from undertone_aggregator.estimate.reconstruct import Estimate
 from undertone_shared.campaign import Campaign
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can carry it: numbers that are not finite become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
 
 
 def to_json(value: Any) -> bytes:
@@ -30,7 +17,7 @@ def to_json(value: Any) -> bytes:
 
 def estimate_message(estimate: Estimate, campaign: Campaign) -> bytes:
     """The retained message of ``aggregate/<group>``: the newest slot's estimate."""
-    return to_json({"campaign": campaign.name, "unit": campaign.unit, **asdict(estimate)})
+    return to_json({"campaign": campaign.name, "unit": campaign.unit, **estimate.row()})
 
 
 def status_message(newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any]) -> bytes:

@@ -105,6 +105,10 @@ def open_campaign(store: Store, plan: CampaignPlan, stream: StreamPlan | None = 
     facts["kind"] = "report" if stream is None else "stream"
     with store.transaction():
         meta = store.meta()
+        # What readers of the store need, and an operator may change.
+        store.set_meta(
+            {"time_zone": plan.time_zone, "holidays": plan.holidays or "", "settle_slots": str(plan.settle_slots)}
+        )
         if "facts" not in meta:
             seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
             store.set_meta({"campaign": plan.name, "facts": json.dumps(facts), "cohort_seed": seed.hex()})

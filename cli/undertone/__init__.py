@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from undertone_aggregator import design as mechanisms
     from undertone_aggregator.design.certificate import Certificate as Certificate
     from undertone_aggregator.estimate.distribution import Quantile as Quantile
+    from undertone_aggregator.estimate.estimates import Estimate as Estimate
+    from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
     from undertone_aggregator.estimate.query import open_store as open_store
-    from undertone_aggregator.estimate.ranges import RangeEstimate as RangeEstimate
-    from undertone_aggregator.estimate.reconstruct import Estimate as Estimate
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
     from undertone_central.release import Released as Released
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _PLACES = {
     "Broker": "undertone_central.release",
     "Certificate": "undertone_aggregator.design.certificate",
-    "Estimate": "undertone_aggregator.estimate.reconstruct",
+    "Estimate": "undertone_aggregator.estimate.estimates",
     "Quantile": "undertone_aggregator.estimate.distribution",
-    "RangeEstimate": "undertone_aggregator.estimate.ranges",
+    "RangeEstimate": "undertone_aggregator.estimate.estimates",
     "Release": "undertone_central.release",
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",

@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.admission import EVERYBODY, UNGROUPED
+from undertone_aggregator.collect.admission import UNGROUPED
+from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_shared.campaign import Campaign
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.faults import Fault

@@ -1,17 +1,19 @@
 """What a simulated campaign leaves: what a server's store would hold, and the truth that only a simulation knows."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from undertone_aggregator.collect.admission import EVERYBODY
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.config import CampaignPlan, StreamPlan
-from undertone_aggregator.estimate.reconstruct import MEASURED, Estimate, Reconstruction
-from undertone_aggregator.estimate.stream import STREAM, StreamReconstruction
+from undertone_aggregator.estimate.estimates import MEASURED, STREAM, Estimate
+from undertone_aggregator.estimate.estimators import estimator_of
+from undertone_aggregator.estimate.query import MODELS
+from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 from undertone_simulator.tally import Cell, Truth
@@ -26,6 +28,7 @@ class Simulated:
     partial: Partial
     truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
     stream: StreamPlan | None = None
+    _models: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
@@ -40,19 +43,25 @@ class Simulated:
             with store.transaction():
                 for epoch in self.timeline.epochs:
                     store.add_epoch(epoch)
+            self.estimates(None)
+            store.set_meta({MODELS: json.dumps(self._models)})
             store.commit("simulation", Batch(self.partial, Counter({COUNTED: self.partial.reports})))
 
-    def estimates(self, groups: Sequence[str] | None = (EVERYBODY,)) -> list[Estimate]:
-        """The server's estimates of all slots that have reports, for everybody together; ``groups`` None for all."""
-        if self.rule is not None:
-            return StreamReconstruction(self.timeline).estimates(self.partial, groups)
-        return Reconstruction(self.timeline).estimates(self.partial, groups)
+    def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
+        """The server's estimates of all slots that have reports, for everybody together; ``groups`` None for all.
 
-    def compared(self, groups: Sequence[str] | None = (EVERYBODY,)) -> list["Compared"]:
-        """The measured slots beside their truths."""
+        ``filtered``: the filtered series in the place of the raw one.
+        """
+        estimator = estimator_of(self.timeline, self._models)
+        raw = estimator.estimates(self.partial, groups)
+        how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, estimator.chains)
+        return how.smoothed(raw) if filtered else raw
+
+    def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
+        """The measured slots beside their truths; ``filtered`` as for ``estimates``."""
         return [
-            Compared(estimate, *self.truth(estimate.slot, estimate.group))
-            for estimate in self.estimates(groups)
+            Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
+            for estimate in self.estimates(groups, filtered=filtered)
             if estimate.kind in (MEASURED, STREAM) and estimate.standard_error is not None
         ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.partial import EVERYBODY, Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
 from undertone_aggregator.collect.store import Batch
 from undertone_shared import intake
@@ -45,7 +45,6 @@ LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 # How far a device's clock may be ahead of ours.
 TOLERANCE_SECONDS = 60
-EVERYBODY = "all"
 UNGROUPED = "other"
 
 

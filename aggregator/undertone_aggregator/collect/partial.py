@@ -18,6 +18,8 @@ from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
+# The group of those who are in none, and of everybody together.
+EVERYBODY = "all"
 VERSION = 1
 MAGIC = b"UTP"
 LARGEST_CELLS = 1 << 22

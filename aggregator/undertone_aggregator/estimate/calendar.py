@@ -7,12 +7,12 @@ cycle that is no day (a week of days, a demo's twenty seconds) is counted from s
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_aggregator.estimate.zones import zone
 from undertone_shared.errors import Invalid
 
 DAY = 86400
@@ -35,11 +35,7 @@ def days_of(time_zone: str = "UTC", country: str | None = None) -> Days:
 
     Raises Invalid for an unknown zone or country, or where the package ``holidays`` is wanted and missing.
     """
-    try:
-        zone = ZoneInfo(time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Invalid(f"time_zone is {time_zone!r}, expected a name such as Europe/London") from None
-    return Days(zone, _holidays(country) if country else frozenset())
+    return Days(zone("time_zone", time_zone), _holidays(country) if country else frozenset())
 
 
 def _holidays(country: str) -> Collection[date]:

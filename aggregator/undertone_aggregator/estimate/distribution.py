@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Counts, Key
+from undertone_aggregator.estimate.estimates import Row
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.posterior import posterior
 from undertone_shared import report
@@ -17,12 +19,14 @@ BAND = 0.9
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Row):
     """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of slots first..last.
 
     ``low``, ``high``: central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
     ``cohort``, ``reports``: reports of either kind behind it.
     """
+
+    plural: ClassVar[str] = "quantiles"
 
     first: int
     last: int

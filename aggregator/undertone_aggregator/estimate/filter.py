@@ -70,10 +70,8 @@ class Filtered:
     fitted: Fitted | None
 
 
-def fit(
-    slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, begin: Fitted | None = None
-) -> Fitted:
-    """The hyper-parameters of the newest `FIT_CYCLES`; ``begin``: those of an earlier fit, to start from."""
+def fit(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar) -> Fitted:
+    """The hyper-parameters of the newest `FIT_CYCLES`."""
     model = Seasonal(calendar.cycle, calendar.off is not None)
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
@@ -85,8 +83,7 @@ def fit(
     observed = _observed(
         slots[part], used, noise.part(first, len(slots)), calendar.part(first, len(slots)), model, centre, scale
     )
-    mode = model.centre if begin is None or begin.model.names != model.names else begin.mode
-    mode, height, information = _maximise(model, observed, mode)
+    mode, height, information = _maximise(model, observed, model.centre)
     return Fitted(model, mode, _spread(model, observed, mode, height, information), centre, scale)
 
 

@@ -1,12 +1,11 @@
 """Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
 
-import csv
-import io
+import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, time
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,36 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect import store as stores
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.collect.partial import EVERYBODY, Partial
+from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.distribution import Quantile, quantiles
+from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
+from undertone_aggregator.estimate.estimators import estimator_of
 from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.estimate.misfit import ALARM
-from undertone_aggregator.estimate.ranges import RangeEstimate, drowned, over
-from undertone_aggregator.estimate.reconstruct import Estimate, Reconstruction
-from undertone_aggregator.estimate.stream import StreamReconstruction
-from undertone_aggregator.publish import plain
+from undertone_aggregator.estimate.ranges import drowned
+from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
+MODELS = "models"
+_LAST = 0xFFFFFFFF
+# A slot, or a moment: with its zone, or in the campaign's.
+When = int | datetime | date | None
+
 
 class Results:
-    """A store, opened for reading. Raises Invalid for a file that is none, or has no epoch yet."""
+    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._store = stores.open_store(path, read_only=True)
+    def __init__(self, url: Path | str) -> None:
+        self._store = stores.open_store(url, read_only=True)
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()
-            raise Invalid(f"the store {path} has no epoch yet: the aggregator has not begun")
+            raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
         self.timeline = Timeline(epochs)
-        self._reconstruction = Reconstruction(self.timeline)
-        self._streams = StreamReconstruction(self.timeline)
+        self._meta = self._store.meta()
+        self._estimator = estimator_of(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
 
     def close(self) -> None:
         """Close the store."""
@@ -49,6 +55,26 @@ class Results:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        campaign = self.campaign
+        return (
+            f"<Results of {campaign.name!r}: {campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s, "
+            f"{len(self.timeline)} epochs, {self.newest.phase} phase>"
+        )
+
+    def _repr_html_(self) -> str:
+        campaign, theta = self.campaign, self.theta
+        facts = {
+            "measures": f"{campaign.sensor}, {campaign.measure} of {campaign.slot_seconds} s, {campaign.unit}",
+            "truncated at": "not chosen yet" if theta is None else f"{theta} {campaign.unit}",
+            "deliveries": ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes().items()) if n),
+            "guarantee": self.guarantee,
+        }
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
+        return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
+
+    # --- what the campaign is
 
     @property
     def newest(self) -> Epoch:
@@ -63,7 +89,7 @@ class Results:
     @property
     def epsilon(self) -> Fraction:
         """ε of one reading (event level), as planned; certificates stay at or below e^ε."""
-        return Fraction(self._store.meta()["epsilon"])
+        return Fraction(self._meta["epsilon"])
 
     @property
     def guarantee(self) -> str:
@@ -73,7 +99,7 @@ class Results:
     @property
     def delta(self) -> float | None:
         """δ of a whole stream, None for other campaigns."""
-        text = self._store.meta().get("delta")
+        text = self._meta.get("delta")
         return float(text) if text else None
 
     @property
@@ -92,162 +118,197 @@ class Results:
         """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
         return mechanism_facts(self.newest, self.epsilon)
 
+    @cached_property
+    def days(self) -> Days:
+        """The campaign's time zone and days off."""
+        return days_of(self._meta.get("time_zone") or "UTC", self._meta.get("holidays") or None)
+
+    @property
+    def filter(self) -> SeriesFilter:
+        """How series are filtered; its ``sentence`` says what that assumes."""
+        campaign = self.campaign
+        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains)
+
     def outcomes(self) -> dict[str, int]:
         """Deliveries by outcome; ``received`` is their sum."""
         return dict(self._store.outcomes())
 
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that have reports; ``all`` is everybody together."""
+        return tuple(sorted({key.group for key in self._store.partial()} | {EVERYBODY}))
+
+    @property
+    def settled(self) -> int:
+        """The newest slot whose estimate is not expected to change: reports may come so long after it."""
+        newest, wait = self._store.newest_slot(), int(self._meta.get("settle_slots") or 0)
+        return -1 if newest is None else newest - 1 - wait
+
+    @property
+    def ends(self) -> int:
+        """The Unix second at which the newest slot with a report ends."""
+        return ((self._store.newest_slot() or 0) + 1) * self.campaign.slot_seconds
+
+    # --- what it says
+
     def estimates(
-        self, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        filtered: bool = False,
+        settled: bool = False,
     ) -> list[Estimate]:
-        """The estimates of first <= slot <= last; ``groups`` None for all groups."""
-        if self.campaign.stream is not None:
-            return self._streams.estimates(self._store.partial(first, last), groups)
-        return self._reconstruction.estimates(self._store.partial(first, last), groups)
+        """The estimates from ``first`` to ``last``; ``groups`` None for all groups.
+
+        Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
+        moment without a zone is in the campaign's. ``filtered``: the filtered series beside the raw one, each slot
+        given the whole store. ``settled``: without the slots that reports still come for. Raises Invalid for a group
+        that has no report.
+        """
+        low, high = self.span(first, last)
+        high = min(high, self.settled) if settled else high
+        wanted = self._wanted(groups)
+        raw = self._raw(0, _LAST, wanted) if filtered else self._raw(low, high, wanted)
+        if filtered:
+            raw = sorted(raw + self.filter.smoothed(raw), key=lambda estimate: (estimate.slot, estimate.series))
+        return [estimate for estimate in raw if low <= estimate.slot <= high]
 
     def ranges(
-        self, every: int, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = ("all",)
+        self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """Means over runs of ``every`` slots within first <= slot <= last; 48 half-hours make UTC days."""
-        if self.campaign.stream is not None:
-            return self._streams.ranges(self._store.partial(first, last), every, groups)
-        return over(self.estimates(first, last, groups), every)
-
-    def smoothed(
-        self,
-        first: int = 0,
-        last: int = 0xFFFFFFFF,
-        groups: Iterable[str] | None = ("all",),
-        *,
-        seasonal: bool = False,
-    ) -> list[Estimate]:
-        """A stream's estimates, smoothed; ``seasonal``: with a daily or other pattern of ``cycle`` slots.
-
-        Raises Invalid for a campaign without streams.
-        """
-        if self.campaign.stream is None:
-            raise Invalid(f"campaign {self.campaign.name} collects no streams: there is nothing to smooth")
-        cycle = self.campaign.cycle if seasonal else None
-        return self._streams.smoothed(self._store.partial(first, last), groups, cycle=cycle)
+        """Means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days. Raises Invalid."""
+        if every < 1:
+            raise Invalid(f"every is {every}, expected at least 1 slot")
+        return self._estimator.ranges(self._store.partial(*self.span(first, last)), every, self._wanted(groups))
 
     def quantiles(
         self,
         shares: Sequence[float] = (0.1, 0.5, 0.9),
         every: int | None = None,
-        first: int = 0,
-        last: int = 0xFFFFFFFF,
+        first: When = None,
+        last: When = None,
     ) -> list[Quantile]:
         """Quantiles of the readings over runs of ``every`` slots, one cycle by default, with 90 % bands: a model.
 
-        Takes about a second per run. Raises Invalid for a share outside (0, 1).
+        Takes about a second per run. Raises Invalid for a share outside (0, 1), and for a stream.
         """
-        return quantiles(self.timeline, self._store.partial(first, last), shares, every or self.campaign.cycle)
+        if self.campaign.stream is not None:
+            raise Invalid(f"campaign {self.campaign.name} collects streams, of which there are no quantiles")
+        partial = self._store.partial(*self.span(first, last))
+        return quantiles(self.timeline, partial, shares, every or self.campaign.cycle)
+
+    def span(self, first: When, last: When) -> tuple[int, int]:
+        """(first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
+        low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
+        high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
+        if not 0 <= low <= high + 1 <= _LAST + 1:
+            raise Invalid(f"the selection is {first} to {last}, expected the first before the last")
+        return low, high
+
+    def _slot(self, when: datetime | date) -> int:
+        """The first slot that starts at or after a moment."""
+        moment = when if isinstance(when, datetime) else datetime.combine(when, time())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=self.days.zone)
+        return int(-(-moment.timestamp() // self.campaign.slot_seconds))
+
+    def _wanted(self, groups: Iterable[str] | str | None) -> list[str] | None:
+        if groups is None:
+            return None
+        wanted = [groups] if isinstance(groups, str) else list(groups)
+        for group in wanted:
+            if group != EVERYBODY and group not in self.groups:
+                raise Invalid(f"group is {group!r}, expected one of {', '.join(self.groups)}")
+        return wanted
+
+    def _raw(self, first: int, last: int, groups: list[str] | None) -> list[Estimate]:
+        partial: Partial = self._store.partial(max(first - self._estimator.memory, 0), last)
+        return [e for e in self._estimator.estimates(partial, groups) if e.slot >= first]
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Plain sentences about what these estimates cannot show, and about how θ was chosen."""
-        chosen = next(
-            (epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold is not None), None
-        )
+        chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         said = list(chosen.warnings) if chosen is not None else []
-        noise = drowned([one for one in estimates if one.group == "all"], self.campaign.offset)
-        odd = [one for one in estimates if one.misfit is not None and one.misfit >= ALARM]
+        odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARM]
         if odd:
-            worst = max(odd, key=lambda one: one.misfit or 0.0)
+            worst = max(odd, key=lambda estimate: estimate.misfit or 0.0)
             said.append(
                 f"{len(odd)} of {len(estimates)} estimates rest on reports that do not come from honest devices alone:"
                 f" in slot {worst.slot}, group {worst.group}, they would send the like with a chance of at most"
                 f" 10^-{worst.misfit:.0f}"
             )
+        noise = drowned([e for e in estimates if e.group == EVERYBODY and not e.series.filtered], self.campaign.offset)
         return said + ([noise] if noise is not None else [])
 
-    def arrays(self, first: int = 0, last: int = 0xFFFFFFFF, group: str = "all") -> dict[str, NDArray[Any]]:
-        """The estimates of one group as numpy arrays by column; what a slot does not have is nan."""
-        rows = [asdict(one) for one in self.estimates(first, last, [group])]
-        return {name: np.array([_number(row[name]) for row in rows]) for name in COLUMNS}
+    # --- as arrays and frames
 
-    def frame(self, first: int = 0, last: int = 0xFFFFFFFF, groups: Iterable[str] | None = None) -> Any:
-        """The estimates as a pandas DataFrame indexed by the slot's start (UTC). Needs pandas."""
-        import pandas as pd
+    def arrays(
+        self, first: When = None, last: When = None, group: str = EVERYBODY, *, filtered: bool = False
+    ) -> dict[str, NDArray[Any]]:
+        """The estimates of one group as numpy arrays by column; what a slot does not have is nan.
 
-        frame = pd.DataFrame([asdict(one) for one in self.estimates(first, last, groups)], columns=list(COLUMNS))
-        return frame.set_index(pd.to_datetime(frame.pop("start"), unit="s", utc=True))
+        ``filtered``: the filtered series in the place of the raw one.
+        """
+        estimates = self.estimates(first, last, [group], filtered=filtered)
+        rows = [estimate.row() for estimate in estimates if estimate.series.filtered == filtered]
+        return {name: np.array([np.nan if r[name] is None else r[name] for r in rows]) for name in Estimate.columns()}
 
+    def frame(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        filtered: bool = False,
+        settled: bool = False,
+    ) -> Any:
+        """The estimates as a pandas DataFrame indexed by the slot's start in the campaign's zone. Needs pandas.
 
-COLUMNS: tuple[str, ...] = tuple(Estimate.__dataclass_fields__)
+        ``attrs`` say the campaign, unit, ε, δ, guarantee and, where series are filtered, what that assumes.
+        """
+        estimates = self.estimates(first, last, groups, filtered=filtered, settled=settled)
+        totals = [estimate.total for estimate in estimates]
+        frame = self._framed(estimates, Estimate, {"total": totals})
+        if filtered:
+            frame.attrs["filter"] = self.filter.sentence
+        return frame
+
+    def ranges_frame(
+        self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
+    ) -> Any:
+        """``ranges`` as a DataFrame like ``frame``'s."""
+        return self._framed(self.ranges(every, first, last, groups), RangeEstimate)
+
+    def quantiles_frame(
+        self,
+        shares: Sequence[float] = (0.1, 0.5, 0.9),
+        every: int | None = None,
+        first: When = None,
+        last: When = None,
+    ) -> Any:
+        """``quantiles`` as a DataFrame like ``frame``'s."""
+        return self._framed(self.quantiles(shares, every, first, last), Quantile)
+
+    def _framed(self, rows: Sequence[Row], kind: type[Row], more: dict[str, list[Any]] | None = None) -> Any:
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise Invalid("frames need pandas: pip install 'undertone-ldp[all]'") from None
+        frame = pd.DataFrame([row.row() for row in rows], columns=list(kind.columns())).assign(**(more or {}))
+        start = pd.to_datetime(frame.pop("start"), unit="s", utc=True)
+        frame.index = pd.DatetimeIndex(start, name="start").tz_convert(self.days.zone)
+        frame.attrs = {
+            "campaign": self.campaign.name,
+            "unit": self.campaign.unit,
+            "epsilon": float(self.epsilon),
+            "delta": self.delta,
+            "guarantee": self.guarantee,
+        }
+        return frame
 
 
 def open_store(path: Path | str) -> Results:
     """Open an aggregator's store for reading. Raises Invalid."""
     return Results(path)
-
-
-def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Everything about the campaign and these estimates, as one JSON object."""
-    campaign, exact = results.campaign, results.certificate
-    document: dict[str, Any] = {
-        "campaign": campaign.name,
-        "sensor": campaign.sensor,
-        "unit": campaign.unit,
-        "slot_seconds": campaign.slot_seconds,
-        "epsilon": float(results.epsilon),
-        "delta": results.delta,
-        "certificate": [exact.numerator, exact.denominator],
-        "guarantee": results.guarantee,
-        "theta": results.theta,
-        "phase": results.newest.phase,
-        "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],
-        "outcomes": results.outcomes(),
-        "warnings": results.warnings(estimates),
-        "slots": [asdict(one) for one in estimates],
-    }
-    return dict(plain(document))
-
-
-def to_csv(rows: Sequence[Estimate | RangeEstimate | Quantile]) -> str:
-    """Rows of one kind as CSV with a header; what a row does not have is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(rows[0])] if rows else COLUMNS)
-    for one in rows:
-        writer.writerow(["" if value is None else value for value in asdict(one).values()])
-    return text.getvalue()
-
-
-def write_parquet(results: Results, rows: Sequence[Estimate | RangeEstimate | Quantile], path: Path) -> None:
-    """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ModuleNotFoundError:
-        raise Invalid("Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
-    facts = {key: value for key, value in document(results, []).items() if key != "slots"}
-    names = [field.name for field in fields(rows[0])] if rows else COLUMNS
-    columns = {name: [getattr(one, name) for one in rows] for name in names}
-    table = pa.table(columns, metadata={"undertone": json.dumps(facts)})
-    pq.write_table(table, path)
-
-
-def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
-    campaign, chosen = epoch.campaign, epoch.threshold
-    facts: dict[str, Any] = {
-        "epoch": campaign.epoch,
-        "phase": epoch.phase,
-        "first_slot": campaign.first_slot,
-        "theta": None if campaign.report is None else campaign.report.theta,
-        "cohort_edges": [] if campaign.cohort is None else list(campaign.cohort.mechanism.edges or ()),
-    }
-    if chosen is not None:
-        for name in ("low", "high", "bias", "bias_se", "method", "warnings"):
-            facts[name] = getattr(chosen, name)
-    reporting = mechanism_facts(epoch, epsilon)
-    if reporting is not None:
-        facts["mechanism"] = asdict(reporting)
-    return facts
-
-
-def utc(second: int) -> str:
-    """A Unix second as date and time in UTC."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _number(value: Any) -> Any:
-    return np.nan if value is None else value

@@ -2,35 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from undertone_aggregator.estimate.reconstruct import MEASURED, Estimate, Z
-
-
-@dataclass(frozen=True)
-class RangeEstimate:
-    """The mean over the slots first..last of the slots' means, in the reading's unit; ``total`` is their sum.
-
-    ``slots``: how many of them had reports, and are in it. [low, high] covers the mean of the truncated readings of
-    the devices that reported (95 %), [low_raw, high_raw] is meant to cover that of the readings: bias and its error are
-    the slots' averages, for one model is behind them all.
-    """
-
-    first: int
-    last: int
-    start: int
-    group: str
-    slots: int
-    reports: int
-    estimate: float
-    total: float
-    standard_error: float
-    low: float
-    high: float
-    bias: float | None
-    bias_se: float | None
-    low_raw: float | None
-    high_raw: float | None
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, RangeEstimate, Series, Z
 
 
 def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
@@ -38,18 +11,18 @@ def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
 
     Slots of threshold epochs are models without a standard error and are left out. By run, then group.
     """
-    runs: dict[tuple[int, str], list[Estimate]] = {}
-    for one in estimates:
-        if one.kind == MEASURED and one.standard_error is not None:
-            runs.setdefault((one.slot // every, one.group), []).append(one)
-    return [_run(number * every, every, group, runs[number, group]) for number, group in sorted(runs)]
+    runs: dict[tuple[int, Series], list[Estimate]] = {}
+    for estimate in estimates:
+        if estimate.kind == MEASURED and estimate.standard_error is not None:
+            runs.setdefault((estimate.slot // every, estimate.series), []).append(estimate)
+    return [_run(number * every, every, series, runs[number, series]) for number, series in sorted(runs)]
 
 
-def _run(first: int, every: int, group: str, ones: Sequence[Estimate]) -> RangeEstimate:
-    n = len(ones)
-    mean = sum(one.estimate for one in ones) / n
-    error = math.sqrt(sum((one.standard_error or 0.0) ** 2 for one in ones)) / n
-    biases = [(one.bias, one.bias_se) for one in ones if one.bias is not None and one.bias_se is not None]
+def _run(first: int, every: int, series: Series, estimates: Sequence[Estimate]) -> RangeEstimate:
+    n = len(estimates)
+    mean = sum(estimate.estimate for estimate in estimates) / n
+    error = math.sqrt(sum((estimate.standard_error or 0.0) ** 2 for estimate in estimates)) / n
+    biases = [(e.bias, e.bias_se) for e in estimates if e.bias is not None and e.bias_se is not None]
     bias = bias_se = low_raw = high_raw = None
     if len(biases) == n:
         bias = sum(value for value, _ in biases) / n
@@ -59,10 +32,10 @@ def _run(first: int, every: int, group: str, ones: Sequence[Estimate]) -> RangeE
     return RangeEstimate(
         first=first,
         last=first + every - 1,
-        start=first * (ones[0].start // ones[0].slot),
-        group=group,
+        start=first * (estimates[0].start // estimates[0].slot),
+        series=series,
         slots=n,
-        reports=sum(one.reports for one in ones),
+        reports=sum(estimate.reports for estimate in estimates),
         estimate=mean,
         total=mean * n,
         standard_error=error,
@@ -77,11 +50,11 @@ def _run(first: int, every: int, group: str, ones: Sequence[Estimate]) -> RangeE
 
 def drowned(estimates: Iterable[Estimate], offset: int = 0) -> str | None:
     """A plain sentence when the noise of a typical slot exceeds what it is to show, and what would help."""
-    measured = [one for one in estimates if one.kind == MEASURED and one.standard_error is not None]
+    measured = [e for e in estimates if e.kind == MEASURED and e.standard_error is not None]
     if not measured:
         return None
-    middle = sorted(measured, key=lambda one: one.standard_error or 0.0)[len(measured) // 2]
-    signal = abs(sum(one.estimate - offset for one in measured) / len(measured))
+    middle = sorted(measured, key=lambda estimate: estimate.standard_error or 0.0)[len(measured) // 2]
+    signal = abs(sum(estimate.estimate - offset for estimate in measured) / len(measured))
     error = middle.standard_error or 0.0
     if error <= signal:
         return None

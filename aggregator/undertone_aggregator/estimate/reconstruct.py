@@ -7,67 +7,27 @@ wider interval is meant to cover the mean of the readings themselves: it adds
 the model of `undertone_aggregator.estimate.bias`.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.admission import EVERYBODY
 from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.partial import Counts, Key, add_counts
+from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.bias import TruncationBias
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
-from undertone_aggregator.threshold import CohortCounts, WindowChannel, expectation_maximisation
+from undertone_aggregator.estimate.ranges import over
+from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
 from undertone_shared import report
 from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
-
-# Nominal 95 %.
-Z = 1.959963984540054
-MEASURED = "report"
-MODEL = "model"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """One slot of one group, in the reading's unit.
-
-    ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a
-    95 % interval [low, high]. ``kind`` ``model``: a threshold epoch, the mean of a fitted distribution, without
-    standard error or stated coverage. ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
-    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
-    interval that adds it; None where no threshold round came before. ``misfit``: log10 of the evidence that the
-    histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more is an alarm.
-    ``manipulation``: if 1 % of the reports are fake, the mean of the others is at most so far from ``estimate``.
-    """
-
-    slot: int
-    start: int
-    group: str
-    kind: str
-    reports: int
-    cohort: int
-    estimate: float
-    standard_error: float | None
-    low: float | None
-    high: float | None
-    theta: int | None
-    bias: float | None = None
-    bias_se: float | None = None
-    low_raw: float | None = None
-    high_raw: float | None = None
-    misfit: float | None = None
-    manipulation: float | None = None
-
-    @property
-    def total(self) -> float:
-        """The sum over the reporting devices."""
-        return self.estimate * self.reports
 
 
 class Decoder:
@@ -96,11 +56,24 @@ class Decoder:
 
 
 class Reconstruction:
-    """Estimates from Partials, under a campaign's epochs."""
+    """The `Estimator` of reports, each by itself: histograms under a campaign's epochs."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, models: dict[str, float] | None = None) -> None:
+        """``models``: means that were fitted to threshold rounds before, by what they were fitted to; it grows."""
         self.timeline = timeline
+        self.models = {} if models is None else models
         self._decoders: dict[bytes, Decoder] = {}
+        self._channels: dict[bytes, WindowChannel] = {}
+
+    @property
+    def memory(self) -> int:
+        """Slots are independent."""
+        return 0
+
+    @property
+    def chains(self) -> int:
+        """See ``memory``."""
+        return 1
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """One estimate per slot and group that has reports, by slot, then group; ``all`` is everybody together.
@@ -119,6 +92,12 @@ class Reconstruction:
         misfits = self._misfits(cells)
         found = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
         return self._with_bias([one for one in found if one is not None])
+
+    def ranges(
+        self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
+    ) -> list[RangeEstimate]:
+        """See `estimate.ranges.over`."""
+        return over(self.estimates(partial, groups), every)
 
     def _misfits(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
@@ -177,7 +156,9 @@ class Reconstruction:
         start = slot * (measured or model)[0][0].campaign.slot_seconds
         if not measured:
             epoch, counts = max(model, key=lambda one: int(one[1].sum()))
-            return Estimate(slot, start, group, MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None)
+            return Estimate(
+                slot, start, Series(group), MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None
+            )
         decoders = [self.decoder(epoch) for epoch, _ in measured]
         parts = [decoder.mean(counts) for decoder, (_, counts) in zip(decoders, measured, strict=True)]
         reports = sum(n for _, _, n in parts)
@@ -187,7 +168,8 @@ class Reconstruction:
         theta = newest.campaign.report.theta if newest.campaign.report else None
         lowest, highest = min(one.lowest for one in decoders), max(one.highest for one in decoders)
         return Estimate(
-            *(slot, start, group, MEASURED, reports, cohort, mean, error, mean - Z * error, mean + Z * error, theta),
+            *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),
+            *(mean - Z * error, mean + Z * error, theta),
             misfit=misfit,
             manipulation=manipulation(mean, lowest, highest),
         )
@@ -204,31 +186,44 @@ class Reconstruction:
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
-        cohort = epoch.campaign.cohort
-        assert cohort is not None
-        mechanism = cohort.mechanism
-        edges = CohortCounts(mechanism, counts).edges
-        # Smoothing would move mass between cells of very different width, hence the mean.
-        fit = expectation_maximisation(WindowChannel(mechanism), counts.astype(np.float64), stop="paper")
-        return epoch.campaign.offset + float(fit.density @ self._cell_means(edges))
+        # Cells are wide: where readings lie within them says the distribution that ended the rounds.
+        chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
+        behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
+        key = hashlib.sha256(epoch.campaign.fingerprint + counts.tobytes() + behind).hexdigest()[:16]
+        if key not in self.models:
+            cohort = epoch.campaign.cohort
+            assert cohort is not None
+            fit = expectation_maximisation(self._channel(epoch), counts.astype(np.float64))
+            means = _cell_means(
+                CohortCounts(cohort.mechanism, counts).edges, None if chosen is None else chosen.threshold
+            )
+            self.models[key] = epoch.campaign.offset + float(fit.density @ means)
+        return self.models[key]
 
-    def _cell_means(self, edges: tuple[int, ...]) -> Vector:
-        """The mean reading within each cell: under the newest fitted distribution, else the cell's middle."""
-        middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
-        chosen = next((e.threshold for e in reversed(self.timeline.epochs) if e.threshold is not None), None)
-        if chosen is None:
-            return np.asarray(middles)
-        fine = np.asarray(chosen.edges, dtype=np.float64)
-        centre = (fine[:-1] + fine[1:] - 1) / 2.0
-        cell = np.clip(np.searchsorted(edges, centre, side="right") - 1, 0, len(middles) - 1)
-        mass = np.bincount(cell, weights=chosen.density, minlength=len(middles))
-        moment = np.bincount(cell, weights=chosen.density * centre, minlength=len(middles))
-        return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
+    def _channel(self, epoch: Epoch) -> WindowChannel:
+        fingerprint = epoch.campaign.fingerprint
+        if fingerprint not in self._channels:
+            assert epoch.campaign.cohort is not None
+            self._channels[fingerprint] = WindowChannel(epoch.campaign.cohort.mechanism)
+        return self._channels[fingerprint]
 
 
-def _raw(one: Estimate, epoch: Epoch, bias: TruncationBias) -> Estimate:
+def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
+    """The mean reading within each cell: under a fitted distribution, else the cell's middle."""
+    middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
+    if chosen is None:
+        return np.asarray(middles)
+    fine = np.asarray(chosen.edges, dtype=np.float64)
+    centre = (fine[:-1] + fine[1:] - 1) / 2.0
+    cell = np.clip(np.searchsorted(edges, centre, side="right") - 1, 0, len(middles) - 1)
+    mass = np.bincount(cell, weights=chosen.density, minlength=len(middles))
+    moment = np.bincount(cell, weights=chosen.density * centre, minlength=len(middles))
+    return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
+
+
+def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias) -> Estimate:
     """The estimate with its wider interval."""
-    removed, error = bias.at(one.slot % epoch.campaign.cycle, one.reports)
-    half = Z * math.hypot(one.standard_error or 0.0, error)
-    middle = one.estimate + removed
-    return replace(one, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)
+    removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports)
+    half = Z * math.hypot(estimate.standard_error or 0.0, error)
+    middle = estimate.estimate + removed
+    return replace(estimate, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)

@@ -102,6 +102,12 @@ class Filter:
         self.state = state
         self._moves: dict[int, tuple[Vector, Vector, Vector]] = {}
 
+    def copy(self) -> "Filter":
+        """Another one that goes on from the same state."""
+        state = self.state
+        kept = State(state.mean.copy(), state.covariance.copy(), state.slot, state.noise.copy())
+        return Filter(self._components, self.size - self._d, kept)
+
     def run(self, observed: Observed, keep: bool = False) -> Trace:
         """Take the values in; ``keep`` what ``smooth`` needs."""
         n, (models, size) = len(observed.values), self.state.mean.shape
@@ -147,14 +153,14 @@ class Filter:
 
     def _update(self, observed: Observed, i: int, trace: Trace, keep: bool) -> None:
         noise, state = observed.noise, self.state
-        models, size = state.mean.shape
-        h = np.zeros(size)
+        h = np.zeros(self.size)
         h[: self._d] = observed.loading[i]
         chain = None
         if noise.carried is not None:
             chain = self._chain(noise, i)
             h[chain] = 1.0
-        cross = (state.covariance.reshape(-1, size) @ h).reshape(models, size)
+        # A product per model: one of all of them would be large enough for BLAS to start threads.
+        cross = np.matmul(state.covariance, h)
         known, predicted = cross @ h, state.mean @ h
         scale = known + noise.variance[i] if chain is None else known
         error = observed.values[i] - predicted

@@ -5,46 +5,61 @@ the slew from one report to the next. What clipping removes is not in the standa
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.admission import EVERYBODY
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import Layout, layout_of
-from undertone_aggregator.collect.partial import Counts, Key, add_counts
+from undertone_aggregator.collect.moments import LAGS, Layout, layout_of
+from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.ranges import RangeEstimate
-from undertone_aggregator.estimate.reconstruct import Estimate, Z
-from undertone_aggregator.estimate.smooth import LONGEST, smooth
+from undertone_aggregator.estimate.estimates import STREAM, Estimate, RangeEstimate, Series, Z
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
 
-STREAM = "stream"
-SMOOTHED = "smoothed"
-
 
 @dataclass(frozen=True)
-class Series:
-    """Means [k] at ``slots``, ascending, with the covariance [k, k] of their noise, in the reading's unit."""
+class Curve:
+    """Means [k] at ``slots``, ascending, in the reading's unit.
 
-    slots: tuple[int, ...]
-    reports: tuple[int, ...]
+    ``band`` [k, 65]: the covariance of each mean's noise with that of the slot so many slots before.
+    """
+
+    slots: NDArray[np.int64]
+    reports: NDArray[np.int64]
     mean: Vector
-    covariance: Vector
+    band: Vector
 
     @property
     def standard_error(self) -> Vector:
         """Standard errors [k]."""
-        return np.sqrt(np.diag(self.covariance))
+        return np.sqrt(self.band[:, 0])
+
+    def covariance(self) -> Vector:
+        """The covariance of the noise, [k, k]."""
+        lag = self.slots[:, None] - self.slots[None, :]
+        rows = np.broadcast_to(np.arange(len(self.slots))[:, None], lag.shape)
+        lower = np.where((lag >= 0) & (lag <= LAGS), self.band[rows, np.clip(lag, 0, LAGS)], 0.0)
+        return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+
+    def carried(self, lag: int) -> Vector:
+        """The regression of each slot's noise on that of the last slot on the same of ``lag`` chains, [k]."""
+        share = np.zeros(len(self.slots))
+        newest: dict[int, int] = {}
+        for i, slot in enumerate(self.slots.tolist()):
+            before = newest.get(slot % lag)
+            if before is not None and slot - self.slots[before] <= LAGS:
+                share[i] = self.band[i, slot - self.slots[before]] / self.band[before, 0]
+            newest[slot % lag] = i
+        return share
 
 
 class StreamReconstruction:
-    """Estimates from the moments of stream campaigns, epochs by their own rules."""
+    """The `Estimator` of streams: from their moments, epochs by their own rules."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._rules: dict[bytes, tuple[Campaign, StreamRule, Layout, Vector]] = {}
@@ -56,7 +71,17 @@ class StreamReconstruction:
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]
                 self._rules[epoch.campaign.fingerprint] = (epoch.campaign, rule, layout, np.array(variances))
 
-    def series(self, partial: Mapping[Key, Counts], group: str = EVERYBODY, coordinate: int = 0) -> Series:
+    @property
+    def memory(self) -> int:
+        """How far back the noise of a slot is counted."""
+        return LAGS
+
+    @property
+    def chains(self) -> int:
+        """Interleaved chains of the newest rule."""
+        return int(self._newest[1].lag)
+
+    def curve(self, partial: Mapping[Key, Counts], group: str = EVERYBODY, coordinate: int = 1) -> Curve:
         """The series of one group, ``all`` for everybody together; slots without reports are left out."""
         cells: dict[tuple[int, bytes], Counts] = {}
         for key, counts in partial.items():
@@ -65,114 +90,83 @@ class StreamReconstruction:
                 cells[at] = add_counts(cells[at], counts) if at in cells else counts
         slots = sorted({slot for slot, _ in cells})
         place = {slot: i for i, slot in enumerate(slots)}
-        reports = np.zeros(len(slots))
-        total = np.zeros(len(slots))
-        noise = np.zeros((len(slots), len(slots)))
+        reports, total, band = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros((len(slots), LAGS + 1))
         for (slot, fingerprint), counts in cells.items():
             campaign, rule, layout, variances = self._rules[fingerprint]
             i, unit = place[slot], float(rule.width)
-            n, moment, _ = layout.sums(counts, coordinate)
+            n, moment, _ = layout.sums(counts, coordinate - 1)
             reports[i] += n
             total[i] += n * (campaign.offset + rule.low + unit / 2) + moment * unit / rule.levels
-            noise[i, i] += unit**2 * float(layout.ages_of(counts) @ variances)
+            band[i, 0] += unit**2 * float(layout.ages_of(counts) @ variances)
             steady = unit**2 * release_variance(rule)
             share = rule.reuse / (1 << rule.shift)
-            for lag, pairs in enumerate(layout.pairs(counts), 1):
-                j = place.get(slot - lag)
-                if pairs and j is not None and lag % rule.lag == 0:
-                    noise[i, j] += int(pairs) * steady * share ** (lag // rule.lag)
-                    noise[j, i] = noise[i, j]
+            for lag in range(rule.lag, LAGS + 1, rule.lag):
+                if slot - lag in place:
+                    band[i, lag] += int(layout.pairs(counts)[lag - 1]) * steady * share ** (lag // rule.lag)
         scale = np.where(reports > 0, reports, 1.0)
-        return Series(
-            tuple(slots),
-            tuple(int(n) for n in reports),
-            total / scale,
-            noise / np.outer(scale, scale),
-        )
+        for slot, i in place.items():
+            for lag in np.flatnonzero(band[i]).tolist():
+                band[i, lag] /= scale[i] * scale[place[slot - lag]]
+        return Curve(np.array(slots, dtype=np.int64), reports.astype(np.int64), total / scale, band)
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """One estimate per slot and group; further coordinates as groups ``<group>-2``, ``<group>-3``, ..."""
-        found = []
-        for name, group, coordinate in self._names(partial, groups):
-            series = self.series(partial, group, coordinate)
-            found += self._of(series, series.mean, series.standard_error, name, STREAM)
-        return sorted(found, key=lambda one: (one.slot, one.group))
-
-    def smoothed(
-        self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None, *, cycle: int | None = None
-    ) -> list[Estimate]:
-        """The same, smoothed over the newest `LONGEST` slots; ``cycle``: with a season of so many slots."""
-        found = []
-        for name, group, coordinate in self._names(partial, groups):
-            series = _newest(self.series(partial, group, coordinate))
-            if series.slots:
-                fit = smooth(series.slots, series.mean, series.covariance, cycle=cycle)
-                found += self._of(series, fit.mean, fit.standard_error, name, SMOOTHED)
-        return sorted(found, key=lambda one: (one.slot, one.group))
+        """One estimate per slot, group and coordinate."""
+        estimates: list[Estimate] = []
+        for series, curve in self._curves(partial, groups):
+            campaign, rule = self._newest[:2]
+            carried = curve.carried(rule.lag)
+            for i, slot in enumerate(curve.slots.tolist()):
+                mean, error = float(curve.mean[i]), float(curve.standard_error[i])
+                start, n = slot * campaign.slot_seconds, int(curve.reports[i])
+                ends = (mean - Z * error, mean + Z * error)
+                estimates.append(
+                    Estimate(
+                        *(slot, start, series, STREAM, n, 0, mean, error, *ends, rule.theta), carried=float(carried[i])
+                    )
+                )
+        return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
         """Means over runs of ``every`` slots with the standard error that correlated noise leaves."""
-        found = []
-        for name, group, coordinate in self._names(partial, groups):
-            series = self.series(partial, group, coordinate)
-            slots = np.array(series.slots, dtype=np.int64)
-            for number in sorted(set((slots // every).tolist())):
-                inside = np.flatnonzero(slots // every == number)
-                n = len(inside)
-                mean = float(series.mean[inside].mean())
-                error = math.sqrt(float(series.covariance[np.ix_(inside, inside)].sum())) / n
-                found.append(
+        ranges = []
+        for series, curve in self._curves(partial, groups):
+            for number in sorted(set((curve.slots // every).tolist())):
+                inside = np.flatnonzero(curve.slots // every == number)
+                n, piece = len(inside), slice(inside[0], inside[-1] + 1)
+                mean = float(curve.mean[piece].mean())
+                # Covariances with slots before the run are not in it.
+                within = np.arange(LAGS + 1) <= (curve.slots[piece] - number * every)[:, None]
+                both = np.where(within, curve.band[piece], 0.0).sum(axis=0)
+                error = math.sqrt(float(2 * both.sum() - both[0])) / n
+                ranges.append(
                     RangeEstimate(
                         first=number * every,
                         last=number * every + every - 1,
                         start=number * every * self._newest[0].slot_seconds,
-                        group=name,
+                        series=series,
                         slots=n,
-                        reports=sum(series.reports[i] for i in inside),
+                        reports=int(curve.reports[piece].sum()),
                         estimate=mean,
                         total=mean * n,
                         standard_error=error,
                         low=mean - Z * error,
                         high=mean + Z * error,
-                        bias=None,
-                        bias_se=None,
-                        low_raw=None,
-                        high_raw=None,
                     )
                 )
-        return sorted(found, key=lambda one: (one.first, one.group))
+        return sorted(ranges, key=lambda estimate: (estimate.first, estimate.series))
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:
-        return max(self._rules.values(), key=lambda one: one[0].epoch)
+        return max(self._rules.values(), key=lambda known: known[0].epoch)
 
-    def _names(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterable[tuple[str, str, int]]:
-        """(name, group, coordinate) of every series that is wanted."""
+    def _curves(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Series, Curve]]:
+        """Every series that is wanted."""
         mine = [key for key in partial if key.fingerprint in self._rules]
         dimension = max((self._rules[key.fingerprint][1].dimension for key in mine), default=1)
         wanted = None if groups is None else set(groups)
         for group in sorted({key.group for key in mine} | {EVERYBODY}):
-            for coordinate in range(dimension):
-                name = group if coordinate == 0 else f"{group}-{coordinate + 1}"
-                if wanted is None or name in wanted:
-                    yield name, group, coordinate
-
-    def _of(self, series: Series, mean: Vector, error: Vector, group: str, kind: str) -> list[Estimate]:
-        campaign, rule = self._newest[:2]
-        found = []
-        for slot, n, m, e in zip(series.slots, series.reports, mean, error, strict=True):
-            m, e = float(m), float(e) if math.isfinite(e) else 0.0
-            start = slot * campaign.slot_seconds
-            found.append(Estimate(slot, start, group, kind, n, 0, m, e, m - Z * e, m + Z * e, rule.theta))
-        return found
-
-
-def _newest(series: Series) -> Series:
-    return Series(
-        series.slots[-LONGEST:],
-        series.reports[-LONGEST:],
-        series.mean[-LONGEST:],
-        series.covariance[-LONGEST:, -LONGEST:],
-    )
+            if mine and (wanted is None or group in wanted):
+                for coordinate in range(1, dimension + 1):
+                    yield Series(group, coordinate), self.curve(partial, group, coordinate)

@@ -1,9 +1,10 @@
-"""``undertone query``: estimates from a store, as a table, JSON, CSV or Parquet."""
+"""``undertone query``: estimates from a store, as a table or in the formats of other tools."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,11 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.estimates import Estimate, Row
     from undertone_aggregator.estimate.query import Results
-    from undertone_aggregator.estimate.ranges import RangeEstimate
-    from undertone_aggregator.estimate.reconstruct import Estimate
 
-_LAST = 0xFFFFFFFF
+FORMATS = ("table", "json", "csv", "jsonl", "influx", "parquet")
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def register(app: typer.Typer) -> None:
@@ -27,48 +27,96 @@ def register(app: typer.Typer) -> None:
 
 def query(
     store: Annotated[Path, typer.Argument(help="The aggregator's store.")],
-    first: Annotated[int, typer.Option(help="First slot.")] = 0,
-    last: Annotated[int, typer.Option(help="Last slot.")] = _LAST,
+    since: Annotated[str | None, typer.Option(help="Only so long before the newest slot: 90m, 24h, 7d, 2w.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="From this local time on: 2026-03-01T18:00.")] = None,
+    to: Annotated[str | None, typer.Option(help="Before this local time.")] = None,
+    tz: Annotated[str | None, typer.Option(help="The zone of these times; the campaign's by default.")] = None,
+    first: Annotated[int | None, typer.Option(help="First slot, by its number.")] = None,
+    last: Annotated[int | None, typer.Option(help="Last slot, by its number.")] = None,
     newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only these groups; --group all is everybody.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Only these groups; all, everybody, by default.")] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Every group.")] = False,
+    settled: Annotated[bool, typer.Option("--settled", help="Only slots that no report is waited for.")] = False,
+    filtered: Annotated[bool, typer.Option("--filtered", help="The filtered series beside the raw one.")] = False,
     every: Annotated[int | None, typer.Option(min=1, help="Runs of this many slots instead of single ones.")] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles of the readings per run, such as 0.5,0.9.")] = None,
-    smoothed: Annotated[bool, typer.Option("--smoothed", help="Streams: smoothed over the slots asked for.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    parquet: Annotated[Path | None, typer.Option(help="Write a Parquet file.")] = None,
+    form: Annotated[str, typer.Option("--format", help="One of " + ", ".join(FORMATS) + ".")] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write there; needed for parquet.")] = None,
 ) -> None:
     """Estimates with standard errors and 95 % intervals, per slot and group.
 
     --every 48 gives means over days of half-hours; --quantiles the distribution of the readings, per cycle or --every.
     """
-    from undertone_aggregator.estimate.query import document, open_store, to_csv, write_parquet
-    from undertone_aggregator.estimate.ranges import over
+    from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
+    from undertone_aggregator.estimate.query import open_store
 
-    if as_json and as_csv:
-        raise Invalid("--json and --csv exclude each other")
+    form = "json" if as_json else form
+    if form not in FORMATS:
+        raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
+    if groups and group:
+        raise Invalid("--groups and --group exclude each other")
+    if filtered and (every is not None or quantiles is not None):
+        raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
     with open_store(store) as results:
-        estimates = (results.smoothed if smoothed else results.estimates)(first, last, group)
+        zone = _zone(results, tz)
+        span = _span(results, zone, (since, from_, to), (first, last))
+        wanted = None if groups else group or ["all"]
+        estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled)
         if newest is not None:
-            kept = set(sorted({one.slot for one in estimates})[-newest:])
-            estimates = [one for one in estimates if one.slot in kept]
-        rows: Sequence[Estimate | RangeEstimate | Quantile] = estimates
+            kept = set(sorted({estimate.slot for estimate in estimates})[-newest:])
+            estimates = [estimate for estimate in estimates if estimate.slot in kept]
+        rows: Sequence[Row] = estimates
+        kind: type[Row] = Estimate
         if quantiles is not None:
-            rows = results.quantiles(_shares(quantiles), every, first, last)
+            rows, kind = results.quantiles(_shares(quantiles), every, *span), Quantile
         elif every is not None:
-            rows = results.ranges(every, first, last, group) if results.campaign.stream else over(estimates, every)
-        if parquet is not None:
-            write_parquet(results, rows, parquet)
-        if as_json:
-            found = document(results, estimates)
-            if quantiles is not None or every is not None:
-                del found["slots"]
-                found["quantiles" if quantiles is not None else "ranges"] = [asdict(one) for one in rows]
-            print(json.dumps(found, ensure_ascii=False))
-        elif as_csv:
-            sys.stdout.write(to_csv(rows))
-        elif parquet is None:
-            _show(results, estimates, rows)
+            rows, kind = results.ranges(every, *span, wanted), RangeEstimate
+        if form == "table" and output is None:
+            _show(results, zone, estimates, rows)
+        else:
+            _write(results, form, estimates, rows, kind, output)
+
+
+def _zone(results: "Results", name: str | None) -> tzinfo:
+    from undertone_aggregator.estimate.zones import zone
+
+    return results.days.zone if name is None else zone("--tz", name)
+
+
+def _span(
+    results: "Results",
+    zone: tzinfo,
+    moments: tuple[str | None, str | None, str | None],
+    slots: tuple[int | None, int | None],
+) -> tuple[int | datetime | None, int | datetime | None]:
+    """The selection that the options make. Raises Invalid for two ways at once."""
+    since, start, end = moments
+    first, last = slots
+    if sum(text is not None for text in (since, start, first)) > 1:
+        raise Invalid("--since, --from and --first exclude each other")
+    if end is not None and last is not None:
+        raise Invalid("--to and --last exclude each other")
+    begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
+    if since is not None:
+        begin = datetime.fromtimestamp(results.ends, UTC) - _length(since)
+    return begin, last if end is None else _moment("--to", end, zone)
+
+
+def _moment(name: str, text: str, zone: tzinfo) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{name} is {text!r}, expected a date and time such as 2026-03-01T18:00") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+
+
+def _length(text: str) -> timedelta:
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > 6:
+        raise Invalid(f"--since is {text!r}, expected a number and m, h, d or w, such as 24h")
+    return timedelta(seconds=int(number) * _UNITS[unit])
 
 
 def _shares(text: str) -> list[float]:
@@ -78,9 +126,52 @@ def _shares(text: str) -> list[float]:
         raise Invalid(f"--quantiles is {text!r}, expected numbers between 0 and 1, such as 0.5,0.9") from None
 
 
-def _show(
-    results: "Results", estimates: "list[Estimate]", rows: "Sequence[Estimate | RangeEstimate | Quantile]"
+def _write(
+    results: "Results",
+    form: str,
+    estimates: "list[Estimate]",
+    rows: "Sequence[Row]",
+    kind: "type[Row]",
+    output: Path | None,
 ) -> None:
+    from undertone_aggregator.estimate import export
+    from undertone_aggregator.estimate.estimates import plain
+
+    if form == "parquet":
+        if output is None:
+            raise Invalid("--format parquet needs --output FILE")
+        export.write_parquet(results, rows, output, kind)
+        return
+    if form == "table":
+        raise Invalid(f"--output needs a --format, one of {', '.join(FORMATS[1:])}")
+    if form == "json":
+        found = export.document(results, estimates)
+        if rows is not estimates:
+            del found["slots"]
+            found[kind.plural] = [row.row() for row in rows]
+        text = json.dumps(plain(found), ensure_ascii=False) + "\n"
+    elif form == "csv":
+        text = export.to_csv(rows, kind)
+    elif form == "jsonl":
+        text = export.to_json_lines(rows)
+    else:
+        text = export.to_influx(results.campaign.name, rows)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    else:
+        _print(text)
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` does; nothing may be flushed to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "Sequence[Row]") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -90,49 +181,51 @@ def _show(
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
+    starts = f"starts ({zone})"
     if rows and isinstance(rows[0], Quantile):
-        heads = ["starts (UTC)", "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
+        heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     else:
-        heads = [
-            "starts (UTC)",
-            "group",
-            "reports",
-            f"mean, {campaign.unit}",
-            "± s.e.",
-            "95 %: min(x, θ)",
-            "95 %: x (a model)",
-            "± if 1 % are fake",
-        ]
+        mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
+        heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
     table = Table(*heads, title=campaign.name)
     table.columns[0].no_wrap = True
-    for one in rows:
-        table.add_row(*_cells(one))
-    console.print(table)
+    for row in rows:
+        table.add_row(*_cells(row, zone, results.settled))
     theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
-    console.print(theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}")
-    console.print(results.guarantee)
+    lines = [theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}", results.guarantee]
     if results.mechanism is not None:
-        console.print(results.mechanism.sentence())
+        lines.append(results.mechanism.sentence())
+    if any(estimate.series.filtered for estimate in estimates):
+        lines.append(results.filter.sentence)
+    if any(estimate.slot > results.settled for estimate in estimates):
+        lines.append("… reports still come for this slot")
     outcomes = results.outcomes()
     received = outcomes.pop("received", 0)
-    console.print(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
-    for warning in results.warnings(estimates):
-        console.print(f"warning: {warning}")
+    lines.append(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
+    lines += [f"warning: {warning}" for warning in results.warnings(estimates)]
+    with console.capture() as capture:
+        console.print(table)
+        for line in lines:
+            console.print(line)
+    _print(capture.get())
 
 
-def _cells(one: "Estimate | RangeEstimate | Quantile") -> list[str]:
+def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     from undertone_aggregator.estimate.distribution import Quantile
-    from undertone_aggregator.estimate.query import utc
-    from undertone_aggregator.estimate.reconstruct import Estimate
+    from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
+    from undertone_aggregator.estimate.export import local
 
-    if isinstance(one, Quantile):
-        reports = str(one.cohort + one.reports)
-        return [utc(one.start), reports, f"{one.share:g}", str(one.value), f"{one.low} to {one.high}"]
-    head = [utc(one.start), one.group]
-    if isinstance(one, Estimate) and one.standard_error is None:
-        return [*head, str(one.cohort), f"{one.estimate:.1f}", "", "", "a threshold round", ""]
-    raw = "" if one.low_raw is None else f"{one.low_raw:.1f} to {one.high_raw:.1f}"
-    truncated = f"{one.low:.1f} to {one.high:.1f}"
-    fakes = f"{one.manipulation:.1f}" if isinstance(one, Estimate) and one.manipulation is not None else ""
-    return [*head, str(one.reports), f"{one.estimate:.1f}", f"{one.standard_error:.1f}", truncated, raw, fakes]
+    if isinstance(row, Quantile):
+        reports = str(row.cohort + row.reports)
+        return [local(row.start, zone), reports, f"{row.share:g}", str(row.value), f"{row.low} to {row.high}"]
+    assert isinstance(row, (Estimate, RangeEstimate))
+    # A slot that reports still come for.
+    mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
+    head = [local(row.start, zone) + mark, str(row.series)]
+    if isinstance(row, Estimate) and row.standard_error is None:
+        return [*head, str(row.cohort), f"{row.estimate:.1f}", "", "", "a threshold round", ""]
+    raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
+    truncated = f"{row.low:.1f} to {row.high:.1f}"
+    fakes = f"{row.manipulation:.1f}" if isinstance(row, Estimate) and row.manipulation is not None else ""
+    return [*head, str(row.reports), f"{row.estimate:.1f}", f"{row.standard_error:.1f}", truncated, raw, fakes]

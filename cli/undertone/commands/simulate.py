@@ -3,7 +3,6 @@
 import json
 import math
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +63,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
-    from undertone_aggregator.collect.admission import EVERYBODY
+    from undertone_aggregator.collect.partial import EVERYBODY
     from undertone_aggregator.config import StreamPlan, read_config
     from undertone_aggregator.options import parse
     from undertone_aggregator.server import read_groups
@@ -169,8 +168,8 @@ def _plan(
 
 def document(found: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Everything about the campaign and its slots, as one JSON object."""
+    from undertone_aggregator.estimate.estimates import plain
     from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
-    from undertone_aggregator.publish import plain
 
     newest = found.timeline.epochs[-1].campaign
     rule = newest.stream or newest.report
@@ -196,7 +195,7 @@ def document(found: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
 
 def _row(one: "Compared") -> dict[str, Any]:
-    return {**asdict(one.estimate), "truth_truncated": one.truth_truncated, "truth_raw": one.truth_raw}
+    return {**one.estimate.row(), "truth_truncated": one.truth_truncated, "truth_raw": one.truth_raw}
 
 
 def warnings(found: "Simulated") -> list[str]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from undertone_aggregator.estimate.reconstruct import Z
+from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.demo.plan import Result
 from undertone_simulator.demo.reports import ReportsResult
 from undertone_simulator.demo.stream import StreamResult

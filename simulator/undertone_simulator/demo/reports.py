@@ -12,8 +12,9 @@ import numpy as np
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
+from undertone_aggregator.estimate.estimates import MEASURED, Z
 from undertone_aggregator.estimate.guarantee import certificate, event_sentence
-from undertone_aggregator.estimate.reconstruct import MEASURED, Reconstruction, Z
+from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 from undertone_shared.cohort import SEED_BYTES

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.collect.store import Store
+from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.query import open_store
-from undertone_aggregator.estimate.reconstruct import Estimate
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
@@ -159,8 +159,10 @@ chains = {_CHAINS}
         with open_store(plan.folder / "store.sqlite") as results:
             guarantee = results.guarantee
             slots: list[StreamSlot] = []
+            estimates = results.estimates(filtered=True)
             for k in range(rule.dimension):
-                raw, smoothed = results.estimates(groups=[_series(k)]), results.smoothed(groups=[_series(k)])
+                kinds = (Series(coordinate=k + 1), Series(coordinate=k + 1, filtered=True))
+                raw, smoothed = ([e for e in estimates if e.series == kind] for kind in kinds)
                 slots += _slots(k, raw, smoothed, truths)
         num, den = rule.rho()
         by_micropython = sum(plan.names[-1] in devices for devices in reports.values()) if _had_micropython(plan) else 0
@@ -177,11 +179,6 @@ chains = {_CHAINS}
 
 def _had_micropython(plan: Plan) -> bool:
     return (plan.folder / "micropython.log").exists()
-
-
-def _series(coordinate: int) -> str:
-    """What the server calls the series of a coordinate, 0 for the first."""
-    return "all" if coordinate == 0 else f"all-{coordinate + 1}"
 
 
 def _slots(

@@ -1,8 +1,10 @@
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -13,14 +15,15 @@ from undertone_aggregator.collect.epochs import Epoch, threshold_to_json
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.estimate.query import MODELS, open_store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort
-from undertone_simulator.vectorised import GivenWords, histogram
+from undertone_simulator.draws import GivenWords
+from undertone_simulator.vectorised import histogram
 
 EDGES = (0, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1001)
 CHOSEN = Threshold(
@@ -73,7 +76,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     batch.outcomes["counted"] = batch.partial.reports
     batch.outcomes["duplicate"] = 3
     with stores.open_store(path) as made:
-        made.set_meta({"campaign": "meters", "epsilon": "4"})
+        made.set_meta({"campaign": "meters", "epsilon": "4", "time_zone": "Europe/London", "settle_slots": "2"})
         made.add_epoch(Epoch(rounds, FIRST - 10))
         made.add_epoch(Epoch(second, FIRST + 90, threshold_to_json(CHOSEN)))
         made.commit("0of1", batch)
@@ -155,9 +158,10 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
     parquet = tmp_path / "x.parquet"
-    lines = command(store, "--csv", "--newest", 1, "--parquet", parquet).stdout.splitlines()
-    assert lines[0].startswith("slot,start,group,kind,reports")
+    lines = command(store, "--format", "csv", "--newest", 1, "--groups").stdout.splitlines()
+    assert lines[0].startswith("slot,start,group,coordinate,filtered,kind,reports")
     assert len(lines) == 4
+    assert command(store, "--format", "parquet", "--newest", 1, "--groups", "--output", parquet).returncode == 0
     pq = pytest.importorskip("pyarrow.parquet")
     read = pq.read_table(parquet)
     assert read.num_rows == 3
@@ -168,7 +172,17 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     ("arguments", "part"),
     [
         (["/nowhere/s.sqlite"], "there is no store at /nowhere/s.sqlite"),
-        (["STORE", "--json", "--csv"], "--json and --csv exclude each other"),
+        (["STORE", "--format", "xml"], "--format is 'xml', expected one of table, json, csv"),
+        (["STORE", "--format", "parquet"], "--format parquet needs --output FILE"),
+        (["STORE", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
+        (["STORE", "--every", "4", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
+        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a number and m, h, d or w"),
+        (["STORE", "--since", "4h", "--from", "2026-01-01"], "--since, --from and --first exclude each other"),
+        (["STORE", "--to", "2026-01-01", "--last", "7"], "--to and --last exclude each other"),
+        (["STORE", "--from", "today"], "--from is 'today', expected a date and time"),
+        (["STORE", "--tz", "Europe/Nowhere"], "--tz is 'Europe/Nowhere', expected a name such as Europe/London"),
+        (["STORE", "--first", "9", "--last", "3"], "the selection is 9 to 3, expected the first before the last"),
+        (["STORE", "--filtered", "--every", "4"], "--filtered is for single slots"),
         (["STORE", "--quantiles", "half"], "--quantiles is 'half', expected numbers between 0 and 1"),
     ],
 )
@@ -183,3 +197,99 @@ def test_a_store_without_an_epoch_says_so(tmp_path: Path) -> None:
     stores.open_store(tmp_path / "s.sqlite").close()
     with pytest.raises(Invalid, match="has no epoch yet"):
         open_store(tmp_path / "s.sqlite")
+
+
+def test_slots_are_chosen_by_local_time(store: Path) -> None:
+    zone = ZoneInfo("Europe/London")
+    begin = datetime.fromtimestamp(FIRST + 103, zone)
+    with open_store(store) as results:
+        by_slot = results.estimates(FIRST + 103, FIRST + 106)
+        assert results.estimates(begin, begin + timedelta(seconds=4)) == by_slot
+        assert results.estimates(begin.replace(tzinfo=None), begin + timedelta(seconds=3.5)) == by_slot
+        with pytest.raises(Invalid, match="expected the first before the last"):
+            results.estimates(begin, begin - timedelta(days=1))
+    text = begin.replace(tzinfo=None).isoformat()
+    found = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
+    assert [slot["slot"] - FIRST for slot in found["slots"]] == [103, 104, 105, 106]
+    # The newest slot ends at FIRST + 112; two more slots are waited for.
+    settled = json.loads(command(store, "--json", "--since", "9m", "--settled").stdout)
+    assert settled["settled"] == FIRST + 108
+    assert settled["slots"][-1]["slot"] == FIRST + 108
+
+
+def test_an_unknown_group_is_an_error_everywhere(store: Path) -> None:
+    with open_store(store) as results:
+        for ask in (results.estimates, results.frame, lambda groups: results.ranges(4, groups=groups)):
+            with pytest.raises(Invalid, match="group is 'west', expected one of all, north, south"):
+                ask(groups=["west"])
+            assert len(ask(groups="north")) == len(ask(groups=["north"]))
+        with pytest.raises(Invalid, match="group is 'west'"):
+            results.arrays(group="west")
+
+
+def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
+    with open_store(store) as results:
+        both = results.estimates(groups=None, filtered=True)
+        raw = {(e.slot, e.group): e for e in both if not e.series.filtered}
+        filtered = {(e.slot, e.group): e for e in both if e.series.filtered}
+        assert list(raw.values()) == results.estimates(groups=None)
+        # Threshold rounds have no standard error, and no filtered value.
+        assert filtered.keys() == {key for key in raw if key[0] >= FIRST + 100}
+        for key, estimate in filtered.items():
+            assert estimate.standard_error <= raw[key].standard_error * (1 + 1e-9)
+            assert estimate.low_raw is not None
+            assert estimate.reports == raw[key].reports
+        assert "pattern of 4 slots" in results.frame(filtered=True).attrs["filter"]
+        only = results.arrays(FIRST + 100, filtered=True)
+        assert only["filtered"].all()
+        assert len(only["slot"]) == 12
+
+
+def test_frames_carry_unit_and_guarantee(store: Path) -> None:
+    pytest.importorskip("pandas")
+    with open_store(store) as results:
+        frames = results.frame(), results.ranges_frame(4), results.quantiles_frame((0.5,), every=8, last=FIRST + 10)
+        for frame in frames:
+            assert frame.attrs["unit"] == "Wh"
+            assert frame.attrs["epsilon"] == 4.0
+            assert frame.attrs["guarantee"] == results.guarantee
+            assert str(frame.index.tz) == "Europe/London"
+        assert np.allclose(frames[0]["total"], frames[0]["estimate"] * frames[0]["reports"])
+        assert set(frames[0]["group"]) == {"all"}
+        assert "meters" in repr(results)
+        assert "event-level" in results._repr_html_()
+
+
+def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
+    """A second reader finds in the store what the first one had to fit."""
+    copy = tmp_path / "s.sqlite"
+    copy.write_bytes(store.read_bytes())
+    with open_store(store) as results:
+        first = results.estimates(last=FIRST + 10)
+        models = results._estimator.models
+        assert len(models) == 4
+    with stores.open_store(copy) as made:
+        made.set_meta({MODELS: json.dumps({key: value + 1000 for key, value in models.items()})})
+    with open_store(copy) as results:
+        # Whatever is kept is taken; nothing is fitted again.
+        assert [e.estimate for e in results.estimates(last=FIRST + 10)] == [e.estimate + 1000 for e in first]
+
+
+def test_line_protocol_and_json_lines(store: Path) -> None:
+    lines = command(store, "--format", "influx", "--newest", 1).stdout.splitlines()
+    assert len(lines) == 1
+    head, fields, stamp = lines[0].split(" ")
+    assert head == "meters,group=all,coordinate=1,filtered=false,kind=report"
+    assert int(stamp) == (FIRST + 111) * 10**9
+    assert "reports=800i" in fields.split(",")
+    (row,) = [json.loads(line) for line in command(store, "--format", "jsonl", "--newest", 1).stdout.splitlines()]
+    assert row["group"] == "all"
+    assert row["reports"] == 800
+
+
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
+    line = f"{sys.executable} -m undertone query {store} --format {form} --groups | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""

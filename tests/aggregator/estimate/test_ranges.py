@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
 from undertone_aggregator.estimate.ranges import drowned, over
-from undertone_aggregator.estimate.reconstruct import MEASURED, MODEL, Estimate
 
-ONE = Estimate(96, 96 * 1800, "all", MEASURED, 600, 30, 200.0, 3.0, 194.1, 205.9, 700, 10.0, 4.0, 196.0, 224.0)
+ONE = Estimate(96, 96 * 1800, Series("all"), MEASURED, 600, 30, 200.0, 3.0, 194.1, 205.9, 700, 10.0, 4.0, 196.0, 224.0)
 
 
 def test_noise_averages_out_and_bias_does_not() -> None:
@@ -22,7 +22,7 @@ def test_noise_averages_out_and_bias_does_not() -> None:
 
 
 def test_runs_are_counted_from_slot_zero_and_by_group() -> None:
-    ones = [replace(ONE, slot=95, start=95 * 1800), ONE, replace(ONE, group="north")]
+    ones = [replace(ONE, slot=95, start=95 * 1800), ONE, replace(ONE, series=Series("north"))]
     assert [(run.first, run.group, run.slots) for run in over(ones, 48)] == [
         (48, "all", 1),
         (96, "all", 1),

@@ -10,12 +10,14 @@ from support.server import FIRST, campaign
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL
 from undertone_aggregator.estimate.noise import QuadraticNoise
-from undertone_aggregator.estimate.reconstruct import MEASURED, MODEL, Decoder, Reconstruction
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_shared import report
 from undertone_shared.cohort import WHOLE
 from undertone_shared.scalar import ReportRule
-from undertone_simulator.vectorised import GivenWords, Mechanism, symbols
+from undertone_simulator.draws import GivenWords
+from undertone_simulator.vectorised import Mechanism, symbols
 
 Readings = NDArray[Any]
 

@@ -13,7 +13,9 @@ from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import parse_config
+from undertone_aggregator.estimate.estimates import Series
 from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
+from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.estimate.stream import StreamReconstruction
 from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
 from undertone_shared.errors import Invalid
@@ -125,10 +127,10 @@ def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
         fleet.rng.shuffle(reports)
         batch = ingest(fleet, reports)
         assert batch.outcomes["counted"] == len(reports) == batch.partial.reports
-        series = StreamReconstruction(Timeline([fleet.epoch])).series(batch.partial)
-        assert series.slots == tuple(range(FIRST, FIRST + 40))
+        series = StreamReconstruction(Timeline([fleet.epoch])).curve(batch.partial)
+        assert series.slots.tolist() == list(range(FIRST, FIRST + 40))
         off = series.mean - means
-        ratios.append(off @ np.linalg.solve(series.covariance, off) / 40)
+        ratios.append(off @ np.linalg.solve(series.covariance(), off) / 40)
         assert np.abs(off).max() < 6 * series.standard_error.max()
     # A chi-square of 240 over its degrees of freedom: 0.5 to 1.6 but for probability 1e-7.
     assert 0.5 < np.mean(ratios) < 1.6
@@ -172,18 +174,19 @@ def test_order_restart_and_duplicates_change_nothing():
     assert first.partial.merge(second.partial) == whole
 
 
-def test_smoothing_lowers_the_error_and_says_so():
+def test_filtering_lowers_the_error_and_says_so():
     better, stated = [], []
     for seed in range(4):
         fleet = Fleet("direct", 100, 50 + seed)
         reports, means = play(fleet, 48)
         partial = ingest(fleet, reports).partial
         streams = StreamReconstruction(Timeline([fleet.epoch]))
-        raw, smooth = streams.estimates(partial), streams.smoothed(partial)
-        assert [one.slot for one in raw] == [one.slot for one in smooth]
-        errors = [np.array([one.estimate for one in found]) - means for found in (raw, smooth)]
+        raw = streams.estimates(partial)
+        smooth = SeriesFilter(SLOT, 48, chains=streams.chains).smoothed(raw)
+        assert [estimate.slot for estimate in raw] == [estimate.slot for estimate in smooth]
+        errors = [np.array([e.estimate for e in estimates]) - means for estimates in (raw, smooth)]
         better.append(np.square(errors[1]).mean() / np.square(errors[0]).mean())
-        stated.append(np.square(errors[1] / np.array([one.standard_error for one in smooth])).mean())
+        stated.append(np.square(errors[1] / np.array([e.standard_error for e in smooth])).mean())
     assert np.mean(better) < 0.7
     assert 0.2 < np.mean(stated) < 3
 
@@ -197,8 +200,8 @@ def test_vectors_come_out_coordinate_by_coordinate():
     reports, _ = play(fleet, 3)
     batch = ingest(fleet, reports)
     assert batch.outcomes["counted"] == 12
-    names = {one.group for one in StreamReconstruction(Timeline([fleet.epoch])).estimates(batch.partial)}
-    assert names == {"all", "all-2"}
+    series = {estimate.series for estimate in StreamReconstruction(Timeline([fleet.epoch])).estimates(batch.partial)}
+    assert series == {Series("all", 1), Series("all", 2)}
 
 
 def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():

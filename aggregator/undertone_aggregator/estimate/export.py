@@ -1,0 +1,116 @@
+"""Estimates as documents: one JSON object, CSV, JSON lines, Influx line protocol, Parquet."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, tzinfo
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.facts import mechanism_facts
+from undertone_aggregator.estimate.estimates import Estimate, Row, plain
+from undertone_aggregator.estimate.query import Results
+from undertone_shared.errors import Invalid
+
+# Columns that tell rows apart: tags in line protocol.
+_TAGS = ("group", "coordinate", "filtered", "kind", "share")
+
+
+def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Everything about the campaign and these estimates, as one JSON object."""
+    campaign, exact = results.campaign, results.certificate
+    document: dict[str, Any] = {
+        "campaign": campaign.name,
+        "sensor": campaign.sensor,
+        "unit": campaign.unit,
+        "slot_seconds": campaign.slot_seconds,
+        "epsilon": float(results.epsilon),
+        "delta": results.delta,
+        "certificate": [exact.numerator, exact.denominator],
+        "guarantee": results.guarantee,
+        "theta": results.theta,
+        "phase": results.newest.phase,
+        "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],
+        "outcomes": results.outcomes(),
+        "settled": results.settled,
+        "warnings": results.warnings(estimates),
+        "slots": [estimate.row() for estimate in estimates],
+    }
+    if any(estimate.series.filtered for estimate in estimates):
+        document["filter"] = results.filter.sentence
+    return dict(plain(document))
+
+
+def to_csv(rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
+    """Rows of one kind as CSV with a header; what a row does not have is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(kind.columns())
+    for row in rows:
+        writer.writerow(["" if value is None else value for value in row.row().values()])
+    return text.getvalue()
+
+
+def to_json_lines(rows: Sequence[Row]) -> str:
+    """One JSON object per line and row."""
+    return "".join(json.dumps(plain(row.row()), ensure_ascii=False) + "\n" for row in rows)
+
+
+def to_influx(campaign: str, rows: Sequence[Row]) -> str:
+    """InfluxDB line protocol: measurement ``campaign``, tags that tell series apart, the slot's start in ns."""
+    lines = []
+    for row in rows:
+        columns = {name: value for name, value in plain(row.row()).items() if value is not None}
+        start = columns.pop("start") * 1_000_000_000
+        tags = "".join(f",{name}={_escaped(str(columns.pop(name)).lower())}" for name in _TAGS if name in columns)
+        values = ",".join(f"{name}={value}{'i' if isinstance(value, int) else ''}" for name, value in columns.items())
+        lines.append(f"{_escaped(campaign)}{tags} {values} {start}\n")
+    return "".join(lines)
+
+
+def write_parquet(results: Results, rows: Sequence[Row], path: Path, kind: type[Row] = Estimate) -> None:
+    """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise Invalid("Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
+    facts = {key: value for key, value in document(results, []).items() if key != "slots"}
+    flat = [row.row() for row in rows]
+    table = pa.table(
+        {name: [row[name] for row in flat] for name in kind.columns()}, metadata={"undertone": json.dumps(facts)}
+    )
+    pq.write_table(table, path)
+
+
+def local(second: int, zone: tzinfo = UTC) -> str:
+    """A Unix second as date and time in a zone."""
+    return datetime.fromtimestamp(second, zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
+    campaign, chosen = epoch.campaign, epoch.threshold
+    rule = campaign.stream or campaign.report
+    facts: dict[str, Any] = {
+        "epoch": campaign.epoch,
+        "phase": epoch.phase,
+        "first_slot": campaign.first_slot,
+        "theta": None if rule is None else rule.theta,
+    }
+    if campaign.cohort is not None:
+        facts["cohort_edges"] = list(campaign.cohort.mechanism.edges or ())
+    if chosen is not None:
+        for name in ("low", "high", "bias", "bias_se", "method", "warnings"):
+            facts[name] = getattr(chosen, name)
+    reporting = mechanism_facts(epoch, epsilon)
+    if reporting is not None:
+        facts["mechanism"] = asdict(reporting)
+    return facts
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace(",", "\\,").replace(" ", "\\ ").replace("=", "\\=")

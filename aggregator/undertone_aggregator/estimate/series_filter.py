@@ -1,0 +1,186 @@
+"""The filter of `estimate.filter` for a campaign's estimates: whole series at once, or slot by slot as they settle."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.estimate import filter as core
+from undertone_aggregator.estimate.calendar import Days, calendar
+from undertone_aggregator.estimate.estimates import Estimate, Series, Z
+from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
+
+# Late reports change an estimate for so many slots after it; older ones are taken as final.
+RECENT = 8
+
+
+@dataclass(frozen=True)
+class SeriesFilter:
+    """What a campaign's filter has to know: slots, cycle (in slots), ``days``, and a stream's ``chains``."""
+
+    slot_seconds: int
+    cycle: int
+    days: Days = field(default_factory=Days)
+    chains: int = 1
+
+    def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
+        """The filtered series of raw estimates, by slot, then series; each slot given all of them.
+
+        Estimates without a standard error (threshold rounds) are left out.
+        """
+        smoothed: list[Estimate] = []
+        for raw in by_series(estimates).values():
+            done = self.run(raw)
+            pairs = zip(raw, done.mean.tolist(), done.standard_error.tolist(), strict=True)
+            smoothed += [as_filtered(estimate, mean, error) for estimate, mean, error in pairs]
+        return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
+
+    def run(self, raw: Sequence[Estimate], fitted: core.Fitted | None = None) -> core.Filtered:
+        """The core's result for one series."""
+        slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
+        return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), fitted)
+
+    def noise(self, raw: Sequence[Estimate]) -> Noise:
+        """The noise of one series' estimates."""
+        variance = np.square([estimate.standard_error or 0.0 for estimate in raw])
+        if all(estimate.carried is None for estimate in raw):
+            return Noise(variance)
+        return Noise(variance, np.array([estimate.carried or 0.0 for estimate in raw]), self.chains)
+
+    def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
+        """(mean, standard error) of newer estimates of one series, each given those before it."""
+        slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
+        return core.step(run, fitted, slots, _values(raw), self.noise(raw), self._calendar(slots))
+
+    def _calendar(self, slots: NDArray[np.int64]) -> Calendar:
+        return calendar(slots, self.slot_seconds, self.cycle, self.days)
+
+    @property
+    def memory(self) -> int:
+        """Slots that a fit looks at."""
+        return min(core.FIT_CYCLES * self.cycle, core.FIT_SLOTS)
+
+    @property
+    def sentence(self) -> str:
+        """What the filter assumes, for people."""
+        day = self.cycle * self.slot_seconds == 86400
+        local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
+        return (
+            f"filtered: a pattern of {self.cycle} slots that changes slowly{local}, a memory of some slots and a slow "
+            f"level, all estimated from this series alone; where raw is as good it is left as it is"
+        )
+
+
+class LiveFilter:
+    """Filtered estimates of a running campaign, each given what was known by then; refitted once per cycle."""
+
+    def __init__(self, how: SeriesFilter) -> None:
+        self._how = how
+        self._series: dict[Series, _Running] = {}
+
+    def take(self, raw: Iterable[Estimate]) -> list[Estimate]:
+        """The filtered estimates for raw ones that have settled; at most one series is refitted."""
+        filtered: list[Estimate] = []
+        patient = False
+        for series, estimates in by_series(raw).items():
+            running = self._series.setdefault(series, _Running(self._how))
+            filtered += running.take(estimates)
+            if not patient and running.due:
+                running.refit()
+                patient = True
+        return sorted(filtered, key=lambda estimate: (estimate.slot, estimate.series))
+
+
+class _Running:
+    """One series: its newest raw estimates, the fit, and the filter's state before the recent ones."""
+
+    def __init__(self, how: SeriesFilter) -> None:
+        self._how = how
+        self._raw: dict[int, Estimate] = {}
+        self._fitted: core.Fitted | None = None
+        self._used = False
+        self._base: Filter | None = None
+        self._settled = -1
+        self._next = core.FEWEST
+        self._taken = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether there is much that the fit does not know: a cycle, or as much again as it knew."""
+        return self._taken >= self._next
+
+    def take(self, estimates: Sequence[Estimate]) -> list[Estimate]:
+        for estimate in estimates:
+            if estimate.slot > self._settled:
+                self._taken += estimate.slot not in self._raw
+                self._raw[estimate.slot] = estimate
+        if self._base is None or self._fitted is None or not self._used:
+            self._forget()
+            return [as_filtered(estimate, estimate.estimate, estimate.standard_error or 0.0) for estimate in estimates]
+        self._settle(self._base, self._fitted)
+        recent = [self._raw[slot] for slot in sorted(self._raw) if slot > self._settled]
+        if not recent:
+            return []
+        means, errors = self._how.step(self._base.copy(), self._fitted, recent)
+        wanted = {estimate.slot for estimate in estimates}
+        known = zip(recent, means.tolist(), errors.tolist(), strict=True)
+        return [as_filtered(raw, mean, error) for raw, mean, error in known if raw.slot in wanted]
+
+    def refit(self) -> None:
+        """Fit to all that is kept, and run up to the recent slots."""
+        self._forget()
+        raw = [self._raw[slot] for slot in sorted(self._raw)]
+        done = self._how.run(raw)
+        self._fitted, self._used = done.fitted, done.used
+        self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
+        self._settled = -1
+        if self._fitted is not None:
+            self._base = core.running(self._fitted, self._how.noise(raw))
+            self._settle(self._base, self._fitted)
+
+    def _settle(self, base: Filter, fitted: core.Fitted) -> None:
+        """Take in for good what late reports change no more."""
+        newest = max(self._raw)
+        final = [self._raw[slot] for slot in sorted(self._raw) if self._settled < slot <= newest - RECENT]
+        if final:
+            self._how.step(base, fitted, final)
+            self._settled = final[-1].slot
+
+    def _forget(self) -> None:
+        for slot in sorted(self._raw)[: -self._how.memory]:
+            del self._raw[slot]
+
+
+def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
+    """Those with a standard error, ascending in time."""
+    series: dict[Series, list[Estimate]] = {}
+    for estimate in sorted(estimates, key=lambda estimate: estimate.slot):
+        if estimate.standard_error:
+            series.setdefault(estimate.series, []).append(estimate)
+    return series
+
+
+def as_filtered(raw: Estimate, mean: float, error: float) -> Estimate:
+    """The filtered estimate beside a raw one; what truncation removes is the raw one's."""
+    wide: tuple[float | None, float | None] = (None, None)
+    if raw.bias is not None and raw.bias_se is not None:
+        half = Z * float(np.hypot(error, raw.bias_se))
+        wide = (mean + raw.bias - half, mean + raw.bias + half)
+    return replace(
+        raw,
+        series=raw.series._replace(filtered=True),
+        estimate=mean,
+        standard_error=error,
+        low=mean - Z * error,
+        high=mean + Z * error,
+        misfit=None,
+        carried=None,
+        low_raw=wide[0],
+        high_raw=wide[1],
+    )
+
+
+def _values(raw: Sequence[Estimate]) -> Vector:
+    return np.array([estimate.estimate for estimate in raw])
