@@ -21,13 +21,14 @@ from undertone_simulator.tally import Cell, Truth
 
 @dataclass
 class Simulated:
-    """What a simulated campaign has left behind."""
+    """What a simulated campaign has left behind; ``notes``: sentences about its readings."""
 
     plan: CampaignPlan
     timeline: Timeline
     partial: Partial
     truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
     stream: StreamPlan | None = None
+    notes: list[str] = field(default_factory=list)
     _models: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
