@@ -165,7 +165,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
 
 def _row(compared: "Compared") -> dict[str, Any]:
-    return {**asdict(compared.estimate), "truth_truncated": compared.truth_truncated, "truth_raw": compared.truth_raw}
+    return {**compared.estimate.row(), "truth_truncated": compared.truth_truncated, "truth_raw": compared.truth_raw}
 
 
 def warnings(simulated: "Simulated") -> list[str]:
