@@ -34,8 +34,8 @@ class Simulated:
     def save(self, path: Path) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.
+        from undertone_aggregator.binding import open_campaign
         from undertone_aggregator.collect.store import Batch, open_store
-        from undertone_aggregator.server import open_campaign
 
         if path.exists():
             raise Invalid(f"{path} exists already: a simulation is never added to a store")
