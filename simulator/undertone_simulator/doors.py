@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config
-from undertone_aggregator.options import parse
 from undertone_aggregator.groups import read_groups
+from undertone_aggregator.options import parse
 from undertone_shared.errors import Invalid
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.bounds import public_bound
