@@ -96,6 +96,8 @@ class Fleet:
         self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
+        # The first slot that this fleet could play; one that goes on where it was has been there all the time.
+        self._began = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
         wire.on_campaign = self._hear
@@ -176,13 +178,17 @@ class Fleet:
         if campaign.fingerprint in self.campaigns:
             return
         self.campaigns[campaign.fingerprint] = campaign
+        if not self._plays.plays:
+            self._began = int(self.wire.clock.now()) // campaign.slot_seconds + 1
         self._slot_seconds = campaign.slot_seconds
         self._coordinates = campaign.rule.dimension
         play = self._playback.next(self._plays.plays, campaign)
         if play is not None:
             self._plays.plays.append(play)
             self.wire.ledger.play(play)
-        self.report_slot = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
+        reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
+        # In a campaign that runs already, report slots count from when this fleet is there.
+        self.report_slot = None if reporting is None else max(reporting, self._began)
         self._announced.set()
 
     # Life

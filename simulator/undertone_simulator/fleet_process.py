@@ -1,8 +1,8 @@
 """``python -m undertone_simulator.fleet_process JOB``: a fleet in a process of its own, as its job file says.
 
 It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
-devices' storages, where they are on disk. It prints ``connected N`` while it connects, ``ready`` once all devices
-are, and at its end ``skipped N`` draws, for which this machine was too slow, and ``peak MB`` of memory.
+devices' storages, where they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
+``ready`` once all devices are, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped N`` draws, for which this machine was too slow, and ``peak MB`` of memory.
 Exit codes: 0 done, 2 bad input.
 """
 
@@ -30,9 +30,13 @@ from undertone_simulator.wire_device import Wire
 
 READY = "ready"
 CONNECTED = "connected"
+MISSING = "missing"
+REFUSED = "refused"
 PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
+# Clients that cannot connect are named up to so many.
+_NAMED = 5
 
 
 @dataclass
@@ -115,10 +119,15 @@ async def run(job: Job) -> None:
 
 
 async def _say_ready(fleet: Fleet) -> None:
-    while (connected := sum(device.connections > 0 for device in fleet.devices)) < len(fleet.devices):
-        print(CONNECTED, connected, flush=True)
+    while missing := [device.name for device in fleet.devices if not device.connections]:
+        print(CONNECTED, len(fleet.devices) - len(missing), flush=True)
+        print(MISSING, *missing[:_NAMED], flush=True)
         await asyncio.sleep(_SAY_SECONDS)
     print(READY, flush=True)
+    while not fleet.campaigns:
+        await asyncio.sleep(_SAY_SECONDS)
+        if fleet.refusals:
+            print(REFUSED, ", ".join(f"{reason}: {n}" for reason, n in fleet.refusals.most_common()), flush=True)
 
 
 def main(path: str) -> int:

@@ -21,7 +21,7 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import REST
 from undertone_simulator.fleet import read_members
-from undertone_simulator.fleet_process import CONNECTED, PEAK, SKIPPED, Job
+from undertone_simulator.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.load_options import FAULTS, Options, Result
 from undertone_simulator.membership import device_names
@@ -36,6 +36,7 @@ SENSOR = "load"
 ROUND_SLOTS = 2
 _POLL_SECONDS = 0.25
 _CONNECT_SECONDS = 60.0
+_CAMPAIGN_SECONDS = 60.0
 _SLACK_SECONDS = 60.0
 _DRAIN_SECONDS = 60.0
 
@@ -90,6 +91,8 @@ def _theirs(options: Options, fleet: Path, folder: Path, source: Synthetic, show
         _start(options, fleet, folder, names, source, stage)
         _connect(options, stage, show)
         sent = _follow(options, folder, stage, show)
+        if not sent.sent:
+            raise Failed(f"no report was sent in {options.slots} slots: has the campaign ended?")
         return _result(options, folder, time.monotonic() - began, sent, None, stage)
 
 
@@ -139,7 +142,11 @@ def _connect(options: Options, stage: Stage, show: Show) -> None:
         check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
         show(f"{_last_number(stage.words('fleet.log'), CONNECTED) or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
-            raise Failed(f"not all clients could connect: {stage.words('fleet.log')[-200:]}")
+            connected = _last_number(stage.words("fleet.log"), CONNECTED) or 0
+            missing = _last_line(stage.words("fleet.log"), MISSING)
+            raise Failed(
+                f"{connected} of {options.clients} clients connected within {_CONNECT_SECONDS:g} s; not {missing}"
+            )
         time.sleep(_POLL_SECONDS)
 
 
@@ -147,10 +154,14 @@ def _follow(options: Options, folder: Path, stage: Stage, show: Show) -> Sent:
     """Until the fleet has ended; what its ledger says."""
     tail = LedgerTail(folder / "fleet.ledger")
     assert stage.fleet is not None
+    deadline = time.monotonic() + _CAMPAIGN_SECONDS
     while stage.fleet.poll() is None:
         sent = tail.poll()
         state = "reporting" if sent.plays else "waiting for the campaign"
         show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
+        if not sent.plays and time.monotonic() > deadline:
+            refused = _last_line(stage.words("fleet.log"), REFUSED) or "none was heard"
+            raise Failed(f"no device accepted a campaign within {_CAMPAIGN_SECONDS:g} s: {refused}")
         if options.provisioned is None:
             check_alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
             latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
@@ -171,10 +182,10 @@ def _drain(options: Options, folder: Path, show: Show) -> Accounts:
     deadline = time.monotonic() + _DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:
         while True:
-            found = reconcile(read_ledgers(_ledgers(folder)), store)
-            if found.holds or time.monotonic() > deadline:
-                return found
-            show(f"{found.counted} of {found.sent} reports counted")
+            accounts = reconcile(read_ledgers(_ledgers(folder)), store)
+            if accounts.holds or time.monotonic() > deadline:
+                return accounts
+            show(f"{accounts.counted} of {accounts.sent} reports counted")
             time.sleep(1.0)
 
 
@@ -200,8 +211,14 @@ def _result(
 
 def _last_number(words: str, what: str) -> int | None:
     """The number on the last line that begins with ``what``, None without one."""
-    found = [line.split()[1] for line in words.splitlines() if line.startswith(f"{what} ")]
-    return int(found[-1]) if found else None
+    line = _last_line(words, what)
+    return int(line) if line else None
+
+
+def _last_line(words: str, what: str) -> str:
+    """The rest of the last line that begins with ``what``, '' without one."""
+    lines = [line.partition(" ")[2] for line in words.splitlines() if line.startswith(f"{what} ")]
+    return lines[-1] if lines else ""
 
 
 def _campaign(options: Options, source: Synthetic, port: int) -> str:

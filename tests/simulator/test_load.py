@@ -1,13 +1,16 @@
 """Load tests, and what a machine says that has too few descriptors."""
 
 import resource
+import time
 
 import pytest
 
 from undertone_shared.errors import Invalid
+from undertone_simulator import load
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.load import run
 from undertone_simulator.load_options import Options
+from undertone_simulator.stage import Failed
 
 
 def test_too_few_descriptors_are_said_before_anything_starts(monkeypatch):
@@ -39,6 +42,39 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     accounts = world.accounts()
     assert accounts.holds, accounts.examples
     assert accounts.counted == found.sent
+
+
+RUNNING = "slot_seconds = 1\ncycle = 4\nepsilon = 1\nrounds = [2]\nreport_slots = 60\nmechanism = 'hybrid'"
+
+
+def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_path):
+    world = make_world(3, RUNNING, write_seconds=1)
+    world.start_aggregator()
+    first, second = (
+        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / name, lambda sentence: None)
+        for name in ("first", "second")
+    )
+    assert first.sent >= 3 * 3
+    # A device's first slot is not a whole one, and its storage is new: it reports from its second on.
+    assert second.sent == second.acknowledged >= 3 * 2
+
+
+def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_CONNECT_SECONDS", 3.0)
+    world = make_world(3, RUNNING)
+    (world.folder / "devices" / "load-002" / "password").write_text("another\n")
+    began = time.monotonic()
+    with pytest.raises(Failed, match=r"2 of 3 clients connected within 3 s; not load-002"):
+        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+    assert time.monotonic() - began < 30
+
+
+def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_CAMPAIGN_SECONDS", 3.0)
+    world = make_world(3, RUNNING, cap=[101, 100])
+    world.start_aggregator()
+    with pytest.raises(Failed, match=r"no device accepted a campaign within 3 s: \w+: [1-9]"):
+        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
 
 
 def test_more_clients_than_devices_are_refused(make_world, tmp_path):
