@@ -2,8 +2,8 @@
 
 It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
 devices' storages, where they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
-``ready`` once all devices are, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped N`` draws, for which this machine was too slow, and ``peak MB`` of memory.
-Exit codes: 0 done, 2 bad input.
+``ready`` once all devices are, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped N`` draws,
+for which this machine was too slow, and ``peak MB`` of memory. Exit codes: 0 done, 2 bad input.
 """
 
 import asyncio
