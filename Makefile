@@ -23,8 +23,9 @@ test: check tools
 test-services: .venv/.installed tools services
 	$(BIN)/pytest -m services -n $(WORKERS) --dist worksteal $(ARGS)
 
-services:
+services: .venv/.installed
 	@scripts/services.sh
+	@$(BIN)/python scripts/vendor.py >/dev/null
 
 check: .venv/.installed
 	$(BIN)/ruff check $(SOURCES)

@@ -9,6 +9,7 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 # package: a file that it brings
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
+    [chromium]="/usr/bin/chromium"
 )
 
 missing=()

@@ -1,21 +1,33 @@
 """`undertone aggregate`: broker, store, ingest and coordinator, put together and taken apart."""
 
 import contextlib
+import csv
 import ipaddress
+import json
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.ingest import Failpoint, nowhere
+from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.collect.link import Address, Outlet
-from undertone_aggregator.config import Config
+from undertone_aggregator.collect.store import Store, StoreError, open_store
+from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.running import Options, Running
+from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
-from undertone_shared.topics import config_topic
+from undertone_shared.topics import check_name
+
+_TICK_SECONDS = 0.1
+# What a store's numbers depend on: it cannot change under them.
+_FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
+_LARGEST_GROUPS = 1 << 28
 
 
 def serve(
@@ -25,33 +37,112 @@ def serve(
     *,
     clock: Callable[[], float] = time.time,
     failpoint: Failpoint = nowhere,
-    apply: bool = False,
-    take_over: bool = False,
 ) -> None:
-    """Run one campaign until ``stop`` is set; then everything read is committed and acknowledged, a managed broker
-    stopped.
+    """Run until ``stop`` is set; then everything read is committed and acknowledged, and a managed broker stopped.
 
-    The options: see `undertone_aggregator.running.Options`. Raises Invalid for a store of another campaign, a plan that
-    has changed, a campaign of another server, bad files, or a broker that does not start.
+    ``failpoint``: see `Ingest`. Raises Invalid for a store of another campaign, bad files, or a broker that does not
+    start.
     """
-    options = Options(clock, failpoint, apply, take_over)
-    with open_broker(config, journal) as address:
-        running = Running(config, address, journal, options)
-        with open_outlet(config, address, journal) as outlet:
-            running.run(outlet, stop)
+    plan = config.campaign
+    groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
+    with _broker(config, journal) as address, open_store(config.store_url, campaign=plan.name) as store:
+        seed = open_campaign(store, plan, config.stream)
+        ingest_plan = IngestPlan(
+            config.broker.prefix,
+            plan.name,
+            plan.slot_seconds,
+            cells_of,
+            workers=config.server.workers,
+            batch=config.server.batch,
+            batch_seconds=config.server.batch_milliseconds / 1000,
+            audit=config.store.audit,
+            groups=groups,
+        )
+
+        def say(sentence: str) -> None:
+            journal.say_once("ingest", sentence)
+
+        ingest_plan = take_over(store, ingest_plan, address, say, clock, stop)
+        kind = ThreadWorker if ingest_plan.workers == 1 else ProcessWorker
+        workers: list[Worker] = []
+        outlet = Outlet(address, f"undertone-{ingest_plan.secret}-coordinator", say)
+        try:
+            for number in range(ingest_plan.workers):
+                own = replace(ingest_plan, worker=number)
+                workers.append(kind(own, store.url, address, say, clock, failpoint))
+            outlet.start()
+            # The workers take in reports while the numerics load.
+            from undertone_aggregator.coordinator import Coordinator
+
+            # Devices are told to report only once the broker keeps reports for us.
+            while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in workers):
+                for worker in workers:
+                    worker.check()
+            coordinator = Coordinator(config, seed, store, outlet, journal, clock)
+            while not stop.wait(_TICK_SECONDS):
+                for worker in workers:
+                    worker.check()
+                try:
+                    coordinator.note_dropped(outlet.dropped)
+                    coordinator.tick(int(clock()))
+                except StoreError as wrong:
+                    journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
+        finally:
+            for worker in workers:
+                worker.stop()
+            outlet.stop()
+        for worker in workers:
+            worker.check()
+        coordinator.status(int(clock()))
 
 
-@contextlib.contextmanager
-def open_outlet(config: Config, address: Address, journal: Journal) -> Iterator[Outlet]:
-    """The connection that publishes, connecting; it hears what anybody publishes as campaigns."""
-    watch = [config_topic(config.broker.prefix, "+")]
-    name = f"undertone-{secrets.token_hex(16)}-coordinator"
-    outlet = Outlet(address, name, lambda sentence: journal.say_once("outlet", sentence), watch)
-    outlet.start()
-    try:
-        yield outlet
-    finally:
-        outlet.stop()
+def open_campaign(store: Store, plan: CampaignPlan, stream: StreamPlan | None = None) -> bytes:
+    """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
+
+    Raises Invalid naming the fact in which they differ.
+    """
+    facts = {name: getattr(plan, name) for name in _FIXED}
+    facts["kind"] = "report" if stream is None else "stream"
+    with store.transaction():
+        meta = store.meta()
+        # What readers of the store need, and an operator may change.
+        store.set_meta(
+            {"time_zone": plan.time_zone, "holidays": plan.holidays or "", "settle_slots": str(plan.settle_slots)}
+        )
+        if "facts" not in meta:
+            seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
+            store.set_meta({"campaign": plan.name, "facts": json.dumps(facts), "cohort_seed": seed.hex()})
+            store.set_meta({"epsilon": str(plan.epsilon), "delta": "" if stream is None else str(stream.delta)})
+            return seed
+        # Devices cap it by their own policy; the store keeps the largest for what is said about the campaign.
+        store.set_meta({"epsilon": str(max(plan.epsilon, Fraction(meta["epsilon"])))})
+    kept = json.loads(meta["facts"])
+    for name, value in facts.items():
+        if kept.get(name) != value:
+            raise Invalid(
+                f"campaign.{name} is {value!r}, but the store {store.url} holds a campaign with {kept.get(name)!r}: "
+                "use another store"
+            )
+    return bytes.fromhex(meta["cohort_seed"])
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    if path.stat().st_size > _LARGEST_GROUPS:
+        raise Invalid(f"{path} is larger than {_LARGEST_GROUPS} bytes")
+    groups: dict[str, str] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.reader(file)
+        if next(rows, None) != ["device", "group"]:
+            raise Invalid(f"{path} does not start with the line device,group")
+        for row in rows:
+            where = f"line {rows.line_num} of {path}"
+            if len(row) != 2:
+                raise Invalid(f"{where} has {len(row)} fields, expected device,group")
+            device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
+            if group in ("all", "status") or groups.setdefault(device, group) != group:
+                raise Invalid(f"{where}: group {group!r} of {device} is reserved, or its second")
+    return groups
 
 
 def is_loopback(host: str) -> bool:
@@ -82,7 +173,7 @@ def external_address(config: Config) -> Address:
 
 
 @contextlib.contextmanager
-def open_broker(config: Config, journal: Journal) -> Iterator[Address]:
+def _broker(config: Config, journal: Journal) -> Iterator[Address]:
     """The address of the broker; a managed one runs meanwhile."""
     settings = config.broker
 

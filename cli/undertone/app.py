@@ -18,6 +18,7 @@ from undertone.commands import (
     release,
     simulate,
     verify,
+    web,
 )
 from undertone_shared.errors import Invalid, Refused
 
@@ -54,6 +55,7 @@ query.register(app)
 release.register(app)
 simulate.register(app)
 verify.register(app)
+web.register(app)
 
 
 def run() -> int:

@@ -10,7 +10,6 @@ from support.paho_client import leave
 from undertone_aggregator.collect.admission import REASONS
 from undertone_aggregator.collect.store import open_store
 from undertone_device.packets import encode_publish
-from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.topics import SHARDS, config_topic, report_topic, shard
 
@@ -74,12 +73,8 @@ class Scene:
     def epochs(self):
         if not self.world.store_path.exists():
             return []
-        try:
-            with open_store(self.world.store_path, read_only=True) as store:
-                return store.epochs()
-        except Invalid:
-            # The server is about to make it.
-            return []
+        with open_store(self.world.store_path) as store:
+            return store.epochs()
 
     def counts(self):
         with open_store(self.world.store_path, read_only=True) as store:

@@ -133,6 +133,16 @@ class Results:
         """Deliveries by outcome; ``received`` is their sum."""
         return dict(self._store.outcomes())
 
+    @property
+    def status(self) -> dict[str, Any]:
+        """What a running server last said of itself: devices by group, alarms; empty when none did."""
+        return dict(json.loads(self._store.meta().get("status", "{}")))
+
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        """(epochs, newest slot, deliveries): changes whenever the store says something else."""
+        return self._store.epoch_count(), self._store.newest_slot() or 0, self._store.outcomes()["received"]
+
     @cached_property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` is everybody together."""

@@ -69,14 +69,13 @@ def _target(
     config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
 ) -> "Target":
     from undertone_aggregator.broker import HOST
-    from undertone_aggregator.server import is_loopback
-    from undertone_simulator.provision import Target
+    from undertone_simulator.provision import Target, private_authority
 
     broker = config.broker
     if sum((ca is not None, private_ca, insecure)) > 1:
         raise Invalid("--ca, --private-ca and --insecure exclude each other")
     host = host or (HOST if broker.managed else broker.host)
-    plain = insecure or (broker.managed and is_loopback(host) and not private_ca and ca is None)
+    plain = insecure or (broker.managed and not private_ca and ca is None)
     if ca is None and not private_ca and not plain:
         if broker.ca_file is None:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
@@ -90,8 +89,6 @@ def _target(
     if private_ca:
         if (out / "devices").exists():
             raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
-        from undertone_simulator.authority import private_authority
-
         return Target(host, port, private_authority(out / "tls", host))
     if ca is None or not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")

@@ -1,0 +1,189 @@
+"""What the HTTP API says: plain JSON values made from results. Version 1 only ever gains fields."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.query import Results
+from undertone_shared.errors import Invalid
+
+# More than a year of half-hours.
+LARGEST_SELECTION = 20_000
+_SPARK_SLOTS = 96
+# Columns of a series that a chart and a table show.
+COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "standard_error", "low", "high", "theta")
+RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
+FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
+
+
+def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
+    """A campaign at a glance."""
+    campaign = results.campaign
+    last = results.settled
+    recent = results.estimates(max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
+    newest = recent[-1] if recent else None
+    return {
+        "name": campaign.name,
+        "sensor": campaign.sensor,
+        "measure": campaign.measure,
+        "unit": campaign.unit,
+        "slot_seconds": campaign.slot_seconds,
+        "cycle": campaign.cycle,
+        "time_zone": str(results.days.zone),
+        "phase": results.newest.phase,
+        "theta": results.theta,
+        "theta_since": _theta_since(results),
+        "epochs": len(results.timeline),
+        "last_slot_ends": campaign.end,
+        "guarantee": results.guarantee,
+        "certificate": str(results.certificate),
+        "groups": list(results.groups),
+        "outcomes": results.outcomes(),
+        "settled": last,
+        "newest": None if newest is None else _row(newest),
+        "recent": {name: [_plain(getattr(e, name)) for e in recent] for name in ("start", "estimate")},
+        "warnings": results.warnings(recent),
+        "server": state,
+    }
+
+
+def estimates(results: Results, query: "Query") -> dict[str, Any]:
+    """One group's raw series, the filtered one beside it if asked for, by column. Raises Invalid."""
+    first, last = query.span(results)
+    rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=query.settled)
+    raw = [row for row in rows if not row.series.filtered]
+    answer: dict[str, Any] = {
+        "campaign": results.campaign.name,
+        "unit": results.campaign.unit,
+        "group": query.group,
+        "time_zone": str(query.zone or results.days.zone),
+        "guarantee": results.guarantee,
+        "settled": results.settled,
+        "raw": _columns(raw, RAW),
+        "warnings": results.warnings(raw),
+    }
+    if query.filtered:
+        answer["filtered"] = _columns([row for row in rows if row.series.filtered], FILTERED)
+        answer["filter"] = results.filter.sentence
+    return answer
+
+
+def quantiles(results: Results, query: "Query", every: int | None) -> dict[str, Any]:
+    """Quantiles over runs of slots: a model, with 90 % bands. Raises Invalid."""
+    first, last = query.span(results)
+    found = results.quantiles(every=every, first=first, last=last)
+    return {
+        "campaign": results.campaign.name,
+        "unit": results.campaign.unit,
+        "guarantee": results.guarantee,
+        "quantiles": [{name: _plain(value) for name, value in quantile.row().items()} for quantile in found],
+    }
+
+
+def epochs(results: Results) -> dict[str, Any]:
+    """The campaign's epochs with their theta, and what was said when it was chosen."""
+    rows = []
+    for epoch in results.timeline.epochs:
+        theta = epoch.campaign.rule.theta
+        chosen = epoch.threshold
+        rows.append(
+            {
+                "epoch": epoch.campaign.epoch,
+                "phase": epoch.phase,
+                "theta": theta,
+                "low": None if chosen is None else _plain(chosen.low),
+                "high": None if chosen is None else _plain(chosen.high),
+                "warnings": [] if chosen is None else list(chosen.warnings),
+            }
+        )
+    return {"campaign": results.campaign.name, "unit": results.campaign.unit, "epochs": rows}
+
+
+class Query:
+    """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``,
+
+    ``settled``. Raises Invalid, the parameter named.
+    """
+
+    def __init__(self, parameters: dict[str, str], known: tuple[str, ...]) -> None:
+        for name in parameters:
+            if name not in known:
+                raise Invalid(f"there is no parameter {name!r}, expected {', '.join(known)}")
+        self.zone = _zone(parameters["tz"]) if "tz" in parameters else None
+        self._from = self._moment("from", parameters.get("from"))
+        self._to = self._moment("to", parameters.get("to"))
+        self.group = parameters.get("group", EVERYBODY)
+        self.filtered = _flag("filtered", parameters.get("filtered", "false"))
+        self.settled = _flag("settled", parameters.get("settled", "false"))
+
+    def span(self, results: Results) -> tuple[int, int]:
+        """(first slot, last slot), the newest `LARGEST_SELECTION` when nothing is said. Raises Invalid for more."""
+        first, last = results.span(self._from, self._to)
+        newest = results.ends // results.campaign.slot_seconds - 1
+        last = min(last, newest)
+        oldest = results.timeline.epochs[0].campaign.first_slot
+        if self._from is None:
+            first = max(last - LARGEST_SELECTION + 1, oldest, 0)
+        if last - first >= LARGEST_SELECTION:
+            raise Invalid(f"the selection has {last - first + 1} slots, expected at most {LARGEST_SELECTION}")
+        return first, max(last, first - 1)
+
+    def _moment(self, name: str, text: str | None) -> datetime | None:
+        if text is None:
+            return None
+        try:
+            if text.isdecimal():
+                return datetime.fromtimestamp(int(text), UTC)
+            moment = datetime.fromisoformat(text)
+        except (ValueError, OverflowError, OSError):
+            raise Invalid(f"{name} is {text!r}, expected a time such as 2026-11-21T18:00 or Unix seconds") from None
+        return moment if moment.tzinfo or self.zone is None else moment.replace(tzinfo=self.zone)
+
+
+def whole_number(name: str, text: str | None) -> int | None:
+    """The number in a parameter, None without one. Raises Invalid."""
+    if text is None:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= LARGEST_SELECTION:
+        raise Invalid(f"{name} is {text!r}, expected 1 to {LARGEST_SELECTION}")
+    return int(text)
+
+
+def _theta_since(results: Results) -> int | None:
+    since = None
+    for epoch in reversed(results.timeline.epochs):
+        if epoch.campaign.rule.theta != results.theta:
+            break
+        since = epoch.campaign.epoch
+    return since
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Invalid(f"tz is {text!r}, expected a time zone such as Europe/Amsterdam") from None
+
+
+def _flag(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise Invalid(f"{name} is {text!r}, expected true or false")
+    return text == "true"
+
+
+def _row(estimate: Estimate) -> dict[str, Any]:
+    return {name: _plain(getattr(estimate, name)) for name in RAW}
+
+
+def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [_plain(getattr(row, name)) for row in rows] for name in columns}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no nan and no infinity."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,257 @@
+"""The web application: the page, its files, the API, live news, and, only with a token, actions."""
+
+import json
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from undertone_aggregator.estimate import export
+from undertone_aggregator.web import api
+from undertone_aggregator.web.live import LARGEST_AUDIENCE, Full, Live
+from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
+from undertone_aggregator.web.openapi import document
+from undertone_aggregator.web.site import Site
+from undertone_shared.errors import Invalid
+
+STATIC = Path(str(files("undertone_aggregator.web"))) / "static"
+_LARGEST_BODY = 4096
+# No script, style, font or picture but ours; nobody frames the page; nothing is asked of any other host.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    b"content-security-policy": _POLICY.encode(),
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+_ESTIMATES = ("from", "to", "tz", "group", "filtered", "settled")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class SafeHeaders:
+    """Every answer carries the headers that keep a page to itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS.items()]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+class Pages:
+    """The routes over one site."""
+
+    def __init__(self, site: Site, logins: Logins | None) -> None:
+        self._site = site
+        self._logins = logins
+        self._live = Live(site.mark, lambda name: json.dumps(self._summary(name)))
+
+    def routes(self) -> list[Route]:
+        """What is asked where."""
+        one = "/api/v1/campaigns/{name}"
+        return [
+            Route("/", self.page),
+            Route("/api/v1/openapi.json", self.openapi),
+            Route("/api/v1/campaigns", self.campaigns),
+            Route(one, self.campaign),
+            Route(f"{one}/estimates", self.estimates),
+            Route(f"{one}/quantiles", self.quantiles),
+            Route(f"{one}/epochs", self.epochs),
+            Route(f"{one}/events", self.events),
+            Route(f"{one}/download", self.download),
+            Route(f"{one}/actions/{{action}}", self.act, methods=["POST"]),
+            Route("/api/v1/session", self.session, methods=["GET", "POST", "DELETE"]),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        """The page: one for all campaigns, which it names in its own fragment."""
+        return FileResponse(STATIC / "index.html")
+
+    async def openapi(self, request: Request) -> Response:
+        """What this API offers, for programs."""
+        return JSONResponse(document())
+
+    async def campaigns(self, request: Request) -> Response:
+        """All campaigns at a glance; one that cannot be read says why and hides no other."""
+        api.Query(dict(request.query_params), ())
+
+        def all_of_them() -> list[dict[str, Any]]:
+            found = []
+            for name in self._site.names():
+                try:
+                    found.append(self._summary(name))
+                except Invalid as error:
+                    found.append({"name": name, "error": str(error)})
+            return found
+
+        return JSONResponse({"campaigns": await anyio.to_thread.run_sync(all_of_them)})
+
+    async def campaign(self, request: Request) -> Response:
+        """One campaign at a glance."""
+        api.Query(dict(request.query_params), ())
+        return JSONResponse(await anyio.to_thread.run_sync(self._summary, self._name(request)))
+
+    async def estimates(self, request: Request) -> Response:
+        """A group's series."""
+        query = api.Query(dict(request.query_params), _ESTIMATES)
+        return await self._read(request, lambda results: api.estimates(results, query))
+
+    async def quantiles(self, request: Request) -> Response:
+        """The distribution over runs of slots."""
+        parameters = dict(request.query_params)
+        every = api.whole_number("every", parameters.pop("every", None))
+        query = api.Query(parameters, ("from", "to", "tz", "every"))
+        return await self._read(request, lambda results: api.quantiles(results, query, every))
+
+    async def epochs(self, request: Request) -> Response:
+        """The history of theta."""
+        api.Query(dict(request.query_params), ())
+        return await self._read(request, api.epochs)
+
+    async def events(self, request: Request) -> Response:
+        """Server-sent events: the campaign at a glance, again whenever something is new."""
+        name = self._name(request)
+        if self._live.audience >= LARGEST_AUDIENCE:
+            raise HTTPException(503, f"{LARGEST_AUDIENCE} pages listen already, which is the most")
+
+        async def messages() -> Any:
+            try:
+                async for message in self._live.listen(name):
+                    yield {"event": "campaign", "data": message}
+            except Full:
+                return
+
+        return EventSourceResponse(messages(), ping=15)
+
+    async def download(self, request: Request) -> Response:
+        """The selection as CSV or JSON lines."""
+        parameters = dict(request.query_params)
+        how = parameters.pop("format", "csv")
+        if how not in ("csv", "jsonl"):
+            raise Invalid(f"format is {how!r}, expected csv or jsonl")
+        query = api.Query(parameters, (*_ESTIMATES, "format"))
+        name = self._name(request)
+
+        def text(results: Any) -> str:
+            first, last = query.span(results)
+            rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=query.settled)
+            return export.to_csv(rows) if how == "csv" else export.to_json_lines(rows)
+
+        body = await anyio.to_thread.run_sync(self._site.read, name, text)
+        kind = "text/csv" if how == "csv" else "application/x-ndjson"
+        return Response(body, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}.{how}"'})
+
+    async def session(self, request: Request) -> Response:
+        """Whether actions are on and this browser is logged in; log in with the token, log out."""
+        if self._logins is None:
+            return JSONResponse({"actions": []})
+        session = request.cookies.get(COOKIE)
+        if request.method == "GET":
+            against = self._logins.against(session)
+            return JSONResponse({"actions": sorted(self._site.actions()), "token": against})
+        self._same_origin(request)
+        answer: JSONResponse
+        if request.method == "DELETE":
+            self._logins.leave(session)
+            answer = JSONResponse({"token": None})
+            answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+            return answer
+        entered = self._logins.enter(str((await self._body(request)).get("token", "")))
+        if entered is None:
+            raise HTTPException(403, "the token is wrong, or was tried too often: wait a minute")
+        answer = JSONResponse({"actions": sorted(self._site.actions()), "token": entered[1]})
+        secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+        answer.set_cookie(COOKIE, entered[0], max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    async def act(self, request: Request) -> Response:
+        """An action on a campaign, by somebody who is logged in."""
+        actions = self._site.actions()
+        action = request.path_params["action"]
+        if self._logins is None or action not in actions:
+            raise HTTPException(404, f"there is no action {action!r} here")
+        self._same_origin(request)
+        if not self._logins.allows(request.cookies.get(COOKIE), request.headers.get(HEADER)):
+            raise HTTPException(403, "log in first")
+        done = await anyio.to_thread.run_sync(actions[action], self._name(request))
+        return JSONResponse({"done": done})
+
+    def _summary(self, name: str) -> dict[str, Any]:
+        state = self._site.state(name)
+        return self._site.read(name, lambda results: api.summary(results, state))
+
+    async def _read(self, request: Request, what: Callable[[Any], dict[str, Any]]) -> Response:
+        return JSONResponse(await anyio.to_thread.run_sync(self._site.read, self._name(request), what))
+
+    def _name(self, request: Request) -> str:
+        name: str = request.path_params["name"]
+        if name not in self._site.names():
+            raise HTTPException(404, f"there is no campaign {name!r} here")
+        return name
+
+    @staticmethod
+    def _same_origin(request: Request) -> None:
+        # Browsers say where a request comes from; one that does not must not come from a page at all.
+        said = request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        if said not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
+            raise HTTPException(403, "the request comes from another site")
+
+    @staticmethod
+    async def _body(request: Request) -> dict[str, Any]:
+        data = b""
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > _LARGEST_BODY:
+                raise HTTPException(413, f"the body has more than {_LARGEST_BODY} bytes")
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise HTTPException(400, "the body is not a JSON object")
+        return value
+
+
+def make_app(site: Site, logins: Logins | None = None) -> Starlette:
+    """The application over a site; without ``logins`` nothing can be changed."""
+    pages = Pages(site, logins)
+    return Starlette(
+        routes=[*pages.routes(), Mount("/static", StaticFiles(directory=STATIC))],
+        middleware=[Middleware(SafeHeaders)],
+        exception_handlers={Invalid: _invalid, HTTPException: _refused, Exception: _failed},
+    )
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, status_code=400)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("the server could not answer; its log says why", status_code=500)

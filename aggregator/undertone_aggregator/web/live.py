@@ -1,0 +1,80 @@
+"""What is new, told to every open page: one look at the store for all of them, the oldest dropped for a slow one."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from undertone_aggregator.web.site import Mark
+from undertone_shared.errors import Invalid
+
+LOOK_SECONDS = 0.5
+LARGEST_AUDIENCE = 2000
+_WAITING = 4
+
+
+class Full(Exception):
+    """There are as many listeners as there may be."""
+
+
+class Listener:
+    """One open page's newest messages."""
+
+    def __init__(self) -> None:
+        self._messages: deque[str] = deque(maxlen=_WAITING)
+        self._news = asyncio.Event()
+
+    def tell(self, message: str) -> None:
+        """Add a message; the oldest goes when the page does not take them."""
+        self._messages.append(message)
+        self._news.set()
+
+    async def next(self) -> str:
+        """The oldest message that waits."""
+        while not self._messages:
+            self._news.clear()
+            await self._news.wait()
+        return self._messages.popleft()
+
+
+class Live:
+    """Looks at a campaign while somebody listens. ``look`` gives its mark, ``message`` what is told of a change."""
+
+    def __init__(self, look: Callable[[str], Mark], message: Callable[[str], str]) -> None:
+        self._look = look
+        self._message = message
+        self._listeners: dict[str, set[Listener]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def audience(self) -> int:
+        """How many pages listen."""
+        return sum(map(len, self._listeners.values()))
+
+    async def listen(self, name: str) -> AsyncIterator[str]:
+        """The messages about a campaign from now on. Raises Full."""
+        if self.audience >= LARGEST_AUDIENCE:
+            raise Full
+        listener = Listener()
+        self._listeners.setdefault(name, set()).add(listener)
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(self._watch(name))
+        try:
+            while True:
+                yield await listener.next()
+        finally:
+            self._listeners[name].discard(listener)
+            if not self._listeners[name]:
+                self._tasks.pop(name).cancel()
+
+    async def _watch(self, name: str) -> None:
+        before: Mark | None = None
+        while True:
+            with contextlib.suppress(Invalid, OSError):
+                mark = await asyncio.to_thread(self._look, name)
+                if before is not None and mark != before:
+                    message = await asyncio.to_thread(self._message, name)
+                    for listener in tuple(self._listeners[name]):
+                        listener.tell(message)
+                before = mark
+            await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,71 @@
+"""Who may act: a token in a file of mode 0600, a session in a cookie that no script reads and no other site sends."""
+
+import hmac
+import secrets
+import time
+from pathlib import Path
+
+from undertone_shared.errors import Invalid
+
+COOKIE = "undertone_session"
+# A form of another site cannot set it, and a script of another site may not.
+HEADER = "x-undertone-token"
+SESSION_SECONDS = 12 * 3600
+_LARGEST_SESSIONS = 64
+_LEAST_TOKEN = 32
+_TRIES_PER_MINUTE = 10
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that its owner alone may read. Raises Invalid."""
+    try:
+        mode = path.stat().st_mode & 0o777
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"the token file {path} cannot be read: {error}") from None
+    if mode & 0o077:
+        raise Invalid(f"the token file {path} has mode {mode:04o}, expected 0600: others could read it")
+    if len(token) < _LEAST_TOKEN:
+        raise Invalid(f"the token in {path} has {len(token)} characters, expected at least {_LEAST_TOKEN}")
+    return token
+
+
+class Logins:
+    """Sessions in memory: a restart ends them all."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._sessions: dict[str, tuple[float, str]] = {}
+        self._tries: list[float] = []
+
+    def enter(self, token: str) -> tuple[str, str] | None:
+        """(session, token against forged requests) for the right token, None for a wrong one or too many tries."""
+        now = time.monotonic()
+        self._tries = [tried for tried in self._tries if now - tried < 60]
+        if len(self._tries) >= _TRIES_PER_MINUTE:
+            return None
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            self._tries.append(now)
+            return None
+        while len(self._sessions) >= _LARGEST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+        session, against = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._sessions[session] = (now + SESSION_SECONDS, against)
+        return session, against
+
+    def allows(self, session: str | None, against: str | None) -> bool:
+        """Whether a request of this session, with this token in its header, may act."""
+        expected = self.against(session)
+        return expected is not None and against is not None and hmac.compare_digest(expected, against)
+
+    def against(self, session: str | None) -> str | None:
+        """The session's token against forged requests, None without a session."""
+        ends, against = self._sessions.get(session or "", (0.0, ""))
+        if time.monotonic() < ends:
+            return against
+        self._sessions.pop(session or "", None)
+        return None
+
+    def leave(self, session: str | None) -> None:
+        """End a session."""
+        self._sessions.pop(session or "", None)

@@ -1,0 +1,62 @@
+"""The API's own description (OpenAPI 3.1), for programs that are made from it."""
+
+from typing import Any
+
+from undertone_aggregator.web.api import FILTERED, LARGEST_SELECTION, RAW
+
+_PARAMETERS = {
+    "from": "the first moment: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
+    "to": "the moment after the last, likewise",
+    "tz": "an IANA time zone for `from` and `to`",
+    "group": "a group of devices; `all` is everybody",
+    "filtered": "`true`: the filtered series beside the raw one",
+    "settled": "`true`: without the slots that reports still come for",
+    "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
+    "format": "`csv` or `jsonl`",
+}
+
+
+def document() -> dict[str, Any]:
+    """The description as a JSON value."""
+    one = "/api/v1/campaigns/{name}"
+    series = f"columns of raw ({', '.join(RAW)}) and, if asked for, filtered ({', '.join(FILTERED)}) estimates"
+    selection = ("from", "to", "tz", "group", "filtered", "settled")
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Undertone",
+            "version": "1",
+            "description": "Aggregate series under local differential privacy. Every answer that holds numbers holds "
+            'their guarantee. No answer holds a device\'s report. Errors are {"error": sentence}.',
+        },
+        "paths": {
+            "/api/v1/campaigns": _get("all campaigns at a glance", ()),
+            one: _get("one campaign at a glance", ("name",)),
+            f"{one}/estimates": _get(series, ("name", *selection)),
+            f"{one}/quantiles": _get("quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every")),
+            f"{one}/epochs": _get("the history of theta", ("name",)),
+            f"{one}/download": _get("the selection as a file", ("name", *selection, "format"), "text/csv"),
+            f"{one}/events": _get(
+                "server-sent events `campaign`: the campaign at a glance, again when something is new",
+                ("name",),
+                "text/event-stream",
+            ),
+        },
+    }
+
+
+def _get(summary: str, parameters: tuple[str, ...], kind: str = "application/json") -> dict[str, Any]:
+    described = [
+        {
+            "name": name,
+            "in": "path" if name == "name" else "query",
+            "required": name == "name",
+            "description": "the campaign" if name == "name" else _PARAMETERS[name],
+            "schema": {"type": "string"},
+        }
+        for name in parameters
+    ]
+    answers = {"200": {"description": summary, "content": {kind: {}}}, "400": {"description": "a parameter is wrong"}}
+    if "name" in parameters:
+        answers["404"] = {"description": "there is no such campaign"}
+    return {"get": {"summary": summary, "parameters": described, "responses": answers}}

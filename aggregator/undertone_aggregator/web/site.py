@@ -1,0 +1,93 @@
+"""What the page shows: campaigns by name, each a store that is read and never written."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.estimate.query import Results
+from undertone_shared.errors import Invalid
+
+T = TypeVar("T")
+Mark = tuple[int, ...]
+Action = Callable[[str], str]
+
+
+class Site(Protocol):
+    """The campaigns of one server. Every method may be called from any thread."""
+
+    def names(self) -> list[str]:
+        """The campaigns, sorted."""
+
+    def read(self, name: str, what: Callable[[Results], T]) -> T:
+        """``what`` of a campaign's results. Raises Invalid for a campaign that has not begun, KeyError for none."""
+
+    def state(self, name: str) -> dict[str, Any]:
+        """What the running server says of a campaign (devices, losses, alarms); empty when none runs."""
+
+    def mark(self, name: str) -> Mark:
+        """Changes whenever anything that is shown may have changed."""
+
+    def actions(self) -> Mapping[str, Action]:
+        """What somebody who is logged in may do to a campaign: each returns in a sentence what was done."""
+
+
+def named(stores: Iterable[str]) -> dict[str, str]:
+    """Campaign -> store. Raises Invalid for a store without a campaign, and for two of one."""
+    found: dict[str, str] = {}
+    for url in stores:
+        with open_store(url, read_only=True) as store:
+            name = store.meta().get("campaign", "")
+        if not name:
+            raise Invalid(f"the store {url} has no campaign yet: start its aggregator first")
+        if name in found:
+            raise Invalid(f"campaign {name} is in {found[name]} and in {url}, expected one store of it")
+        found[name] = url
+    return found
+
+
+class StoreSite:
+    """The campaigns of these stores, name -> address, as `undertone_aggregator.collect.store.open_store` takes it."""
+
+    def __init__(self, stores: Mapping[str, str], actions: Mapping[str, Action] | None = None) -> None:
+        self._stores = dict(stores)
+        self._actions = dict(actions or {})
+        self._opened: dict[str, Results] = {}
+        self._epochs: dict[str, int] = {}
+        # A connection serves one thread at a time.
+        self._locks = {name: threading.Lock() for name in stores}
+
+    def names(self) -> list[str]:
+        return sorted(self._stores)
+
+    def read(self, name: str, what: Callable[[Results], T]) -> T:
+        with self._locks[name]:
+            return what(self._results(name))
+
+    def state(self, name: str) -> dict[str, Any]:
+        return self.read(name, lambda results: results.status)
+
+    def mark(self, name: str) -> Mark:
+        return self.read(name, lambda results: results.mark)
+
+    def actions(self) -> Mapping[str, Action]:
+        return self._actions
+
+    def close(self) -> None:
+        """Close every store."""
+        for results in self._opened.values():
+            results.close()
+        self._opened.clear()
+
+    def _results(self, name: str) -> Results:
+        """Opened once, and again when an epoch has begun since: results hold the epochs that they were opened with."""
+        results = self._opened.get(name)
+        if results is not None and results.mark[0] != len(results.timeline):
+            self._opened.pop(name).close()
+            results = None
+        if results is None:
+            try:
+                results = self._opened[name] = Results(self._stores[name])
+            except OSError as error:
+                raise Invalid(f"the store of {name} cannot be read: {error}") from None
+        return results

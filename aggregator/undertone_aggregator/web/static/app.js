@@ -1,0 +1,307 @@
+// The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
+const api = (path, options) => fetch(`api/v1/${path}`, options).then(async (answer) => {
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error);
+  return value;
+});
+const $ = (id) => document.getElementById(id);
+const element = (name, text = "", kind = "") => {
+  const made = document.createElement(name);
+  if (text !== "") made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+};
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const number = (value, digits = 4) => value === null || value === undefined ? "–"
+  : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
+const time = (seconds, zone) => new Intl.DateTimeFormat(undefined,
+  { dateStyle: "medium", timeStyle: "short", timeZone: zone }).format(seconds * 1000);
+
+let shown = null;   // the name of the campaign that is open
+let news = null;    // its events
+let data = null;    // its series
+let ends = null;    // when its newest slot ends
+let chart = null;
+let thetaChart = null;
+let against = null; // the token that every action carries
+
+// --- all campaigns
+
+function spark(recent) {
+  const values = recent.estimate.filter((value) => value !== null);
+  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  picture.setAttribute("viewBox", "0 0 100 30");
+  picture.setAttribute("preserveAspectRatio", "none");
+  picture.setAttribute("aria-hidden", "true");
+  if (values.length > 1) {
+    const low = Math.min(...values), high = Math.max(...values), span = high - low || 1;
+    const path = document.createElementNS(picture.namespaceURI, "path");
+    path.setAttribute("d", values.map((value, i) =>
+      `${i ? "L" : "M"}${100 * i / (values.length - 1)} ${28 - 26 * (value - low) / span}`).join(""));
+    picture.append(path);
+  }
+  return picture;
+}
+
+function card(campaign) {
+  const made = element("article", "", "card");
+  const link = element("a");
+  link.href = `#${campaign.name}`;
+  link.append(element("h3", campaign.name));
+  made.append(link);
+  if (campaign.error) {
+    link.append(element("p", campaign.error, "bad"));
+    return made;
+  }
+  const newest = campaign.newest;
+  const value = newest ? `${number(newest.estimate)} ${campaign.unit}` : "no estimate yet";
+  link.append(element("div", value, "value"));
+  if (newest && newest.standard_error !== null) {
+    link.append(element("div", `± ${number(1.96 * newest.standard_error, 2)} (95 %), ${newest.reports} reports`, "small"));
+  }
+  link.append(spark(campaign.recent));
+  link.append(element("div", `${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s; θ ${number(campaign.theta)}`, "small"));
+  link.append(element("div", campaign.guarantee, "small"));
+  for (const sentence of campaign.warnings) link.append(element("div", sentence, "small warn"));
+  return made;
+}
+
+async function showAll() {
+  const { campaigns } = await api("campaigns");
+  $("cards").replaceChildren(...campaigns.map(card));
+  if (!campaigns.length) $("cards").append(element("p", "There is no campaign yet."));
+}
+
+// --- one campaign
+
+function rows(pairs, heads) {
+  const table = element("table");
+  if (heads) {
+    const head = table.createTHead().insertRow();
+    for (const text of heads) head.append(element("th", text));
+  }
+  const body = table.createTBody();
+  for (const cells of pairs) {
+    const row = body.insertRow();
+    for (const cell of cells) row.insertCell().textContent = cell;
+  }
+  return table;
+}
+
+function glance(campaign) {
+  $("one-title").textContent = `${campaign.name}: ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`;
+  $("guarantee").textContent = `Guarantee: ${campaign.guarantee}.`;
+  const newest = campaign.newest;
+  ends = newest ? newest.start + campaign.slot_seconds : null;
+  $("latest").textContent = newest
+    ? `${time(newest.start, campaign.time_zone)}: ${number(newest.estimate)} ${campaign.unit}`
+      + (newest.standard_error === null ? " (a model)" : ` ± ${number(1.96 * newest.standard_error, 2)} (95 %)`)
+      + `, ${newest.reports} reports`
+    : "No slot is settled yet.";
+  const server = campaign.server;
+  const alarms = [...campaign.warnings, ...(server.alarms || [])];
+  $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
+  $("outcomes").replaceChildren(rows(Object.entries(campaign.outcomes).filter(([, n]) => n)
+    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)])));
+  const devices = server.devices || {};
+  $("devices").replaceChildren(Object.keys(devices).length
+    ? rows(Object.entries(devices).map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
+      ["group", "reporting", "silent", "lost", "conflicting"])
+    : element("p", "No server says how its devices are.", "small"));
+  const select = $("choose").elements.group;
+  if (select.options.length !== campaign.groups.length) {
+    const chosen = select.value || "all";
+    select.replaceChildren(...campaign.groups.map((group) => new Option(group, group, false, group === chosen)));
+  }
+}
+
+const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } });
+
+function band(series, low, high, of) {
+  const alpha = `color-mix(in srgb, ${colour(of)} 20%, transparent)`;
+  return { series: [high, low], fill: alpha };
+}
+
+function draw() {
+  const { raw, filtered, unit, time_zone: zone } = data;
+  const columns = [raw.start, raw.estimate, raw.low, raw.high];
+  const thin = (of) => ({ stroke: colour(of), width: 0 });
+  const series = [{ value: (_, seconds) => seconds === null ? "–" : time(seconds, zone) },
+    { label: `raw, ${unit}`, stroke: colour("raw"), width: 1, points: { show: true, size: 4 } },
+    { label: "95 % from", ...thin("raw") , show: true, points: { show: false } },
+    { label: "to", ...thin("raw"), points: { show: false } }];
+  const bands = [band(series, 2, 3, "raw")];
+  if (filtered && filtered.start.length) {
+    const at = new Map(filtered.start.map((start, i) => [start, i]));
+    for (const name of ["estimate", "low", "high"]) {
+      columns.push(raw.start.map((start) => at.has(start) ? filtered[name][at.get(start)] : null));
+    }
+    series.push({ label: `filtered, ${unit}`, stroke: colour("filtered"), width: 2.5, points: { show: false } },
+      { label: "95 % from", ...thin("filtered"), points: { show: false } },
+      { label: "to", ...thin("filtered"), points: { show: false } });
+    bands.push(band(series, 5, 6, "filtered"));
+  }
+  const place = $("chart");
+  const options = {
+    width: place.clientWidth, height: Math.max(220, Math.min(420, window.innerHeight * 0.5)), series, bands,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
+    axes: [axis(), { ...axis(), label: unit, labelFont: "14px system-ui" }],
+    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)] },
+  };
+  if (chart) chart.destroy();
+  chart = new uPlot(options, columns, place);
+  $("chart-caption").textContent = `Mean of ${data.group === "all" ? "all devices" : `group ${data.group}`}, ${unit}, in ${zone}. `
+    + "Grey: each slot by itself, with the 95 % interval of the truncated mean. "
+    + (filtered ? `Coloured: filtered, with its 95 % interval. ${data.filter}` : "");
+}
+
+function detail(i) {
+  const raw = data?.raw;
+  if (i === null || i === undefined || !raw) return;
+  const words = [`${time(raw.start[i], data.time_zone)} (slot ${raw.slot[i]})`, `${number(raw.estimate[i])} ${data.unit}`];
+  if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])} (truncated at ${number(raw.theta[i])})`);
+  if (raw.low_raw[i] !== null) words.push(`readings themselves, a model: ${number(raw.low_raw[i])} to ${number(raw.high_raw[i])}`);
+  words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
+  if (raw.manipulation[i] !== null) words.push(`1 % liars could move it by ${number(raw.manipulation[i])}`);
+  $("slot").textContent = words.join("; ");
+}
+
+function tabulate() {
+  const { raw } = data;
+  const order = raw.start.map((_, i) => i).reverse().slice(0, 500);
+  $("table").lastElementChild.replaceChildren(rows(order.map((i) => [time(raw.start[i], data.time_zone),
+    number(raw.estimate[i]), number(raw.low[i]), number(raw.high[i]), raw.reports[i]]),
+  ["slot", `mean, ${data.unit}`, "95 % from", "to", "reports"]));
+}
+
+const selection = () => {
+  const chosen = new FormData($("choose"));
+  const words = new URLSearchParams({ group: chosen.get("group") || "all" });
+  // From the newest slot back: what stopped long ago is still to be seen.
+  if (chosen.get("span") && ends) words.set("from", Math.max(ends - chosen.get("span"), 0));
+  if (chosen.get("filtered")) words.set("filtered", "true");
+  return words;
+};
+
+async function load() {
+  const name = shown;
+  const words = selection();
+  for (const how of ["csv", "jsonl"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
+  const answer = await api(`campaigns/${name}/estimates?${words}`);
+  if (name !== shown) return;
+  data = answer;
+  const before = performance.now();
+  draw();
+  performance.measure("undertone-draw", { start: before, end: performance.now() });
+  if ($("table").open) tabulate();
+}
+
+async function loadTheta() {
+  const name = shown;
+  const { epochs, unit } = await api(`campaigns/${name}/epochs`);
+  const known = epochs.filter((epoch) => epoch.theta !== null);
+  if (name !== shown) return;
+  if (thetaChart) thetaChart.destroy();
+  thetaChart = null;
+  $("theta").replaceChildren();
+  const last = known.at(-1);
+  $("theta-says").textContent = last
+    ? `θ = ${number(last.theta)} ${unit} since ${time(last.epoch)}; ${known.length} of ${epochs.length} epochs have one.`
+    : "Not chosen yet: the threshold rounds go on.";
+  if (!known.length) return;
+  const end = Math.max(ends ?? 0, last.epoch + 1);
+  thetaChart = new uPlot({
+    width: $("theta").clientWidth || 260, height: 140, legend: { show: false }, axes: [axis(), { ...axis(), size: 60 }],
+    series: [{}, { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) }],
+    scales: { y: { range: (_, low, high) => [0, high * 1.1] } },
+  }, [[...known.map((epoch) => epoch.epoch), end], [...known.map((epoch) => epoch.theta), last.theta]], $("theta"));
+}
+
+async function quantiles() {
+  const name = shown;
+  const words = selection();
+  words.delete("group"); words.delete("filtered");
+  const place = $("quantiles");
+  place.replaceChildren(element("p", "This takes some seconds.", "small"));
+  try {
+    const answer = await api(`campaigns/${name}/quantiles?${words}`);
+    place.replaceChildren(rows(answer.quantiles.slice(-9).map((row) => [time(row.start), `${number(100 * row.share)} %`,
+      number(row.value), `${number(row.low)} to ${number(row.high)}`]), ["from", "share", `below, ${answer.unit}`, "90 % band, a model"]));
+  } catch (error) {
+    place.replaceChildren(element("p", error.message, "small"));
+  }
+}
+
+function showOne(name) {
+  const fresh = name !== shown;
+  shown = name;
+  if (!fresh) return;
+  news?.close();
+  data = null;
+  news = new EventSource(`api/v1/campaigns/${name}/events`);
+  news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); loadTheta().catch(say); });
+  news.onopen = () => link("live");
+  news.onerror = () => link("the server does not answer: trying again", true);
+  $("quantiles").replaceChildren();
+  api(`campaigns/${name}`).then(glance).then(() => Promise.all([load(), loadTheta()])).then(actions).catch(say);
+}
+
+function link(words, lost = false) {
+  $("link").textContent = words;
+  $("link").className = lost ? "lost" : "";
+}
+const say = (error) => link(error.message, true);
+
+// --- actions, where the server allows them
+
+async function session() {
+  const { actions: known, token } = await api("session");
+  $("login").hidden = !known.length || Boolean(token);
+  $("logout").hidden = !token;
+  against = token || null;
+  $("actions").hidden = !token;
+  $("actions").replaceChildren(...(token ? known : []).map((name) => {
+    const button = element("button", `${name} ${shown ?? ""}`);
+    button.onclick = () => confirm(`Really ${name} ${shown}?`) && api(`campaigns/${shown}/actions/${name}`,
+      { method: "POST", headers: { "x-undertone-token": against } }).then(({ done }) => link(done)).catch(say);
+    return button;
+  }));
+}
+const actions = () => session();
+
+// --- wiring
+
+function route() {
+  const name = decodeURIComponent(location.hash.slice(1));
+  if (name === "main") return;  // the link past the header
+  const one = Boolean(name);
+  $("all").hidden = one;
+  $("one").hidden = !one;
+  if (one) showOne(name);
+  else { shown = null; news?.close(); showAll().then(() => link("")).catch(say); }
+  session().catch(() => {});
+}
+addEventListener("hashchange", route);
+addEventListener("resize", () => data && draw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); loadTheta(); } });
+$("choose").addEventListener("change", () => load().catch(say));
+$("table").addEventListener("toggle", () => data && tabulate());
+$("ask-quantiles").addEventListener("click", quantiles);
+$("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = new FormData(event.target).get("token");
+  event.target.reset();
+  api("session", { method: "POST", body: JSON.stringify({ token }) }).then(session).catch(say);
+});
+$("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(session).catch(say));
+setInterval(() => { if (!shown && !document.hidden) showAll().catch(say); }, 5000);
+$("chart").tabIndex = 0;
+$("chart").addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!step || !chart || !data) return;
+  const last = data.raw.start.length - 1;
+  const at = Math.min(Math.max((chart.cursor.idx ?? last) + step, 0), last);
+  chart.setCursor({ left: chart.valToPos(data.raw.start[at], "x"), top: 10 });
+  detail(at);
+});
+route();

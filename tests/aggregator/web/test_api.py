@@ -1,0 +1,264 @@
+"""The HTTP API: what it says, what it refuses, and what no answer lets out."""
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.web import api, login
+from undertone_aggregator.web.app import make_app
+from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token
+from undertone_aggregator.web.serve import is_loopback, serve_page
+from undertone_aggregator.web.site import StoreSite, named
+from undertone_shared.errors import Invalid
+
+TOKEN = "a-token-of-at-least-thirty-two-characters"
+
+
+def talk(site: StoreSite, what: Callable[[httpx.AsyncClient], Awaitable[Any]], logins: Logins | None = None) -> Any:
+    async def run() -> Any:
+        transport = httpx.ASGITransport(make_app(site, logins))
+        async with httpx.AsyncClient(transport=transport, base_url="http://page.test") as client:
+            return await what(client)
+
+    return asyncio.run(run())
+
+
+def get(site: StoreSite, path: str, **parameters: Any) -> httpx.Response:
+    answer: httpx.Response = talk(site, lambda client: client.get(f"/api/v1/{path}", params=parameters))
+    return answer
+
+
+def refused(site: StoreSite, path: str, status: int = 400, **parameters: Any) -> str:
+    answer = get(site, path, **parameters)
+    assert answer.status_code == status, answer.text
+    error: str = answer.json()["error"]
+    return error
+
+
+def test_all_campaigns_at_a_glance(site: StoreSite, name: str, store: Path) -> None:
+    (campaign,) = get(site, "campaigns").json()["campaigns"]
+    with open_store(store) as results:
+        last = results.estimates()[-1]
+        assert campaign["guarantee"] == results.guarantee
+        assert campaign["theta"] == results.theta
+        assert campaign["outcomes"] == results.outcomes()
+        assert campaign["newest"]["slot"] <= last.slot
+    assert campaign == get(site, f"campaigns/{name}").json()
+    assert campaign["name"] == name
+
+
+def test_a_store_that_cannot_be_read_hides_no_other(site: StoreSite, name: str, store: Path) -> None:
+    both = StoreSite({name: str(store), "water": str(store.with_name("absent.sqlite"))})
+    try:
+        first, second = get(both, "campaigns").json()["campaigns"]
+        assert "error" not in first
+        assert "there is no store" in second["error"]
+        assert "there is no store" in refused(both, "campaigns/water/estimates")
+    finally:
+        both.close()
+
+
+def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: Path) -> None:
+    answer = get(site, f"campaigns/{name}/estimates", filtered="true").json()
+    with open_store(store) as results:
+        rows = [row for row in results.estimates(filtered=True) if not row.series.filtered]
+        sentence = results.filter.sentence
+    assert answer["raw"]["slot"] == [row.slot for row in rows]
+    for said, row in zip(answer["raw"]["estimate"], rows, strict=True):
+        assert said == pytest.approx(row.estimate, rel=1e-6)
+    assert len(answer["filtered"]["estimate"]) == len(answer["filtered"]["slot"]) > 0
+    assert answer["filter"] == sentence
+    assert answer["guarantee"]
+
+
+def test_a_selection_by_time_zone_and_by_seconds(site: StoreSite, name: str) -> None:
+    starts = get(site, f"campaigns/{name}/estimates").json()["raw"]["start"]
+    first, end = starts[10], starts[20]
+    seconds = get(site, f"campaigns/{name}/estimates", **{"from": first, "to": end}).json()
+    assert seconds["raw"]["start"] == starts[10:20]
+
+    local = [
+        datetime.fromtimestamp(at, ZoneInfo("Asia/Kolkata")).replace(tzinfo=None).isoformat() for at in (first, end)
+    ]
+    answer = get(site, f"campaigns/{name}/estimates", tz="Asia/Kolkata", **{"from": local[0], "to": local[1]}).json()
+    assert answer["raw"]["start"] == starts[10:20]
+
+
+def test_what_is_not_known_is_refused_by_its_name(site: StoreSite, name: str) -> None:
+    one = f"campaigns/{name}/estimates"
+    assert "'form'" in refused(site, one, form="1")
+    assert "from is 'yesterday'" in refused(site, one, **{"from": "yesterday"})
+    assert "from is" in refused(site, one, **{"from": "9" * 30})
+    assert "tz is 'Mars'" in refused(site, one, tz="Mars")
+    assert "tz is" in refused(site, one, tz="../../etc/passwd")
+    assert "group is 'none'" in refused(site, one, group="none")
+    assert "filtered is 'yes'" in refused(site, one, filtered="yes")
+    assert "every is '0'" in refused(site, f"campaigns/{name}/quantiles", every="0")
+    assert "format is 'xls'" in refused(site, f"campaigns/{name}/download", format="xls")
+    assert "no campaign 'water'" in refused(site, "campaigns/water", 404)
+    assert refused(site, "campaigns/..%2f..%2fetc", 404)
+    assert "the first before the last" in refused(site, one, **{"from": "2000", "to": "1000"})
+
+
+def test_a_huge_selection_is_refused(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "LARGEST_SELECTION", 50)
+    assert "expected at most 50" in refused(site, f"campaigns/{name}/estimates", **{"from": "0"})
+    assert len(get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]) <= 50
+
+
+def test_downloads(site: StoreSite, name: str) -> None:
+    answer = get(site, f"campaigns/{name}/download", format="csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [int(row["slot"]) for row in rows] == get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}.csv"'
+    lines = get(site, f"campaigns/{name}/download", format="jsonl").text.splitlines()
+    assert len(lines) == len(rows)
+    json.loads(lines[0])
+
+
+def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: Path) -> None:
+    rows = get(site, f"campaigns/{name}/quantiles").json()["quantiles"]
+    assert {row["share"] for row in rows} == {0.1, 0.5, 0.9}
+    epochs = get(site, f"campaigns/{name}/epochs").json()["epochs"]
+    with open_store(store) as results:
+        assert [epoch["epoch"] for epoch in epochs] == [e.campaign.epoch for e in results.timeline.epochs]
+        assert epochs[-1]["theta"] == results.theta
+
+
+def test_the_description_names_every_route(site: StoreSite) -> None:
+    described = set(get(site, "openapi.json").json()["paths"])
+    routes = {route.path for route in make_app(site).routes if route.path.startswith("/api/v1/campaigns")}
+    assert described == {path for path in routes if "actions" not in path}
+
+
+def test_every_answer_keeps_the_page_to_itself(site: StoreSite, name: str) -> None:
+    async def ask(client: httpx.AsyncClient) -> list[httpx.Response]:
+        paths = ("/", "/static/app.js", "/static/style.css", "/api/v1/campaigns", "/nothing", "/static/../app.py")
+        return [await client.get(path) for path in paths]
+
+    answers = talk(site, ask)
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 404, 404]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static//etc/passwd", "/static/%00", "/..%2f..%2fetc/passwd"],
+)
+def test_no_path_leads_out(site: StoreSite, path: str) -> None:
+    answer = talk(site, lambda client: client.get(path))
+    assert answer.status_code == 404
+    assert b"import" not in answer.content
+
+
+def test_nothing_can_be_changed_without_a_login(site: StoreSite, name: str) -> None:
+    async def ask(client: httpx.AsyncClient) -> list[int]:
+        action = f"/api/v1/campaigns/{name}/actions/pause"
+        return [
+            (await client.post(action)).status_code,
+            (await client.post("/api/v1/campaigns")).status_code,
+            (await client.delete(f"/api/v1/campaigns/{name}")).status_code,
+            (await client.post("/api/v1/session", json={"token": TOKEN})).json(),
+        ]
+
+    assert talk(site, ask) == [404, 405, 405, {"actions": []}]
+
+
+@pytest.fixture
+def acted(store: Path) -> tuple[StoreSite, list[str]]:
+    done: list[str] = []
+
+    def pause(name: str) -> str:
+        done.append(name)
+        return f"{name} pauses"
+
+    return StoreSite(named([str(store)]), {"pause": pause}), done
+
+
+def test_an_action_needs_the_token_the_cookie_and_the_same_site(acted: tuple[StoreSite, list[str]]) -> None:
+    site, done = acted
+    (name,) = site.names()
+    action = f"/api/v1/campaigns/{name}/actions/pause"
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        assert (await client.post(action)).status_code == 403
+        assert (await client.post("/api/v1/session", json={"token": "wrong"})).status_code == 403
+        assert (await client.post("/api/v1/session", content=b"x" * 5000)).status_code == 413
+        assert (await client.post("/api/v1/session", content=b"[]")).status_code == 400
+        entered = await client.post("/api/v1/session", json={"token": TOKEN})
+        cookie = entered.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        against = entered.json()["token"]
+        # The cookie alone is what a forged form would bring.
+        assert (await client.post(action)).status_code == 403
+        assert (await client.post(action, headers={HEADER: "wrong"})).status_code == 403
+        for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "cross-site"}):
+            assert (await client.post(action, headers={HEADER: against, **headers})).status_code == 403
+        assert done == []
+        answer = await client.post(action, headers={HEADER: against, "origin": "http://page.test"})
+        assert answer.json() == {"done": f"{name} pauses"}
+        assert (await client.post(f"{action}x", headers={HEADER: against})).status_code == 404
+        await client.delete("/api/v1/session")
+        client.cookies.set(COOKIE, entered.cookies[COOKIE])
+        assert (await client.post(action, headers={HEADER: against})).status_code == 403
+
+    talk(site, ask, Logins(TOKEN))
+    assert done == [name]
+    site.close()
+
+
+def test_the_token_cannot_be_guessed_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(login.time, "monotonic", lambda: now[0])
+    logins = Logins(TOKEN)
+    for _ in range(10):
+        assert logins.enter("wrong") is None
+    assert logins.enter(TOKEN) is None
+    now[0] += 61
+    entered = logins.enter(TOKEN)
+    assert entered is not None
+    assert logins.allows(*entered)
+    now[0] += login.SESSION_SECONDS
+    assert not logins.allows(*entered)
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    path.chmod(0o644)
+    with pytest.raises(Invalid, match="mode 0644, expected 0600"):
+        read_token(path)
+    path.chmod(0o600)
+    assert read_token(path) == TOKEN
+    path.write_text("short")
+    with pytest.raises(Invalid, match="at least 32"):
+        read_token(path)
+
+
+def test_actions_stay_on_this_machine_unless_that_is_meant(site: StoreSite) -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.1")] == [True] * 3 + [
+        False
+    ] * 2
+    with pytest.raises(Invalid, match="expected a loopback address"):
+        serve_page(site, "0.0.0.0", 1, logins=Logins(TOKEN))
+
+
+def test_two_stores_of_one_campaign_are_refused(store: Path, name: str) -> None:
+    with pytest.raises(Invalid, match=f"campaign {name} is in"):
+        named([str(store), str(store)])

@@ -1,0 +1,236 @@
+"""The page in a real browser, over a real socket."""
+
+import contextlib
+import http.server
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from support.chromium import MISSING, browser, find_chromium
+from support.ci import unavailable
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if find_chromium() is None:
+        unavailable(MISSING)
+    with browser() as running:
+        yield running
+
+
+class Server:
+    """`undertone web` as a process."""
+
+    def __init__(self, store: Path, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}/"
+        self._port = port
+        self._command = [sys.executable, "-m", "undertone", "web", str(store), "--listen", f"127.0.0.1:{port}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self._port)) == 0:
+                    return
+            assert self._process.poll() is None, self._process.communicate()[1].decode()
+            time.sleep(0.1)
+        pytest.fail("the page did not start")
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(20)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+@pytest.fixture
+def server(store: Path, free_port: Callable[[], int]) -> Iterator[Server]:
+    running = Server(store, free_port())
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def open_page(chromium: Any, server: Server) -> Iterator[Callable[..., Any]]:
+    """Opens a page whose errors and violations of the policy fail the test at its end."""
+    trouble: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def open_it(fragment: str = "", losing: bool = False, **options: Any) -> Any:
+            context = chromium.new_context(**options)
+            stack.callback(context.close)
+            page = context.new_page()
+
+            def heard(said: Any) -> None:
+                # The browser's own words for a connection that the test has ended are no fault of the page.
+                if said.type in ("error", "warning") and not (losing and "net::ERR_" in said.text):
+                    trouble.append(said.text)
+
+            page.on("console", heard)
+            page.on("pageerror", lambda error: trouble.append(str(error)))
+            page.add_init_script(
+                "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
+            )
+            page.goto(server.address + fragment)
+            return page
+
+        yield open_it
+        assert trouble == []
+
+
+def until(page: Any, expression: str, seconds: float = 30) -> None:
+    """Wait until an expression holds; playwright's own way evaluates text, which the page's policy forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def drawn(open_page: Callable[..., Any], name: str) -> Any:
+    page = open_page(f"#{name}")
+    page.wait_for_selector("#chart canvas")
+    return page
+
+
+def test_all_campaigns_and_one(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page()
+    page.wait_for_selector(".card svg path")
+    assert page.locator(".card h3").inner_text() == name
+    assert "ε = 4" in page.locator(".card").inner_text()
+    page.click(".card a")
+    page.wait_for_selector("#chart canvas")
+    assert name in page.locator("#one-title").inner_text()
+    assert "±" in page.locator("#latest").inner_text()
+    assert page.locator("#outcomes tr").count() >= 2
+    page.click("#table summary")
+    assert page.locator("#table tbody tr").count() > 40
+    page.go_back()
+    page.wait_for_selector("#cards .card", state="visible")
+
+
+def test_a_settled_slot_appears_within_a_second(
+    drawn: Any, open_page: Callable[..., Any], name: str, one_more_report: Callable[[], None]
+) -> None:
+    other = open_page(f"#{name}")
+    other.wait_for_selector("#chart canvas")
+    pages = (drawn, other)
+    for page in pages:
+        until(page, "document.getElementById('link').textContent === 'live'")
+        page.evaluate(
+            """() => { window.seen = null;
+            new MutationObserver(() => { window.seen ??= Date.now(); })
+                .observe(document.getElementById('latest'), { childList: true, subtree: true }); }"""
+        )
+    time.sleep(1)
+    begun = time.time()
+    one_more_report()
+    committed = time.time()
+    for page in pages:
+        until(page, "window.seen !== null")
+        # One second after the commit that settled it, plus what the commit itself took.
+        assert page.evaluate("window.seen") / 1000 - begun < 1 + (committed - begun) + 1
+
+
+def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
+    until(drawn, "performance.getEntriesByName('undertone-draw').length > 0")
+    for _ in range(5):
+        drawn.select_option("#choose select[name=span]", "")
+        drawn.wait_for_timeout(200)
+        drawn.select_option("#choose select[name=span]", "172800")
+        drawn.wait_for_timeout(200)
+    took = drawn.evaluate("performance.getEntriesByName('undertone-draw').map((entry) => entry.duration)")
+    assert sorted(took)[len(took) // 2] < 100
+
+
+def test_a_restart_of_the_server_is_said_and_survived(
+    open_page: Callable[..., Any], server: Server, name: str, one_more_report: Callable[[], None]
+) -> None:
+    page = open_page(f"#{name}", losing=True)
+    until(page, "document.getElementById('link').textContent === 'live'")
+    before = page.locator("#latest").inner_text()
+    server.stop()
+    until(page, "document.getElementById('link').className === 'lost'")
+    one_more_report()
+    server.start()
+    until(page, "document.getElementById('link').textContent === 'live'")
+    one_more_report()
+    until(page, f"document.getElementById('latest').textContent !== {json.dumps(before)}")
+
+
+def test_a_phone_in_the_dark(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}", viewport={"width": 360, "height": 740}, color_scheme="dark")
+    page.wait_for_selector("#chart canvas")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", background)[:3])) < 200
+
+
+def test_the_keyboard_and_a_screen_reader(drawn: Any) -> None:
+    drawn.focus("#chart")
+    drawn.keyboard.press("ArrowLeft")
+    first = drawn.locator("#slot").inner_text()
+    drawn.keyboard.press("ArrowLeft")
+    assert first
+    assert drawn.locator("#slot").inner_text() != first
+    # Every control and picture has a name, and there is one heading of the first level.
+    unnamed = drawn.evaluate(
+        """() => [...document.querySelectorAll('button, a, select, input, [role=img]')].filter((e) =>
+            e.offsetParent !== null && !(e.textContent.trim() || e.labels?.length || e.getAttribute('aria-label')
+            || e.getAttribute('aria-labelledby'))).map((e) => e.outerHTML)"""
+    )
+    assert unnamed == []
+    assert drawn.locator("h1").count() == 1
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """A reverse proxy that serves the page below /undertone, as nginx' proxy_pass does."""
+
+    page: ClassVar[str]
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/undertone/"):
+            self.send_error(404)
+            return
+        try:
+            with urllib.request.urlopen(self.page + self.path.removeprefix("/undertone/"), timeout=20) as answer:
+                self.send_response(answer.status)
+                self.send_header("content-type", answer.headers["content-type"])
+                self.end_headers()
+                while data := answer.read1(65536):
+                    self.wfile.write(data)
+                    self.wfile.flush()
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_below_a_path_of_a_proxy(server: Server, open_page: Callable[..., Any], name: str) -> None:
+    handler = type("Handler", (Proxy,), {"page": server.address})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+        thread.start()
+        page = open_page(losing=True)
+        page.goto(f"http://127.0.0.1:{proxy.server_port}/undertone/#{name}")
+        page.wait_for_selector("#chart canvas")
+        assert name in page.locator("#one-title").inner_text()
+        page.close()
+        proxy.shutdown()
+        proxy.daemon_threads = True

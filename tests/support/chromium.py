@@ -1,0 +1,34 @@
+"""Debian's Chromium, headless, driven by playwright."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+MISSING = "Chromium was not found: apt-get install chromium"
+# Without these it asks hosts beyond this machine.
+_QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find_chromium() -> str | None:
+    """Its path."""
+    return shutil.which("chromium")
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    """A running browser of playwright's."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=find_chromium(), args=_QUIET)
+        yield opened
+        opened.close()
