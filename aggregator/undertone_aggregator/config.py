@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undertone_aggregator.broker_options import Broker, check_broker
 from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.estimate.zones import zone
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
@@ -18,7 +19,7 @@ from undertone_shared.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.stream import StreamRule
-from undertone_shared.topics import DEFAULT_PREFIX, SHARDS, check_name, check_prefix
+from undertone_shared.topics import SHARDS, check_name, check_prefix
 
 if TYPE_CHECKING:
     from undertone_aggregator.estimate.calendar import Days
@@ -90,31 +91,6 @@ def _slew(name: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 0.5:
         raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")
     return Fraction(str(value))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Broker:
-    """[broker]: a managed mosquitto on loopback, or somebody's broker."""
-
-    managed: bool = option(True, "true: start a private mosquitto on loopback; false: connect to `host`", boolean)
-    prefix: str = option(DEFAULT_PREFIX, "topics start with this", _prefix)
-    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
-                       integer(0, 65535))  # fmt: skip
-    directory: str = option("broker", "managed: where mosquitto keeps its files", text)
-    mosquitto_passwords: str | None = option(None, "managed: mosquitto's password file, as undertone provision "
-                                             "writes it; generated when absent", text)  # fmt: skip
-    mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
-    host: str = option("127.0.0.1", "not managed: the broker's name or address", text)
-    user: str = option("aggregator", "this server's user name at the broker", _name)
-    password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
-                                       "passwords are generated", text)  # fmt: skip
-    ca_file: str | None = option(None, "not managed: verify TLS against this authority; TLS is on elsewhere than on "
-                                 "this machine, without it by the system's authorities", text)  # fmt: skip
-    worker_users: bool = option(True, "each ingest worker is a broker user of its own, user-0 to user-63, as "
-                                "undertone provision writes them; false: all connect as `user`", boolean)  # fmt: skip
-    insecure: bool = option(False, "not managed: true allows a broker elsewhere without TLS, which shows the password "
-                            "to the network", boolean)  # fmt: skip
-    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,10 +240,12 @@ class Config:
 _SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server, "stream": StreamPlan}
 _EXAMPLES: dict[str, dict[str, str]] = {
     "broker": {
-        "mosquitto_passwords": '"passwords"',
+        "passwords": '"passwords"',
         "mosquitto_acl": '"access"',
         "password_file": '"aggregator.password"',
         "ca_file": '"ca.crt"',
+        "certificate": '"tls/server.crt"',
+        "key": '"tls/server.key"',
     },
     "store": {},
     "campaign": {
@@ -336,14 +314,4 @@ def _check_together(config: Config) -> None:
         )
     if plan.start is not None and plan.start % plan.slot_seconds:
         raise Invalid(f"campaign.start is {plan.start}, expected a multiple of slot_seconds = {plan.slot_seconds}")
-    broker = config.broker
-    if broker.insecure and broker.ca_file is not None:
-        raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
-    if broker.managed and broker.ca_file is not None:
-        raise Invalid("broker.ca_file is for a broker that is not managed: a managed one listens on loopback only")
-    if not broker.managed:
-        for name in ("mosquitto_passwords", "mosquitto_acl"):
-            if getattr(broker, name) is not None:
-                raise Invalid(f"broker.{name} is for a managed broker: set managed = true, or give it to your broker")
-    if broker.password_file is None and (not broker.managed or broker.mosquitto_passwords is not None):
-        raise Invalid(f"[broker] has no option 'password_file': the password of the user {broker.user}")
+    check_broker(config.broker, config.server.workers)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
-from undertone_aggregator.collect.workers import WORKER_USERS
+from undertone_aggregator.collect.sessions import WORKER_USERS
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name, check_prefix, report_topic
 

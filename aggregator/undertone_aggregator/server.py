@@ -1,25 +1,23 @@
 """`undertone aggregate`: broker, store, ingest and coordinator, put together and taken apart."""
 
-import contextlib
 import csv
-import ipaddress
 import json
 import secrets
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
-from undertone_aggregator.collect.link import Address, Outlet
 from undertone_aggregator.collect.store import Store, StoreError, open_store
-from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker, take_over
+from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.source import Source, open_source
 from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
@@ -45,7 +43,7 @@ def serve(
     """
     plan = config.campaign
     groups = read_groups(config.path(plan.groups)) if plan.groups is not None else None
-    with _broker(config, journal) as address, open_store(config.store_url, campaign=plan.name) as store:
+    with open_source(config, journal) as source, open_store(config.store_url, campaign=plan.name) as store:
         seed = open_campaign(store, plan, config.stream)
         ingest_plan = IngestPlan(
             config.broker.prefix,
@@ -62,14 +60,16 @@ def serve(
         def say(sentence: str) -> None:
             journal.say_once("ingest", sentence)
 
-        ingest_plan = take_over(store, ingest_plan, address, say, clock, stop)
+        hung_up = _hang_up()
+
+        ingest_plan = source.take_over(store, ingest_plan, say, clock, stop)
         kind = ThreadWorker if ingest_plan.workers == 1 else ProcessWorker
         workers: list[Worker] = []
-        outlet = Outlet(address, f"undertone-{ingest_plan.secret}-coordinator", say)
+        outlet = source.outlet(ingest_plan, say)
         try:
             for number in range(ingest_plan.workers):
                 own = replace(ingest_plan, worker=number)
-                workers.append(kind(own, store.url, address, say, clock, failpoint))
+                workers.append(kind(own, store.url, source.open_intake, say, clock, failpoint))
             outlet.start()
             # The workers take in reports while the numerics load.
             from undertone_aggregator.coordinator import Coordinator
@@ -82,6 +82,9 @@ def serve(
             while not stop.wait(_TICK_SECONDS):
                 for worker in workers:
                     worker.check()
+                if hung_up.is_set():
+                    hung_up.clear()
+                    _reload(source, journal)
                 try:
                     coordinator.note_dropped(outlet.dropped)
                     coordinator.tick(int(clock()))
@@ -94,6 +97,22 @@ def serve(
         for worker in workers:
             worker.check()
         coordinator.status(int(clock()))
+
+
+def _hang_up() -> threading.Event:
+    """Set at each SIGHUP from now on."""
+    event = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, lambda *_: event.set())
+    return event
+
+
+def _reload(source: Source, journal: Journal) -> None:
+    try:
+        source.reload()
+        journal.say("reload", "passwords and certificates were read again")
+    except (Invalid, OSError) as wrong:
+        journal.say("reload", f"nothing was read again: {wrong}")
 
 
 def open_campaign(store: Store, plan: CampaignPlan, stream: StreamPlan | None = None) -> bytes:
@@ -143,73 +162,3 @@ def read_groups(path: Path) -> dict[str, str]:
             if group in ("all", "status") or groups.setdefault(device, group) != group:
                 raise Invalid(f"{where}: group {group!r} of {device} is reserved, or its second")
     return groups
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent to this host stays on the machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def external_address(config: Config) -> Address:
-    """How to reach a broker that is not managed: TLS, unless on this machine or ``insecure``. Raises Invalid."""
-    settings = config.broker
-    assert settings.password_file is not None
-    password_file = config.path(settings.password_file)
-    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(settings.host))
-    return Address(
-        settings.host,
-        settings.port or (8883 if tls else 1883),
-        settings.user,
-        read_password(password_file),
-        None if settings.ca_file is None else config.path(settings.ca_file),
-        settings.keepalive,
-        tls,
-        settings.worker_users,
-        password_file,
-    )
-
-
-@contextlib.contextmanager
-def _broker(config: Config, journal: Journal) -> Iterator[Address]:
-    """The address of the broker; a managed one runs meanwhile."""
-    settings = config.broker
-
-    def named(name: str | None) -> Path | None:
-        return None if name is None else config.path(name)
-
-    password_file = named(settings.password_file)
-    password = "" if password_file is None else read_password(password_file)
-    if not settings.managed:
-        yield external_address(config)
-        return
-    broker = ManagedBroker(
-        config.path(settings.directory),
-        settings.port,
-        prefix=settings.prefix,
-        passwords=named(settings.mosquitto_passwords),
-        access=named(settings.mosquitto_acl),
-    )
-    with broker:
-        how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
-        journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
-        yield Address(
-            broker.host,
-            broker.port,
-            settings.user,
-            password or broker.password(settings.user),
-            None,
-            settings.keepalive,
-            worker_users=settings.worker_users,
-            password_file=password_file,
-        )
-
-
-def read_password(path: Path) -> str:
-    """The password in a file of one line. Raises Invalid when there is none."""
-    text = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not text or "\n" in text:
-        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
-    return text

@@ -45,7 +45,7 @@ def local_server(port: int) -> str:
     """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit."""
     return f"""\
 [broker]
-managed = false
+mode = "external"
 host = "127.0.0.1"
 port = {port}
 password_file = "aggregator.password"

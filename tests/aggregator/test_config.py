@@ -11,11 +11,13 @@ from undertone_aggregator.config import parse_config, read_config, sample_config
 from undertone_shared.errors import Invalid
 
 HERE = Path("/somewhere")
+EXTERNAL = '[broker]\nmode = "external"\npassword_file = "p"\n'
+DIRECT = '[broker]\nmode = "direct"\npasswords = "p"\n'
 
 
 def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
     config = parse_config(sample_config(), HERE)
-    assert config.broker.managed
+    assert config.broker.mode == "managed"
     assert config.campaign.epsilon == 1
     assert config.campaign.rounds == (48, 48, 144)
     assert config.campaign.start is None
@@ -61,12 +63,20 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
     [
         ("[brokr]", "unknown table [brokr]"),
         ("broker = 1", "broker is 1, expected a table [broker]"),
-        ("[broker]\nmanaged = false", "[broker] has no option 'password_file'"),
-        ('[broker]\nca_file = "x"', "broker.ca_file is for a broker that is not managed"),
-        (
-            '[broker]\nmanaged = false\npassword_file = "p"\nmosquitto_acl = "a"',
-            "broker.mosquitto_acl is for a managed",
-        ),
+        ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of managed, external, direct"),
+        ('[broker]\nmode = "external"', "[broker] has no option 'password_file'"),
+        ('[broker]\nca_file = "x"', "broker.ca_file is for mode = 'external', but mode is 'managed'"),
+        ('[broker]\nkey = "x"', "broker.key is for mode = 'direct', but mode is 'managed'"),
+        (EXTERNAL + 'mosquitto_acl = "a"', "broker.mosquitto_acl is for mode = 'managed', but mode is 'external'"),
+        (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'managed' or 'direct'"),
+        ('[broker]\nmode = "direct"', "[broker] has no option 'passwords'"),
+        (DIRECT + 'ca_file = "a"', "broker.ca_file is for mode = 'external'"),
+        (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'managed' or 'external'"),
+        (DIRECT + 'certificate = "a"', "[broker] has no option 'key': a certificate and its key go together"),
+        (DIRECT + 'key = "a"', "[broker] has no option 'certificate'"),
+        (DIRECT + 'host = "0.0.0.0"', "broker.host is '0.0.0.0' without broker.certificate"),
+        (DIRECT + 'host = "server.example"', "would cross the network in plain text"),
+        (DIRECT + "[server]\nworkers = 2", "server.workers is 2, but mode 'direct' has one"),
         ('[broker]\nprefix = "a/+"', "a level of the prefix is '+'"),
         ("[server]\nworkers = 65", "server.workers is 65, expected an integer from 1 to 64"),
         ("[broker", "the configuration is not TOML"),
@@ -76,6 +86,11 @@ def test_what_is_wrong_in_other_tables_is_named(text: str, part: str) -> None:
     with pytest.raises(Invalid) as caught:
         server.config(HERE, text)
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("more", ["", 'host = "::1"', 'host = "0.0.0.0"\ncertificate = "c"\nkey = "k"'])
+def test_where_a_direct_endpoint_may_listen(more: str) -> None:
+    assert server.config(HERE, DIRECT + more).broker.mode == "direct"
 
 
 def test_a_missing_option_is_named() -> None:

@@ -1,21 +1,30 @@
-"""kill -9 at every kind of place, several workers, a broker that goes away: each report is counted exactly once."""
+"""kill -9 at every kind of place, several workers, a broker that goes away: each report is counted exactly once.
+
+What does not need a broker runs twice: with one, and with devices that connect to the server itself, plain or TLS.
+"""
 
 import contextlib
 import os
 import random
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import deliveries
 from support.deliveries import Sender, wait_for
+from support.direct_sender import DirectSender
+from support.private_broker import TLS
 from support.server import delivery
+from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Timeline
@@ -24,17 +33,22 @@ from undertone_aggregator.collect.seen import COUNTED, Seen, digest
 from undertone_aggregator.collect.store import Batch, open_store
 from undertone_aggregator.collection import cells_of
 from undertone_shared.campaign import Campaign
+from undertone_shared.topics import report_topic
 
 CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")
 NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
+PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
 
 
 class Server:
-    """The aggregator as a child process on one store, at a clock that stands still."""
+    """The aggregator as a child process on one store, at a clock that stands still.
 
-    def __init__(self, folder: Path, broker: ManagedBroker, workers: int = 1) -> None:
+    ``broker``: the lines of [broker].
+    """
+
+    def __init__(self, folder: Path, broker: str, workers: int = 1) -> None:
         self.folder = folder
         self.store = folder / "s.sqlite"
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,9 +59,7 @@ class Server:
     def configure(self, workers: int) -> None:
         (self.folder / "c.toml").write_text(f"""
 [broker]
-managed = false
-port = {self._broker.port}
-password_file = "password"
+{self._broker}
 prefix = "{PREFIX}"
 [store]
 path = "s.sqlite"
@@ -118,12 +130,19 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
         yield made
 
 
+def external(broker: ManagedBroker) -> str:
+    return f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
+
+
+def direct(folder: Path, port: int, *, tls: bool = False) -> str:
+    credentials.write_passwords(folder / "passwords", PASSWORDS)
+    lines = f'mode = "direct"\nport = {port}\npasswords = "passwords"'
+    return lines + (f'\ncertificate = "{TLS}/localhost.pem"\nkey = "{TLS}/localhost.key"' if tls else "")
+
+
 @pytest.fixture
 def server(tmp_path: Path, broker: ManagedBroker) -> Iterator[Server]:
-    made = Server(tmp_path, broker)
-    yield made
-    if made.running:
-        made.end(signal.SIGKILL)
+    yield from running(tmp_path, external(broker))
 
 
 @pytest.fixture
@@ -131,6 +150,35 @@ def sender(broker: ManagedBroker) -> Iterator[Sender]:
     made = Sender(broker)
     yield made
     made.close()
+
+
+@dataclass
+class Site:
+    """A server and who sends to it. ``asynchronous``: an acknowledgement waits for the server itself."""
+
+    server: Server
+    sender: Any
+    asynchronous: bool
+
+
+@pytest.fixture(params=["external", "direct", "direct-tls"])
+def site(request: pytest.FixtureRequest, tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Site]:
+    if request.param == "external":
+        yield Site(request.getfixturevalue("server"), request.getfixturevalue("sender"), False)
+        return
+    port, tls = free_port(), request.param == "direct-tls"
+    context = ssl.create_default_context(cafile=str(TLS / "ca.pem")) if tls else None
+    sender = DirectSender(port, PASSWORDS, context)
+    for server in running(tmp_path, direct(tmp_path, port, tls=tls)):
+        yield Site(server, sender, True)
+    sender.close()
+
+
+def running(folder: Path, broker: str) -> Iterator[Server]:
+    made = Server(folder, broker)
+    yield made
+    if made.running:
+        made.end(signal.SIGKILL)
 
 
 def some_reports(campaign: Campaign, chance: random.Random, number: int, count: int) -> list[tuple[str, bytes]]:
@@ -145,13 +193,19 @@ def some_reports(campaign: Campaign, chance: random.Random, number: int, count: 
     return made
 
 
-def expected(campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]]) -> tuple[Partial, dict[object, str]]:
-    """What one admission makes of everything that was sent, and the outcome of each distinct report."""
+def expected(
+    campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]], own_only: bool = False
+) -> tuple[Partial, dict[object, str]]:
+    """What one admission makes of everything that was sent, and the outcome of each distinct report.
+
+    ``own_only``: a connection's reports under another topic than its own come under none.
+    """
     admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = epochs
     batch = Batch()
     for topic, payload in sent:
-        admission.judge(topic, payload, False, NOW, batch)
+        own = not own_only or topic == report_topic(PREFIX, "meters", topic.split("/")[-2])
+        admission.judge(topic if own else "", payload, False, NOW, batch)
     outcomes: dict[object, str] = {}
     for device, code, outcome in batch.audit:
         if outcome == COUNTED or (device, code) not in outcomes:
@@ -159,10 +213,10 @@ def expected(campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]]
     return batch.partial, outcomes
 
 
-def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]]) -> int:
+def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], own_only: bool = False) -> int:
     """Wait until everything sent has an outcome, end the server, check both identities; how many came twice."""
     with open_store(server.store, read_only=True) as store:
-        partial, outcomes = expected(campaign, Timeline(store.epochs()), sent)
+        partial, outcomes = expected(campaign, Timeline(store.epochs()), sent, own_only)
 
         def complete() -> bool:
             return {(device, code): outcome for device, code, outcome in store.audit()} == outcomes
@@ -177,24 +231,88 @@ def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]]) ->
         return found["duplicate"] + found["duplicate_unverified"]
 
 
-def test_killed_at_twenty_random_points(server: Server, sender: Sender) -> None:
+def test_killed_at_twenty_random_points(site: Site) -> None:
     chance = random.Random(20)
+    server, sender = site.server, site.sender
     campaign = server.begin_campaign()
     killed = dict.fromkeys(PLACES, 0)
     repeated = 0
+    made = []
     for number in range(22):
         place = PLACES[number % 4]
         passages = chance.randrange(1, 6)
         server.start(place, passages)
         batch = some_reports(campaign, chance, number, 120)
         repeated += len(batch) - len(set(batch))
-        sender.flush(sender.send(batch))
+        made += sender.send(batch)
+        if not site.asynchronous:
+            sender.flush(made)
         wait_for(lambda: not server.running, what=f"the end at {place} {passages}")
         killed[place] += 1
     assert sum(killed.values()) >= 20
     assert min(killed.values()) >= 5
     server.start()
-    assert finish(server, campaign, sender.sent) > repeated, "no delivery came twice: the kills hit nothing"
+    sender.flush(made)
+    duplicates = finish(server, campaign, sender.sent, site.asynchronous)
+    assert duplicates > repeated, "no delivery came twice: the kills hit nothing"
+
+
+def test_killed_at_any_moment_under_load(site: Site) -> None:
+    """No failpoint: a signal from outside, whatever the server does then."""
+    kill_at_random(site, kills=6, devices=60)
+
+
+@pytest.mark.slow
+def test_killed_a_hundred_times_under_load(site: Site) -> None:
+    kill_at_random(site, kills=100, devices=300)
+
+
+def kill_at_random(site: Site, kills: int, devices: int) -> None:
+    chance = random.Random(kills)
+    server, sender = site.server, site.sender
+    campaign = server.begin_campaign()
+    made = []
+    reported = 0
+    for _ in range(kills):
+        server.start()
+        until = time.monotonic() + chance.uniform(1.5, 4.0)
+        while time.monotonic() < until:
+            # A clock that stands still has room for 96 slots and the threshold epoch for 40.
+            symbols = campaign.cohort.mechanism.symbols
+            slot, device = reported // devices % 40, reported % devices
+            batch = [delivery(campaign, f"d{device}", campaign.first_slot + slot, reported // 7 % symbols)]
+            if reported < devices * 40:
+                made += sender.send(batch)
+            reported += 1
+            time.sleep(chance.uniform(0, 0.004))
+        server.end(signal.SIGKILL)
+    before = server.log().count("resuming campaign")
+    server.start()
+    sender.flush(made, 120)
+    wait_for(lambda: server.log().count("resuming campaign") > before)
+    finish(server, campaign, sender.sent, site.asynchronous)
+
+
+def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
+    if not site.asynchronous:
+        pytest.skip("a broker reads its own")
+    server, sender = site.server, site.sender
+    campaign = server.begin_campaign()
+    server.start()
+    sender.flush(sender.send([delivery(campaign, "d1", campaign.first_slot)]))
+    credentials.write_passwords(server.folder / "passwords", {"d2": PASSWORDS["d2"]})
+    assert server._process is not None
+    server._process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "were read again" in server.log())
+    sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot)]))
+    kept = sender.send([delivery(campaign, "d1", campaign.first_slot + 1)])
+    time.sleep(1.0)
+    assert not set(kept) & sender.acknowledged
+    (server.folder / "passwords").write_text("nonsense:1\n")
+    server._process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "that is not of the form" in server.log())
+    sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot + 1)]))
+    assert server.end() == 0
 
 
 def test_two_workers_killed_again_and_again_count_what_one_counts(
@@ -249,7 +367,8 @@ def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Send
     assert digest(payload) == digest(bytes(payload))
 
 
-def test_a_store_in_use_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_store_in_use_is_refused(site: Site, tmp_path: Path) -> None:
+    server = site.server
     server.begin_campaign()
     server.start()
     time.sleep(0.1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.server import external_address
+from undertone_aggregator.source import external_address
 from undertone_shared.errors import Invalid
 
 CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
@@ -13,7 +13,7 @@ CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1
 
 def config(folder: Path, broker: str) -> Config:
     (folder / "password").write_text("secret\n")
-    return parse_config(f'[broker]\nmanaged = false\npassword_file = "password"\n{broker}\n{CAMPAIGN}', folder)
+    return parse_config(f'[broker]\nmode = "external"\npassword_file = "password"\n{broker}\n{CAMPAIGN}', folder)
 
 
 @pytest.mark.parametrize(

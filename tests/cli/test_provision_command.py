@@ -16,7 +16,7 @@ bound = 10000
 epsilon = 1
 """
 MANAGED = "port = 4711"
-FOREIGN = 'managed = false\nhost = "broker.example"\npassword_file = "aggregator.password"'
+FOREIGN = 'mode = "external"\nhost = "broker.example"\npassword_file = "aggregator.password"'
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
 

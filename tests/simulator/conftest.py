@@ -123,7 +123,7 @@ def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch):
         mechanism = "" if "mechanism" in campaign else 'mechanism = "hybrid"'
         text = f"""
 [broker]
-managed = false
+mode = "external"
 host = "{HOST}"
 port = {port}
 prefix = "{topic_prefix}"

@@ -1,9 +1,10 @@
 """The direct endpoint in a test: a password file, an endpoint, and devices that speak the device's own codec."""
 
+import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,15 @@ def write_passwords(path: Path, users: Sequence[str]) -> Path:
     return path
 
 
+@contextlib.contextmanager
 def open_endpoint(
     path: Path, limits: Limits | None = None, listener: Listener | None = None, **options: Any
-) -> Endpoint:
-    """An endpoint on a free port of loopback, not yet listening."""
+) -> Iterator[Endpoint]:
+    """An endpoint that listens on a free port of loopback."""
     where = Listener(port=0) if listener is None else listener
-    return Endpoint(where, Gate(path), limits or Limits(), PREFIX, CAMPAIGN, **options)
+    with Endpoint(where, Gate(path), limits or Limits(), PREFIX, CAMPAIGN, **options) as made:
+        made.listen()
+        yield made
 
 
 def topic(device: str) -> str:

@@ -1,38 +1,24 @@
 """Ingest workers: one is a thread of the server, several are processes on disjoint shards of one store."""
 
 import contextlib
-import json
 import multiprocessing
 import multiprocessing.connection
-import secrets
 import threading
 import time
-from collections.abc import Callable, Collection
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Callable
 from typing import Protocol
 
-from undertone_aggregator.collect.admission import topic_filters
-from undertone_aggregator.collect.chains import Chains
-from undertone_aggregator.collect.inbox import Inbox
 from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
-from undertone_aggregator.collect.link import Address, forget_session
-from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Store, open_store
-from undertone_shared.errors import Invalid
+from undertone_aggregator.collect.store import open_store
 
 RESTART_SECONDS = 1.0
 # How long a store may still be in use by the workers of a server that was killed.
 LOCK_SECONDS = 5.0
-DRAINED_SECONDS = 1.0
 _STOP_SECONDS = 30.0
-# Names of the store's facts about its sessions at the broker.
-_SESSIONS = "broker_sessions"
-_SECRET = "broker_secret"
-_SECRET_BYTES = 16
-# Broker users that are provisioned for ingest workers, of all campaigns together.
-WORKER_USERS = 64
+
+# Makes the intake of one worker; a worker in a process of its own gets it by pickle.
+OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 
 class Worker(Protocol):
@@ -56,7 +42,7 @@ class ThreadWorker:
         self,
         plan: IngestPlan,
         store: str,
-        address: Address,
+        open_intake: OpenIntake,
         say: Say,
         clock: Callable[[], float],
         failpoint: Failpoint,
@@ -67,7 +53,7 @@ class ThreadWorker:
 
         def work() -> None:
             try:
-                _ingest(plan, store, address, say, clock, failpoint, self._stop, self._ready.set)
+                _ingest(plan, store, open_intake, say, clock, failpoint, self._stop, self._ready.set)
             except BaseException as failure:
                 self._failure = failure
 
@@ -100,14 +86,14 @@ class ProcessWorker:
         self,
         plan: IngestPlan,
         store: str,
-        address: Address,
+        open_intake: OpenIntake,
         say: Say,
         clock: Callable[[], float],
         failpoint: Failpoint,
     ) -> None:
         self._plan = plan
         self._say = say
-        self._arguments = (plan, store, address, clock, failpoint)
+        self._arguments = (plan, store, open_intake, clock, failpoint)
         self._stopped = False
         self._start()
 
@@ -159,7 +145,7 @@ def _work(
     pipe: multiprocessing.connection.Connection,
     plan: IngestPlan,
     url: str,
-    address: Address,
+    open_intake: OpenIntake,
     clock: Callable[[], float],
     failpoint: Failpoint,
 ) -> None:
@@ -180,13 +166,13 @@ def _work(
             pipe.send(message)
 
     threading.Thread(target=watch, daemon=True).start()
-    _ingest(plan, url, address, send, clock, failpoint, stop, lambda: send(None))
+    _ingest(plan, url, open_intake, send, clock, failpoint, stop, lambda: send(None))
 
 
 def _ingest(
     plan: IngestPlan,
     url: str,
-    address: Address,
+    open_intake: OpenIntake,
     say: Say,
     clock: Callable[[], float],
     failpoint: Failpoint,
@@ -194,101 +180,5 @@ def _ingest(
     ready: Callable[[], None],
 ) -> None:
     with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
-        ingest = Ingest(plan, store, open_intake(plan, address, say), say=say, clock=clock, failpoint=failpoint)
+        ingest = Ingest(plan, store, open_intake(plan, say), say=say, clock=clock, failpoint=failpoint)
         ingest.run(stop, ready)
-
-
-def open_intake(plan: IngestPlan, address: Address, say: Say) -> Intake:
-    """The intake of one worker."""
-    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
-    return Inbox(
-        address.of_worker(plan.slot),
-        plan.client_id,
-        filters,
-        plan.batch,
-        say,
-        batch_seconds=plan.batch_seconds,
-        unsubscribe=plan.draining,
-    )
-
-
-def take_over(
-    store: Store,
-    plan: IngestPlan,
-    address: Address,
-    say: Say,
-    clock: Callable[[], float],
-    stop: threading.Event,
-    taken: Collection[int] = (),
-) -> IngestPlan:
-    """The plan with its sessions at the broker, once they are this number of workers'; no worker runs meanwhile.
-
-    One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
-    then the old ones are emptied and forgotten: a report that reached both is a duplicate. Gives up when ``stop`` is
-    set. ``taken``: slots that other campaigns of this server hold. Raises Invalid without enough slots.
-    """
-    with store.exclusive(LOCK_SECONDS):
-        meta = store.meta()
-        plan = replace(plan, secret=meta.get(_SECRET) or secrets.token_hex(_SECRET_BYTES))
-        # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
-        # interrupted.
-        known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
-        old = [slots for slots in known if len(slots) != plan.workers]
-        mine = next((slots for slots in known if len(slots) == plan.workers), None)
-        plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
-        store.set_meta({_SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
-        if old:
-            say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
-            for worker in range(plan.workers):
-                _begin_session(replace(plan, worker=worker), address, say, stop)
-            for slots in old:
-                for worker in range(len(slots)):
-                    before = replace(plan, worker=worker, workers=len(slots), slots=slots)
-                    _empty_session(store, before, address, say, clock, stop)
-        if stop.is_set():
-            return plan
-        store.set_meta({_SESSIONS: json.dumps([plan.slots])})
-        seen = Seen()
-        seen.load(store.seen())
-        if len(seen):
-            store.compact_seen("", seen.snapshot(), everyone=True)
-        chains = Chains()
-        chains.load(store.chains())
-        if len(chains):
-            store.compact_chains("", chains.records(), everyone=True)
-    return plan
-
-
-def slots_of(store: Store) -> set[int]:
-    """The broker users' slots that a campaign's sessions hold."""
-    return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
-
-
-def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
-    free = [slot for slot in range(WORKER_USERS) if slot not in taken][:workers]
-    if len(free) < workers:
-        raise Invalid(f"{workers} workers need as many broker users, but {len(taken)} of {WORKER_USERS} are in use")
-    return tuple(free)
-
-
-def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
-    intake = open_intake(plan, address, say)
-    while not intake.ready and not stop.is_set():
-        # What is read meanwhile is not acknowledged: it comes again.
-        intake.take(0.1)
-    intake.close()
-
-
-def _empty_session(
-    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
-) -> None:
-    draining = replace(plan, draining=True)
-    intake = open_intake(draining, address, say)
-    ingest = Ingest(draining, store, intake, say=say, clock=clock)
-    last = time.monotonic()
-    while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
-        if ingest.step() or not intake.ready:
-            last = time.monotonic()
-    intake.close()
-    if not stop.is_set():
-        forget_session(address.of_worker(plan.slot), plan.client_id)

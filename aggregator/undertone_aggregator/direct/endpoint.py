@@ -32,7 +32,7 @@ _LEAVE_SECONDS = 2.0
 
 
 class Endpoint:
-    """Use it as a context: it listens inside. ``take``, ``acknowledge``: one thread's; everything else: any thread's.
+    """A context with a thread; it listens from ``listen`` on. ``take``, ``acknowledge``: of one thread; else of any.
 
     ``refused`` counts refusals by reason, ``throttled`` how often a connection was not read for its limits' sake.
     """
@@ -80,18 +80,20 @@ class Endpoint:
 
     def __enter__(self) -> "Endpoint":
         self._thread.start()
-        try:
-            self._in_loop(self._listen()).result()
-        except OSError as wrong:
-            self._end()
-            where = f"{self._listener.host}:{self._listener.port}"
-            raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(TimeoutError):
             self._in_loop(self._leave()).result(_END_SECONDS)
         self._end()
+
+    def listen(self) -> None:
+        """Let devices in. Raises Invalid where it cannot."""
+        try:
+            self._in_loop(self._listen()).result()
+        except OSError as wrong:
+            where = f"{self._listener.host}:{self._listener.port}"
+            raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
 
     def reload(self) -> None:
         """Read passwords, certificate and key again. A device that has no entry any more is disconnected.

@@ -69,18 +69,21 @@ def _target(
     config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
 ) -> "Target":
     from undertone_aggregator.broker import HOST
+    from undertone_aggregator.broker_options import DIRECT, MANAGED
     from undertone_simulator.provision import Target, private_authority
 
     broker = config.broker
     if sum((ca is not None, private_ca, insecure)) > 1:
         raise Invalid("--ca, --private-ca and --insecure exclude each other")
-    host = host or (HOST if broker.managed else broker.host)
-    plain = insecure or (broker.managed and not private_ca and ca is None)
+    managed = broker.mode == MANAGED
+    host = host or (HOST if managed else broker.host)
+    local = managed or (broker.mode == DIRECT and broker.certificate is None)
+    plain = insecure or (local and not private_ca and ca is None)
     if ca is None and not private_ca and not plain:
         if broker.ca_file is None:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
         ca = config.path(broker.ca_file)
-    port = port or broker.port or (0 if broker.managed else _PLAIN_PORT if plain else _TLS_PORT)
+    port = port or broker.port or (0 if managed else _PLAIN_PORT if plain else _TLS_PORT)
     if not port:
         raise Invalid("the broker's port is not known: set port in [broker], or give --port")
     check_integer("--port", port, 1, 65535)

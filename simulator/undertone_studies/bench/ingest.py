@@ -18,8 +18,8 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen, device_key
+from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.store import Store, open_store
-from undertone_aggregator.collect.workers import open_intake
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
@@ -158,7 +158,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ours(address: Address, store: Store, reports: int, distinct: int) -> Drain:
-    intake = open_intake(_PLAN, address, lambda _: None)
+    intake = open_intake(address, _PLAN, lambda _: None)
     ingest = Ingest(_PLAN, store, intake, clock=lambda: NOW)
     start, processor, taken = time.perf_counter(), time.thread_time(), 0
     while taken < reports:

@@ -30,7 +30,7 @@ class Site:
     """An endpoint whose deliveries are committed at once, and an honest device that reports all the time."""
 
     def __init__(self, path: Path, limits: Limits, listener: Listener | None = None) -> None:
-        self.endpoint = open_endpoint(path, limits, listener)
+        self._opened = open_endpoint(path, limits, listener)
         self.taken: list[Any] = []
         self.committing = True
         self.waits: list[float] = []
@@ -42,7 +42,7 @@ class Site:
         self.opened: list[Device] = []
 
     def __enter__(self) -> "Site":
-        self.endpoint.__enter__()
+        self.endpoint = self._opened.__enter__()
         self._threads = [threading.Thread(target=self._guard, args=(work,)) for work in (self._commit, self._report)]
         for thread in self._threads:
             thread.start()
@@ -52,7 +52,7 @@ class Site:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        self.endpoint.__exit__()
+        self._opened.__exit__(None, None, None)
         for device in self.opened:
             device.close()
         assert not self._failures, self._failures

@@ -1,0 +1,141 @@
+"""The workers' sessions at a broker: whose they are, and how they move when the number of workers changes."""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import chain
+
+from undertone_aggregator.collect.admission import topic_filters
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.inbox import Inbox
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan, Say
+from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.link import Address, forget_session
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.workers import LOCK_SECONDS
+from undertone_shared.errors import Invalid
+
+DRAINED_SECONDS = 1.0
+# Names of the store's facts about its sessions at the broker.
+_SESSIONS = "broker_sessions"
+_SECRET = "broker_secret"
+_SECRET_BYTES = 16
+# Broker users that are provisioned for ingest workers, of all campaigns together.
+WORKER_USERS = 64
+
+
+def open_intake(address: Address, plan: IngestPlan, say: Say) -> Intake:
+    """The intake of one worker."""
+    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+    return Inbox(
+        address.of_worker(plan.slot),
+        plan.client_id,
+        filters,
+        plan.batch,
+        say,
+        batch_seconds=plan.batch_seconds,
+        unsubscribe=plan.draining,
+    )
+
+
+def take_over(
+    store: Store,
+    plan: IngestPlan,
+    address: Address,
+    say: Say,
+    clock: Callable[[], float],
+    stop: threading.Event,
+    taken: Collection[int] = (),
+) -> IngestPlan:
+    """The plan with its sessions at the broker, once they are this number of workers'; no worker runs meanwhile.
+
+    One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
+    then the old ones are emptied and forgotten: a report that reached both is a duplicate. Gives up when ``stop`` is
+    set. ``taken``: slots that other campaigns of this server hold. Raises Invalid without enough slots.
+    """
+    with store.exclusive(LOCK_SECONDS):
+        meta = store.meta()
+        plan = replace(plan, secret=meta.get(_SECRET) or secrets.token_hex(_SECRET_BYTES))
+        # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
+        # interrupted.
+        known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+        old = [slots for slots in known if len(slots) != plan.workers]
+        mine = next((slots for slots in known if len(slots) == plan.workers), None)
+        plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
+        store.set_meta({_SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
+        if old:
+            say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
+            for worker in range(plan.workers):
+                _begin_session(replace(plan, worker=worker), address, say, stop)
+            for slots in old:
+                for worker in range(len(slots)):
+                    before = replace(plan, worker=worker, workers=len(slots), slots=slots)
+                    _empty_session(store, before, address, say, clock, stop)
+        if stop.is_set():
+            return plan
+        store.set_meta({_SESSIONS: json.dumps([plan.slots])})
+        _consolidate(store)
+    return plan
+
+
+def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
+    """The plan of the lone worker of a direct endpoint; nothing else uses the store meanwhile."""
+    with store.exclusive(LOCK_SECONDS):
+        if slots_of(store):
+            say(
+                "warning: reports may wait at the broker that this campaign used before: nobody takes them from there"
+                " while devices connect to this server"
+            )
+        _consolidate(store)
+    return replace(plan, slots=(0,))
+
+
+def _consolidate(store: Store) -> None:
+    """One snapshot in the place of all deduplication segments."""
+    seen = Seen()
+    seen.load(store.seen())
+    if len(seen):
+        store.compact_seen("", seen.snapshot(), everyone=True)
+    chains = Chains()
+    chains.load(store.chains())
+    if len(chains):
+        store.compact_chains("", chains.records(), everyone=True)
+
+
+def slots_of(store: Store) -> set[int]:
+    """The broker users' slots that a campaign's sessions hold."""
+    return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
+
+
+def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
+    free = [slot for slot in range(WORKER_USERS) if slot not in taken][:workers]
+    if len(free) < workers:
+        raise Invalid(f"{workers} workers need as many broker users, but {len(taken)} of {WORKER_USERS} are in use")
+    return tuple(free)
+
+
+def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
+    intake = open_intake(address, plan, say)
+    while not intake.ready and not stop.is_set():
+        # What is read meanwhile is not acknowledged: it comes again.
+        intake.take(0.1)
+    intake.close()
+
+
+def _empty_session(
+    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
+) -> None:
+    draining = replace(plan, draining=True)
+    intake = open_intake(address, draining, say)
+    ingest = Ingest(draining, store, intake, say=say, clock=clock)
+    last = time.monotonic()
+    while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
+        if ingest.step() or not intake.ready:
+            last = time.monotonic()
+    intake.close()
+    if not stop.is_set():
+        forget_session(address.of_worker(plan.slot), plan.client_id)

@@ -1,0 +1,183 @@
+"""Where reports come from and campaigns go: a managed broker, somebody's broker, or the devices themselves."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.broker_options import DIRECT, EXTERNAL, is_loopback
+from undertone_aggregator.collect.ingest import IngestPlan, Say
+from undertone_aggregator.collect.link import Address, Outlet
+from undertone_aggregator.collect.sessions import open_intake, take_over
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.workers import OpenIntake
+from undertone_aggregator.config import Config
+from undertone_aggregator.journal import Journal
+from undertone_shared.errors import Invalid
+
+PLAIN_PORT = 1883
+TLS_PORT = 8883
+
+
+class Outgoing(Protocol):
+    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, if known."""
+
+    dropped: int | None
+
+    def start(self) -> None:
+        """Begin to publish."""
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        """Publish retained; ``again``: also at every later connect."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class Source(Protocol):
+    """One of the three ways."""
+
+    @property
+    def open_intake(self) -> OpenIntake:
+        """Makes a worker's intake."""
+
+    def take_over(
+        self, store: Store, plan: IngestPlan, say: Say, clock: Callable[[], float], stop: threading.Event
+    ) -> IngestPlan:
+        """The plan as it can be run now; no worker runs meanwhile."""
+
+    def outlet(self, plan: IngestPlan, say: Say) -> Outgoing:
+        """The way out for campaigns and estimates, not yet started."""
+
+    def reload(self) -> None:
+        """Read passwords and certificates again. Raises Invalid or OSError, and goes on with what it has."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Counters of its own for the log and for health."""
+
+
+class BrokerSource:
+    """A broker at an address."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    @property
+    def open_intake(self) -> OpenIntake:
+        """A session at the broker for each worker."""
+        return partial(open_intake, self._address)
+
+    def take_over(
+        self, store: Store, plan: IngestPlan, say: Say, clock: Callable[[], float], stop: threading.Event
+    ) -> IngestPlan:
+        """Move the sessions to this number of workers."""
+        return take_over(store, plan, self._address, say, clock, stop)
+
+    def outlet(self, plan: IngestPlan, say: Say) -> Outgoing:
+        """A connection of its own."""
+        return Outlet(self._address, f"undertone-{plan.secret}-coordinator", say)
+
+    def reload(self) -> None:
+        """Nothing: passwords are the broker's."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """None of its own."""
+        return {}
+
+
+@contextlib.contextmanager
+def open_source(config: Config, journal: Journal) -> Iterator[Source]:
+    """What [broker] asks for. A managed broker, or the endpoint, runs meanwhile. Raises Invalid."""
+    settings = config.broker
+    if settings.mode == DIRECT:
+        with _endpoint(config, journal) as source:
+            yield source
+    elif settings.mode == EXTERNAL:
+        yield BrokerSource(external_address(config))
+    else:
+        with _managed(config, journal) as address:
+            yield BrokerSource(address)
+
+
+@contextlib.contextmanager
+def _managed(config: Config, journal: Journal) -> Iterator[Address]:
+    settings = config.broker
+    password_file = _named(config, settings.password_file)
+    broker = ManagedBroker(
+        config.path(settings.directory),
+        settings.port,
+        prefix=settings.prefix,
+        passwords=_named(config, settings.passwords),
+        access=_named(config, settings.mosquitto_acl),
+    )
+    with broker:
+        how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
+        journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
+        yield Address(
+            broker.host,
+            broker.port,
+            settings.user,
+            broker.password(settings.user) if password_file is None else read_password(password_file),
+            None,
+            settings.keepalive,
+            worker_users=settings.worker_users,
+            password_file=password_file,
+        )
+
+
+@contextlib.contextmanager
+def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
+    from undertone_aggregator.direct.limits import limits_for
+    from undertone_aggregator.direct.listener import Listener
+    from undertone_aggregator.direct.source import DirectSource
+
+    settings, plan = config.broker, config.campaign
+    assert settings.passwords is not None
+    certificate = _named(config, settings.certificate)
+    port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
+    listener = Listener(settings.host, port, certificate, _named(config, settings.key))
+    source = DirectSource(
+        listener,
+        config.path(settings.passwords),
+        limits_for(plan.slot_seconds),
+        settings.prefix,
+        plan.name,
+        config.server.batch,
+        lambda sentence: journal.say_once("endpoint", sentence),
+    )
+    with source.endpoint:
+        yield source
+
+
+def external_address(config: Config) -> Address:
+    """How to reach somebody's broker: TLS, unless on this machine or ``insecure``. Raises Invalid."""
+    settings = config.broker
+    assert settings.password_file is not None
+    password_file = config.path(settings.password_file)
+    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(settings.host))
+    return Address(
+        settings.host,
+        settings.port or (TLS_PORT if tls else PLAIN_PORT),
+        settings.user,
+        read_password(password_file),
+        _named(config, settings.ca_file),
+        settings.keepalive,
+        tls,
+        settings.worker_users,
+        password_file,
+    )
+
+
+def read_password(path: Path) -> str:
+    """The password in a file of one line. Raises Invalid when there is none."""
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not text or "\n" in text:
+        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
+    return text
+
+
+def _named(config: Config, name: str | None) -> Path | None:
+    return None if name is None else config.path(name)

@@ -1,0 +1,131 @@
+"""A fleet that sends to a direct endpoint until each report is acknowledged, through any number of its ends."""
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from support.deliveries import wait_for
+from undertone_simulator.connection import Connection
+
+_PAUSE = 0.1
+
+
+class _Member:
+    """One device: what it has handed over and is not acknowledged, in order."""
+
+    def __init__(self, fleet: "DirectSender", user: str, password: str) -> None:
+        self.fleet = fleet
+        self.user = user
+        self.password = password
+        self.waiting: dict[tuple[str, bytes], None] = {}
+        self.connection: Connection | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    async def live(self) -> None:
+        while True:
+            try:
+                host = None if self.fleet.context is None else "localhost"
+                await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self.user, self.password, 30, self),
+                    "127.0.0.1",
+                    self.fleet.port,
+                    ssl=self.fleet.context,
+                    server_hostname=host,
+                )
+                self.gone = asyncio.Event()
+                await self.gone.wait()
+            except OSError:
+                pass
+            await asyncio.sleep(_PAUSE)
+
+    def connected(self, connection: Connection) -> None:
+        self.connection = connection
+        for topic, payload in self.waiting:
+            connection.publish(topic, payload)
+        connection.flush()
+
+    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+        pass
+
+    def acked(self, connection: Connection, payload: bytes) -> None:
+        for key in [key for key in self.waiting if key[1] == payload]:
+            del self.waiting[key]
+            self.fleet.acknowledged.add((self.user, *key))
+
+    def lost(self, connection: Connection) -> None:
+        if self.connection is connection:
+            self.connection = None
+        if hasattr(self, "gone"):
+            self.gone.set()
+
+    def send(self, topic: str, payload: bytes) -> None:
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self.live())
+        self.waiting[topic, payload] = None
+        if self.connection is not None:
+            self.connection.publish(topic, payload)
+            self.connection.flush()
+
+
+class DirectSender:
+    """``send`` hands over (topic, payload); the device named in the topic sends it. Every hand-over is kept."""
+
+    def __init__(self, port: int, passwords: Mapping[str, str], context: ssl.SSLContext | None = None) -> None:
+        self.port = port
+        self.context = context
+        self.sent: list[tuple[str, bytes]] = []
+        self.acknowledged: set[tuple[str, str, bytes]] = set()
+        self._passwords = passwords
+        self._members: dict[str, _Member] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def send(self, deliveries: Iterable[tuple[str, bytes]]) -> list[tuple[str, str, bytes]]:
+        """Hand over reports; what to wait for."""
+        made = []
+        for topic, payload in deliveries:
+            user = topic.split("/")[-2]
+            self.sent.append((topic, payload))
+            made.append((user, topic, payload))
+        self._loop.call_soon_threadsafe(self._send, made)
+        return made
+
+    def flush(self, made: Iterable[tuple[str, str, bytes]], seconds: float = 60.0) -> None:
+        """Wait until the endpoint has acknowledged them."""
+        wanted = set(made)
+        wait_for(lambda: wanted <= self.acknowledged, seconds, "the endpoint's acknowledgement")
+
+    def close(self) -> None:
+        """End all connections."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        # A handshake that the server's end broke off is no news.
+        self._loop.set_exception_handler(lambda *_: None)
+        self._loop.run_forever()
+
+    def _send(self, made: list[tuple[str, str, bytes]]) -> None:
+        for user, topic, payload in made:
+            if user not in self._members:
+                self._members[user] = _Member(self, user, self._passwords[user])
+            self._members[user].send(topic, payload)
+
+    async def _end(self) -> None:
+        tasks: list[Any] = [member.task for member in self._members.values() if member.task is not None]
+        for member in self._members.values():
+            if member.connection is not None:
+                member.connection.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        deadline = time.monotonic() + 2
+        while any(member.connection is not None for member in self._members.values()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
