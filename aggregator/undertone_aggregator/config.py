@@ -136,6 +136,7 @@ class CampaignPlan:
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
     settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
                                integer(0, 10_000))  # fmt: skip
+    min_reports: int = option(10, "a number over fewer reports is not published", integer(1, _READING))
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
     time_zone: str = option("UTC", "the zone whose clock people live by, such as Europe/London: filtered series know "
                             "its days, weekends and clock changes", _zone)  # fmt: skip

@@ -11,11 +11,13 @@ from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_aggregator.collection import collection_of, guarantee_of
 from undertone_aggregator.config import Config
+from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Series
 from undertone_aggregator.estimate.estimators import estimator_of
 from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.query import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
+from undertone_aggregator.estimate.world import publishable, world_learns
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
 from undertone_shared import report
@@ -89,6 +91,7 @@ class Coordinator:
         self._status_at = 0
         self._looked = 0
         self._shown = -1
+        self._world: Published | None = None
         self._told_at = 0.0
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._live: LiveFilter | None = None
@@ -166,6 +169,7 @@ class Coordinator:
         first = max(self._shown + 1, settled - _RECENT_SLOTS)
         self._shown = settled
         found = self._estimates(first, settled)
+        self._world = world_learns(newest, found) or self._world
         for estimate in {estimate.series: estimate for estimate in found}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
@@ -180,13 +184,13 @@ class Coordinator:
             self.status(now)
 
     def _estimates(self, first: int, last: int) -> list[Estimate]:
-        """Raw and filtered estimates of settled slots."""
+        """Raw and filtered estimates of settled slots, from what may be published."""
         if self._live is None:
             chains = estimator_of(self._timeline).chains
             how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains)
             self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
         # What an earlier run, or a slow one, has not filtered.
-        raw = self._raw(min(first, self._taken + 1), last)
+        raw = publishable(self._raw(min(first, self._taken + 1), last), self.plan.min_reports)
         self._taken = last
         return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first]
 
@@ -205,7 +209,7 @@ class Coordinator:
             return
         outcomes = self.store.outcomes()
         cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
-        message = status_message(newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total})
+        message = status_message(newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total}, self._world)
         self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
         self.journal.say(

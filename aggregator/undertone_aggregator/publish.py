@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_shared.campaign import Campaign
@@ -20,9 +21,15 @@ def estimate_message(estimate: Estimate, campaign: Campaign) -> bytes:
     return to_json({"campaign": campaign.name, "unit": campaign.unit, **estimate.row()})
 
 
-def status_message(newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any]) -> bytes:
-    """The retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome, losses."""
+def status_message(
+    newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any], world: Published | None = None
+) -> bytes:
+    """The retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome, losses.
+
+    ``world``: what whoever sees only published numbers learns of a household in a cycle.
+    """
     campaign, exact = newest.campaign, guarantee.certificate
+    told = world and {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
     return to_json(
         {
             "campaign": campaign.name,
@@ -37,6 +44,7 @@ def status_message(newest: Epoch, guarantee: Guarantee, now: int, counts: Mappin
             "certificate": None if exact is None else [exact.numerator, exact.denominator],
             "delta": guarantee.delta,
             "guarantee": guarantee.sentence,
+            "published": told,
             **counts,
         }
     )

@@ -11,6 +11,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from undertone.api import certify as certify
+    from undertone.api import certify_published as certify_published
     from undertone_aggregator import design as mechanisms
     from undertone_aggregator.design.certificate import Certificate as Certificate
     from undertone_aggregator.estimate.distribution import Quantile as Quantile
@@ -34,6 +35,7 @@ _PLACES = {
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",
     "certify": "undertone.api",
+    "certify_published": "undertone.api",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
     "open_store": "undertone_aggregator.estimate.query",
@@ -51,6 +53,7 @@ __all__ = [
     "Results",
     "__version__",
     "certify",
+    "certify_published",
     "mechanisms",
     "open_release",
     "open_store",

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from undertone_aggregator.design import window
 from undertone_aggregator.design.certificate import DELTA, Certificate, certify_campaign, certify_named, certify_table
+from undertone_aggregator.design.published import DELTA as PUBLISHED_DELTA
+from undertone_aggregator.design.published import Published, published
 from undertone_aggregator.design.stream.certificate import StreamCertificate
 from undertone_shared.errors import Invalid
 
@@ -14,7 +16,7 @@ def certify(
     epsilon: str | float = "1",
     table: Path | str | None = None,
     campaign: Path | str | None = None,
-    delta: float = DELTA,
+    delta: float | None = None,
     levels: int = window.LEVELS,
     bins: int = 128,
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
@@ -32,4 +34,26 @@ def certify(
     if table is not None:
         return [certify_table(Path(table).read_bytes(), str(epsilon))]
     assert campaign is not None
-    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), delta)
+    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), DELTA if delta is None else delta)
+
+
+def certify_published(
+    mechanism: str = "hybrid",
+    *,
+    epsilon: str | float = "1",
+    reports: int | None = None,
+    slots: int = 48,
+    fakes: float = 0.0,
+    delta: float | None = None,
+) -> dict[str, Published]:
+    """What whoever sees only published numbers learns of one household: span -> (ε, δ), and the trust that it needs.
+
+    ``reports``: behind the smallest number; ``slots``: numbers of a day with a report of the household in them (with
+    turns 1); ``fakes``: the share of reports that hide nobody. Raises Invalid.
+    """
+    if reports is None:
+        raise Invalid("reports is missing: how many are behind the smallest published number")
+    made = certify_named(mechanism, str(epsilon)).mechanism
+    chance = PUBLISHED_DELTA if delta is None else delta
+    spans = {"a slot": 1, "a day": slots, "a year": 365 * slots}
+    return {span: published(made, reports, n, delta=chance, fakes=fakes) for span, n in spans.items()}

@@ -1,5 +1,6 @@
 """The rounds of a whole campaign, played on a fleet that reports at once, with restarts."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,26 @@ def test_the_operators_limit_holds() -> None:
     held = limit_most(chosen, 300)
     assert held.theta == 300
     assert "theta_max = 300" in held.warnings[-1]
+
+
+def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
+    return [json.loads(payload) for topic, payload in outlet.messages if topic.endswith(f"/aggregate/{series}")]
+
+
+def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
+    for least, some in ((DEVICES // 2, True), (DEVICES + 1, False)):
+        (tmp_path / str(least)).mkdir()
+        outlet = play(tmp_path / str(least), 90, min_reports=least, report_slots=100)
+        messages = [message for message in published(outlet, "all") if message["kind"] == "report"]
+        assert bool(messages) == some
+        assert all(message["reports"] >= least for message in messages)
+        told = published(outlet, "status")[-1]["published"]
+        assert (told is not None) == some
+        if some:
+            # 4 slots a cycle at ε = 4 each, hidden among at least 300 others.
+            assert told["releases"] == 4
+            assert 300 <= told["reports"] <= DEVICES
+            assert told["epsilon"] < 16
 
 
 def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:

@@ -218,3 +218,24 @@ def test_a_damaged_certificate_is_named(tmp_path):
         undertone.certify(table=path, epsilon=1)
     with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
         undertone.certify("hybrid", table=path)
+
+
+def test_what_the_world_learns_of_a_slot_a_day_and_a_year():
+    result = certify("--published", "--epsilon", 1, "--reports", 1000, "--slots", 48, "--json")
+    assert result.exit_code == 0, result.output
+    spans = json.loads(result.stdout)
+    assert [spans[span]["releases"] for span in ("a slot", "a day", "a year")] == [1, 48, 17_520]
+    # Table 5.2 of the study, to its rounding.
+    assert spans["a slot"]["epsilon"] == pytest.approx(0.144, rel=0.02)
+    assert spans["a day"]["epsilon"] == pytest.approx(1.15, rel=0.02)
+    faked = json.loads(certify("--published", "--epsilon", 1, "--reports", 2000, "--fakes", 0.5, "--json").stdout)
+    assert faked == spans
+    text = certify("--published", "--epsilon", 1, "--reports", 1000).stdout
+    assert "provided the aggregator keeps the reports to itself" in text
+    assert "against it each reading costs its own" in text
+
+
+def test_published_needs_the_number_of_reports():
+    result = certify("--published", "--epsilon", 1)
+    assert isinstance(result.exception, Invalid)
+    assert "reports is missing" in str(result.exception)

@@ -24,11 +24,11 @@ LARGEST_FLEET = 10**8
 LARGEST_RELEASES = 1 << 20
 # Standard deviations that a count may be off; beyond, the loss counts as infinite.
 _WIDE = 9.0
-# Blankets are counted in buckets so wide at most, each with its lower end: fewer hide less.
-_BUCKET = 0.008
-# Cells of (A, B) per standard deviation, and points of ε per standard deviation of the loss.
-_CELLS = 32
-_POINTS = 32
+# Cells of A and of B, and points of ε, per standard deviation of the loss: what is shown, and what runs beside others.
+FINE = 32
+COARSE = 10
+# Blankets are counted in buckets so wide at most, times the cells, each with its lower end: fewer hide less.
+_BUCKET = 0.25
 _LEAST_CHANCE = 1e-22
 # Probabilities of (A, B) at a time.
 _BLOCK = 1 << 21
@@ -46,6 +46,11 @@ class Published:
     epsilon: float
     delta: float
 
+    def as_json(self) -> dict[str, object]:
+        """The keys that users may rely on; epsilon is null where there is none."""
+        epsilon = None if math.isinf(self.epsilon) else self.epsilon
+        return {"epsilon": epsilon, "delta": self.delta, "reports": self.reports, "releases": self.releases}
+
     def sentence(self, span: str) -> str:
         """In words, the trust that it needs included."""
         if math.isinf(self.epsilon):
@@ -59,11 +64,18 @@ class Published:
 
 
 def published(
-    mechanism: Mechanism, reports: int, releases: int, *, delta: float = DELTA, fakes: float = 0.0
+    mechanism: Mechanism,
+    reports: int,
+    releases: int,
+    *,
+    delta: float = DELTA,
+    fakes: float = 0.0,
+    cells: int = FINE,
 ) -> Published:
     """What ``releases`` numbers tell, each of which has one report of a household among so many ``reports``.
 
-    ``fakes``: the share of reports that hide nobody. Raises Invalid.
+    ``fakes``: the share of reports that hide nobody. ``cells``: `FINE`, or `COARSE`, which is a little above and ten
+    times as fast. Raises Invalid.
     """
     check_integer("reports", reports, 1, LARGEST_FLEET)
     check_integer("slots", releases, 1, LARGEST_RELEASES)
@@ -72,32 +84,39 @@ def published(
     if not 0 <= fakes < 1:
         raise Invalid(f"fakes is {fakes!r}, expected a share from 0 to below 1")
     honest = max(math.floor(reports * (1 - fakes) + 1e-9), 1)
-    losses = slot_losses(Blanket.of(mechanism), honest)
+    losses = slot_losses(Blanket.of(mechanism), honest, cells)
     return Published(honest, releases, losses.composed(releases).epsilon(delta), delta)
 
 
+def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
+    """``published``, coarsely and for a round number of reports not above these, so that few cases are computed."""
+    size = 10 ** (len(str(reports)) - 1)
+    rounded = max(step * size // 10 for step in (10, 15, 20, 30, 50, 70) if step * size // 10 <= reports)
+    return published(mechanism, max(rounded, 1), releases, cells=COARSE)
+
+
 @lru_cache(maxsize=64)
-def slot_losses(blanket: Blanket, reports: int) -> Losses:
+def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
     """The losses of one slot of so many reports: an upper bound of δ at every ε, tight to a fraction of a per cent."""
     gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
     mean = 1 + (reports - 1) * gamma
     top = math.log1p(extra)
     spread = min(extra * math.sqrt(2 * t / mean), top)
-    step = spread / _POINTS
+    step = spread / cells
     reach = min(math.ceil(min(1.2 * _WIDE * spread + step, top) / step) + 1, 4000)
     grid: Vector = np.asarray(np.arange(-reach, reach + 1) * step, dtype=np.float64)
     deltas, lost = np.zeros(len(grid)), 0.0
-    for blankets, chance in _blanket_counts(reports, gamma):
+    for blankets, chance in _blanket_counts(reports, gamma, _BUCKET / cells):
         if blankets == 0:
             lost += chance
             continue
-        of_these, beyond = _deltas(blankets, extra, t, grid)
+        of_these, beyond = _deltas(blankets, extra, t, grid, cells)
         deltas += chance * of_these
         lost += chance * beyond
     return Losses.joined(step, -reach, np.minimum(deltas + lost, 1.0))
 
 
-def _blanket_counts(reports: int, gamma: float) -> list[tuple[int, float]]:
+def _blanket_counts(reports: int, gamma: float, bucket: float) -> list[tuple[int, float]]:
     """(lower end, probability) of buckets of T = 1 + Bin(reports - 1, γ); 0 for what lies too low to count."""
     n = reports - 1
     low, high = _span(n, gamma)
@@ -105,7 +124,7 @@ def _blanket_counts(reports: int, gamma: float) -> list[tuple[int, float]]:
     logs = _factorials(low, high) + _factorials(n - high, n - low)[::-1] + k * math.log(gamma / (1 - gamma))
     mass = np.exp(logs - logs.max())
     mass /= mass.sum()
-    starts = np.arange(0, len(k), max(int(_BUCKET * (n * gamma + 1)), 1))
+    starts = np.arange(0, len(k), max(int(bucket * (n * gamma + 1)), 1))
     chances = np.add.reduceat(mass, starts)
     below = float(mass[0]) / _FALL if low > 0 else 0.0
     return [(0, below), *((int(k[i]) + 1, float(c)) for i, c in zip(starts, chances, strict=True))]
@@ -122,14 +141,14 @@ def _factorials(low: int, high: int) -> Vector:
     return np.concatenate([[0.0], -np.cumsum(np.log(np.arange(low + 1, high + 1)))])
 
 
-def _deltas(blankets: int, extra: float, t: float, grid: Vector) -> tuple[Vector, float]:
+def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> tuple[Vector, float]:
     """δ at every ε of ``grid`` for so many blankets, at most; and the probability, under P, that is left out.
 
     Counts are taken together in cells of A and B. A cell whose losses all exceed ε adds P - e^ε Q, exactly; one that
     ε divides at most P (1 - e^{ε - its largest loss}).
     """
     low, high = _span(blankets, t)
-    width = max(int(math.sqrt(blankets * t * (1 - t)) / _CELLS), 1)
+    width = max(int(math.sqrt(blankets * t * (1 - t)) / cells), 1)
     starts = np.arange(low, high + 1, width)
     ends = np.append(starts[1:], high + 1) - 1
     base, moment_a, moment_b = _cells(blankets, t, low, high, width)

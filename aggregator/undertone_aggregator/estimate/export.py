@@ -14,6 +14,7 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.facts import mechanism_facts
 from undertone_aggregator.estimate.estimates import Estimate, Row, plain
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.world import world_learns
 from undertone_shared.errors import Invalid
 
 # Columns that tell rows apart: tags in line protocol.
@@ -23,6 +24,7 @@ _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
     """Everything about the campaign and these estimates, as one JSON object."""
     campaign, exact = results.campaign, results.certificate
+    world = world_learns(results.newest, estimates)
     document: dict[str, Any] = {
         "campaign": campaign.name,
         "sensor": campaign.sensor,
@@ -32,6 +34,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "delta": results.delta,
         "certificate": [exact.numerator, exact.denominator],
         "guarantee": results.guarantee,
+        "published": world and world.as_json(),
         "theta": results.theta,
         "phase": results.newest.phase,
         "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],

@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from undertone_aggregator.design.published import Published
 
 NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, optimal, square-wave"
 
@@ -19,7 +22,15 @@ def certify(
     mechanism: Annotated[str | None, typer.Option(help=f"one of {NAMES}")] = None,
     table: Annotated[Path | None, typer.Option(help="a file with one mechanism as JSON, such as a table")] = None,
     campaign: Annotated[Path | None, typer.Option(help="a campaign's body, or the retained message")] = None,
-    delta: Annotated[float, typer.Option(help="of a stream campaign: the δ at which its ε is held to the cap")] = 1e-5,
+    delta: Annotated[
+        float | None, typer.Option(help="of a stream campaign (1e-5), or of what is published (1e-6)")
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="what whoever sees only published numbers learns; needs --reports")
+    ] = False,
+    reports: Annotated[int | None, typer.Option(help="published: the reports behind the smallest number")] = None,
+    slots: Annotated[int, typer.Option(help="published: numbers of one day that a household is in")] = 48,
+    fakes: Annotated[float, typer.Option(help="published: share of the reports that may be fake")] = 0.0,
     levels: Annotated[int, typer.Option(help="levels less one that a reading is rounded to")] = 256,
     bins: Annotated[int, typer.Option(help="bins of square-wave")] = 128,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
@@ -28,10 +39,17 @@ def certify(
 
     Name a mechanism, or give a table or a campaign file that is held to the cap e^EPSILON; a stream
     campaign is held to (EPSILON, DELTA) for all reports of a device together.
+    With --published: what the world learns that sees only the published numbers, over a slot, a day and a year.
     """
     from undertone import api
     from undertone_aggregator.design import audit
 
+    if published or reports is not None:
+        told = api.certify_published(
+            mechanism or "hybrid", epsilon=epsilon, reports=reports, slots=slots, fakes=fakes, delta=delta
+        )
+        _show_published(told, as_json)
+        return
     try:
         certificates = api.certify(
             mechanism, epsilon=epsilon, table=table, campaign=campaign, delta=delta, levels=levels, bins=bins
@@ -46,3 +64,12 @@ def certify(
     for certificate in certificates:
         for line in certificate.lines():
             typer.echo(line)
+
+
+def _show_published(told: "dict[str, Published]", as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({span: each.as_json() for span, each in told.items()}, indent=2))
+        return
+    for span, each in told.items():
+        typer.echo(f"{span:<12} {each.sentence(span)}")
+    typer.echo("the server   still holds every report under its device's name: against it each reading costs its own ε")

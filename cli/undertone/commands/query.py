@@ -176,6 +176,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     from rich.table import Table
 
     from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.world import world_learns
 
     campaign, exact = results.campaign, results.certificate
     console = Console()
@@ -194,6 +195,9 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
     lines = [theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}", results.guarantee]
+    world = world_learns(results.newest, estimates)
+    if world is not None:
+        lines.append(world.sentence("a cycle of slots"))
     if results.mechanism is not None:
         lines.append(results.mechanism.sentence())
     if any(estimate.series.filtered for estimate in estimates):
