@@ -238,7 +238,7 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
     for least, some in ((DEVICES // 2, True), (DEVICES + 1, False)):
         (tmp_path / str(least)).mkdir()
         outlet = play(tmp_path / str(least), 90, min_reports=least, report_slots=100)
-        messages = [message for message in published(outlet, "all") if message["kind"] == "report"]
+        messages = [message for message in published(outlet, "all/raw") if message["kind"] == "report"]
         assert bool(messages) == some
         assert all(message["reports"] >= least for message in messages)
         told = published(outlet, "status")[-1]["published"]
