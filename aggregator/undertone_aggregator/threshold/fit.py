@@ -52,11 +52,6 @@ class Likelihood:
             total = total + np.log(np.maximum(law, _TINY)) @ one.counts
         return np.asarray(total)
 
-    def laws(self, parameters: Vector) -> list[Vector]:
-        """The law of each observation's symbols, for parameters [p]."""
-        s = survival(parameters, self._lengths)
-        return [one.matrix @ cell_masses(s[part]) for one, part in zip(self.observations, self._slices, strict=True)]
-
     def score(self, parameters: Vector) -> tuple[Vector, Vector]:
         """Gradient [p] and expected information [p, p] at parameters [p]."""
         s, slope = survival_slope(parameters, self._lengths)

@@ -10,6 +10,7 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, co
 from undertone_aggregator.threshold.em import expectation_maximisation, smooth
 from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, fit
+from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
 
@@ -35,8 +36,8 @@ class Posterior:
     """Equally likely densities [draws, d] over integer `edges` [d + 1], and what is known about the fit.
 
     `weights` [components]: posterior probability of each component. `reports`: how many; `information`: Σ n ε²
-    of the cohort's reports. `misfit`: the largest of the rounds' Pearson statistics, in standard deviations above
-    its mean. `fakes`: the share of the cohort's reports that no honest device sends; they are left out.
+    of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: the share of the cohort's reports that no honest
+    device sends; they are left out.
     """
 
     densities: Vector
@@ -115,9 +116,6 @@ def posterior(
     picked = np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(_POOLED) + 0.5) / _POOLED), len(weights) - 1)
     parameters = np.concatenate(drawn)[picked]
     densities = cell_masses(survival(parameters, model.lengths(u)))
-    central = np.average(np.concatenate(drawn), axis=0, weights=weights)
-    best = parameters[int(np.argmax(likelihood.value(parameters)))]
-    laws = likelihood.laws(best if likelihood.value(best) > likelihood.value(central) else central)
     return Posterior(
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
@@ -125,7 +123,7 @@ def posterior(
         reports=sum(one.total for one in observations),
         information=float(sum(one.total * one.epsilon**2 for one in cohort)),
         fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
-        misfit=max(_misfit(one.counts, law) for one, law in zip(observations, laws, strict=True)),
+        misfit=misfit(cohort, bound),
     )
 
 
@@ -194,13 +192,3 @@ def _tells(cohort: Sequence[CohortCounts]) -> float:
     """The survival below which the body cannot be told: five standard errors of a one-bit question to everybody."""
     information = sum(one.total * (np.exp(one.epsilon) - 1.0) ** 2 / np.exp(one.epsilon) for one in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))
-
-
-def _misfit(counts: Vector, law: Vector) -> float:
-    expected = counts.sum() * law / law.sum()
-    used = expected >= 5.0
-    if used.sum() < 3:
-        return 0.0
-    statistic = float((np.square(counts - expected)[used] / expected[used]).sum())
-    freedom = float(used.sum() - 1)
-    return (statistic - freedom) / float(np.sqrt(2.0 * freedom))

@@ -92,8 +92,8 @@ def _warnings(after: Posterior) -> list[str]:
         )
     if after.misfit > _MISFIT_ALARM:
         said.append(
-            f"bad fit: a round's histogram is {after.misfit:.0f} standard deviations from the model; "
-            "readings may have drifted between rounds, or reports may be false"
+            f"bad fit: the rounds' histograms are {after.misfit:.0f} standard deviations from what one distribution of "
+            "readings can send; readings may have drifted between rounds, or reports may be false"
         )
     far = _second_mode(after)
     if far is not None:
@@ -106,12 +106,16 @@ def _warnings(after: Posterior) -> list[str]:
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Share and start of readings beyond a decade that holds almost none, by the mean density."""
+    """Share and start of readings beyond a decade that holds almost none, by the mean density.
+
+    Of the readings above zero: everything is more than ten times above zeros.
+    """
     edges = np.asarray(after.edges[1:-1], dtype=np.float64)
     s = 1.0 - np.cumsum(after.density)[:-1]
+    positive, s = float(s[0]), s / max(float(s[0]), 1e-300)
     after_decade = np.interp(np.log(10.0 * edges), np.log(edges), s, right=0.0)
     gap = (s <= 0.3) & (after_decade >= _SECOND_MODE_MASS) & (after_decade >= 0.5 * s)
     if not gap.any():
         return None
     last = int(np.flatnonzero(gap)[-1])
-    return float(after_decade[last]), int(10.0 * edges[last])
+    return positive * float(after_decade[last]), int(10.0 * edges[last])
