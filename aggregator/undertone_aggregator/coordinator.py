@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from undertone_aggregator.estimate.world import publishable, world_learns
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
 from undertone_shared import report
+from undertone_shared.campaign import header
+from undertone_shared.errors import Invalid
 from undertone_shared.issue import aggregate_topic, pack
 from undertone_shared.topics import config_topic
 
@@ -87,6 +89,8 @@ class Coordinator:
         )
         self._timeline = Timeline(self.store.epochs())
         self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
+        self._heard = b""
+        self._retired = False
         self._published_at = 0
         self._status_at = 0
         self._looked = 0
@@ -202,6 +206,14 @@ class Coordinator:
             self.store.set_meta({MODELS: json.dumps(self._models)})
         return estimates
 
+    def retire(self, now: int) -> None:
+        """Take the campaign off the air; reports that are under way are still counted."""
+        if not self._retired:
+            self._retired = True
+            self.outlet.publish(config_topic(self.prefix, self.plan.name), b"", again=True)
+            self.status(now)
+        self._show(now)
+
     def status(self, now: int) -> None:
         """Publish and log where the campaign stands."""
         newest = self._timeline.last
@@ -217,8 +229,11 @@ class Coordinator:
         )
         self._status_at = now
 
-    def note_dropped(self, dropped: int | None) -> None:
-        """The broker says how many messages it has thrown away since it started; None when it said nothing."""
+    def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:
+        """What the broker says: how many messages it has thrown away since it started, None when it said nothing.
+
+        ``heard``: what was published last, by topic; a campaign under our name that is not ours rings.
+        """
         more = self._dropped.more(dropped)
         if more:
             self.store.set_meta({DROPPED: self._dropped.to_json()})
@@ -228,6 +243,15 @@ class Coordinator:
                 " them",
                 dropped=self._dropped.total,
             )
+        message = heard.get(config_topic(self.prefix, self.plan.name))
+        if message and message != self._heard:
+            self._heard = message
+            try:
+                ours = self._timeline.of(header(message)[1]) is not None
+            except Invalid:
+                ours = False
+            if not ours:
+                self.journal.alarm("foreign", f"somebody else broadcasts the campaign {self.plan.name}")
 
     def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
         return self.store.partial(first, last, kind=kind)

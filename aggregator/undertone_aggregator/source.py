@@ -1,8 +1,9 @@
 """Where reports come from and campaigns go: a managed broker, somebody's broker, or the devices themselves."""
 
 import contextlib
+import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,15 +18,23 @@ from undertone_aggregator.collect.workers import OpenIntake
 from undertone_aggregator.config import Config
 from undertone_aggregator.journal import Journal
 from undertone_shared.errors import Invalid
+from undertone_shared.topics import config_topic
 
 PLAIN_PORT = 1883
 TLS_PORT = 8883
 
 
 class Outgoing(Protocol):
-    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, if known."""
+    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, if known.
+
+    ``heard``: the newest campaign of each topic, whoever published it.
+    """
 
     dropped: int | None
+    heard: dict[str, bytes]
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """The campaign that a topic held when we came; None without one. Waits for the broker, or ``stop``."""
 
     def start(self) -> None:
         """Begin to publish."""
@@ -45,11 +54,17 @@ class Source(Protocol):
         """Makes a worker's intake."""
 
     def take_over(
-        self, store: Store, plan: IngestPlan, say: Say, clock: Callable[[], float], stop: threading.Event
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
     ) -> IngestPlan:
-        """The plan as it can be run now; no worker runs meanwhile."""
+        """The plan as it can be run now; no worker runs meanwhile. ``taken``: slots that other campaigns hold."""
 
-    def outlet(self, plan: IngestPlan, say: Say) -> Outgoing:
+    def outlet(self, prefix: str, say: Say) -> Outgoing:
         """The way out for campaigns and estimates, not yet started."""
 
     def reload(self) -> None:
@@ -71,14 +86,21 @@ class BrokerSource:
         return partial(open_intake, self._address)
 
     def take_over(
-        self, store: Store, plan: IngestPlan, say: Say, clock: Callable[[], float], stop: threading.Event
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
     ) -> IngestPlan:
         """Move the sessions to this number of workers."""
-        return take_over(store, plan, self._address, say, clock, stop)
+        return take_over(store, plan, self._address, say, clock, stop, taken)
 
-    def outlet(self, plan: IngestPlan, say: Say) -> Outgoing:
-        """A connection of its own."""
-        return Outlet(self._address, f"undertone-{plan.secret}-coordinator", say)
+    def outlet(self, prefix: str, say: Say) -> Outgoing:
+        """A connection of its own, which hears what anybody publishes as campaigns."""
+        name = f"undertone-{secrets.token_hex(16)}-coordinator"
+        return Outlet(self._address, name, say, [config_topic(prefix, "+")])
 
     def reload(self) -> None:
         """Nothing: passwords are the broker's."""

@@ -2,10 +2,10 @@
 
     # undertone release {"mechanism": "tops", …, "guarantee": "…"}
     position,value
-    # piece {"first": 65536, "theta": 51}
+    # piece {"first": 65536, "theta": 51, "group": 4096, "fanout": 16, "levels": 2}
     65536,7
 
-A piece begins wherever θ changes; positions count the values of the stream from 0.
+A piece begins wherever θ or the smoother's depth changes; positions count the values of the stream from 0.
 """
 
 import json
@@ -22,19 +22,26 @@ from undertone_shared.errors import Invalid
 
 TITLE = "# undertone release "
 PIECE = "# piece "
+# What a piece of values tells of the hierarchy over its blocks.
+PIECES = ("group", "fanout", "levels")
 COLUMNS = {"values": "position,value", "counts": "position,count", "nodes": "first,end,sum", "items": "block,item"}
 
 
 def heading(mechanism: Continual) -> str:
     """The first two lines."""
     public = {**mechanism.parameters, "guarantee": mechanism.guarantee}
-    public.pop("theta", None)
+    for name in ("theta", *(PIECES if mechanism.released == "values" else ())):
+        # A piece's own.
+        public.pop(name, None)
     return f"{TITLE}{json.dumps(public, ensure_ascii=False)}\n{COLUMNS[mechanism.released]}\n"
 
 
-def piece_line(first: int, theta: int) -> str:
-    """The beginning of a piece."""
-    return f"{PIECE}{json.dumps({'first': first, 'theta': theta})}\n"
+def piece_line(first: int, parameters: dict[str, Any]) -> str:
+    """The beginning of a piece: the position of its first value, θ, and for values the hierarchy of their blocks."""
+    piece = {"first": first, "theta": parameters.get("theta", parameters["bound"])}
+    if parameters["released"] == "values":
+        piece |= {name: parameters[name] for name in PIECES}
+    return f"{PIECE}{json.dumps(piece)}\n"
 
 
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
@@ -62,7 +69,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
     """The parameters and the pieces of a release. Raises Invalid for any other file, OSError."""
-    pieces: list[tuple[int, int, list[int]]] = []
+    pieces: list[tuple[dict[str, int], list[int]]] = []
     with path.open(encoding="utf-8") as lines:
         first = next(lines, "")
         if not first.startswith(TITLE):
@@ -75,10 +82,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
             for line in lines:
                 number += 1
                 if line.startswith(PIECE):
-                    piece = json.loads(line[len(PIECE) :])
-                    pieces.append((piece["first"], piece["theta"], []))
+                    pieces.append((json.loads(line[len(PIECE) :]), []))
                 else:
-                    pieces[-1][2].append(int(line.rpartition(",")[2]))
+                    pieces[-1][1].append(int(line.rpartition(",")[2]))
+            made = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
         except (ValueError, KeyError, IndexError, TypeError):
             raise Invalid(f"{path.name}, line {number + 1} is not what a release holds") from None
-    return parameters, [Piece(a, theta, np.array(n, dtype=np.int64)) for a, theta, n in pieces]
+    return parameters, made

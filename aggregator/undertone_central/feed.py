@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,14 +146,19 @@ def _grouped(values: Iterator[int], size: int) -> Iterator[Integers]:
         yield np.array(held, dtype=np.int64)
 
 
-def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
+def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file by name. Raises Invalid, or OSError."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
     except Exception as wrong:
         if isinstance(wrong, OSError):
             raise
         raise Invalid(f"{path.name} is not a NumPy archive of plain arrays") from None
+
+
+def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
+    arrays = arrays_of(path)
     usable = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
     name = column if column is not None else usable[0] if len(usable) == 1 else None
     if name is None or name not in usable:

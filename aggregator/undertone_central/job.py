@@ -83,7 +83,7 @@ class Job:
         mechanism, progress = self._mechanism, self.progress
         if not mechanism.withholding and progress.phase != mechanism.phase:
             progress.phase, progress.first = mechanism.phase, progress.consumed
-            lines.append(piece_line(progress.first, mechanism.parameters.get("theta", mechanism.bound)))
+            lines.append(piece_line(progress.first, mechanism.parameters))
         numbers = mechanism.extend(values)
         lines += self._rows(numbers, progress.consumed)
         progress.consumed += len(values)

@@ -15,7 +15,7 @@ from undertone_central.smoothers import Smoother
 class Publisher(Saved):
     """One released integer per value, ε-DP for values in [0, θ]; larger ones are truncated.
 
-    Blocks of g = fanout^smoothing values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
+    Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
     the smoother's and three numbers.
     """
 
@@ -30,14 +30,14 @@ class Publisher(Saved):
         *,
         fanout: int,
         levels: int,
-        smoothing: int,
+        group: int,
         consistency: str,
         monotone: bool,
     ) -> None:
         self.theta = theta
         self._hierarchy = Consistent(fanout, levels, node_scale(theta, levels, epsilon), source, consistency)
         self._smoother = smoother
-        self._group = fanout**smoothing
+        self._group = group
         self._monotone = monotone
         # Values of the open block so far, and their exact sum; what monotone releases still owe the running sum.
         self._place = 0

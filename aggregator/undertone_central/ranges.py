@@ -37,11 +37,17 @@ class RangeSum:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a release under one θ: the position in the stream of its first value, and its numbers in order."""
+    """A part of a release under one θ: the position in the stream of its first value, and its numbers in order.
+
+    Of values: blocks of ``group`` are the leaves of a hierarchy of ``levels`` levels and that ``fanout``.
+    """
 
     first: int
     theta: int
     numbers: Integers
+    group: int = 1
+    fanout: int = 2
+    levels: int = 1
 
 
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
@@ -113,15 +119,15 @@ def _nodes_before(parameters: Parameters, leaves: int) -> int:
     return sum(leaves // parameters["fanout"] ** h for h in range(parameters["levels"]))
 
 
-def _node_variance(parameters: Parameters, theta: int) -> float:
+def _node_variance(parameters: Parameters, theta: int, levels: int) -> float:
     epsilon = Fraction(parameters["publishing_epsilon"])
-    return discrete_laplace(node_scale(theta, parameters["levels"], epsilon)).variance
+    return discrete_laplace(node_scale(theta, levels, epsilon)).variance
 
 
 def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tuple[float, float]:
-    g, theta = parameters["group"], piece.theta
-    noise = _node_variance(parameters, theta)
-    whole = consistent_variance(first // g, end // g, parameters["fanout"], parameters["levels"]) * noise
+    g = piece.group
+    noise = _node_variance(parameters, piece.theta, piece.levels)
+    whole = consistent_variance(first // g, end // g, piece.fanout, piece.levels) * noise
     total = float(piece.numbers[first:end].sum())
     cuts = [(end - first) / g] if first // g == end // g else [first % g / g, end % g / g]
     return total, whole + sum(cut * cut for cut in cuts) * _prediction_error(piece, g)
@@ -143,7 +149,8 @@ def _of_counts(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 def _of_nodes(parameters: Parameters, piece: Piece, first: int, end: int) -> tuple[float, float]:
     fanout, nodes = parameters["fanout"], cover(first, end, parameters["fanout"], parameters["levels"])
     places = [_nodes_before(parameters, (i + 1) * fanout ** (h - 1) - 1) + h - 1 for h, i in nodes]
-    return float(piece.numbers[places].sum()), len(nodes) * _node_variance(parameters, piece.theta)
+    noise = _node_variance(parameters, piece.theta, parameters["levels"])
+    return float(piece.numbers[places].sum()), len(nodes) * noise
 
 
 _SUMS: dict[str, Callable[[Parameters, Piece, int, int], tuple[float, float]]] = {

@@ -8,6 +8,7 @@ sums stay exactly what was released. s minimises Eq. 7.
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from fractions import Fraction
+from math import log
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,8 @@ from undertone_shared.errors import Invalid
 MEDIAN_OF = 4096
 MOVING_OVER = 5
 EXPONENTIAL_SHARE = 0.6
+AUTO_SHARES = (0.06, 0.2, 0.6, 1.0)
+AUTO_MEMORY = 0.98
 
 
 class Smoother(Saved, ABC):
@@ -129,7 +132,38 @@ class Exponential(Smoother):
         self.prediction += share * (released - self.prediction)
 
 
+class Auto(Smoother):
+    """u = Σ w x of the share that has predicted the released sums best so far, w falling by that share per block.
+
+    The shares: 1 (recent) to 1/n (mean). Each is judged by its squared errors, of which older ones fade by 2 %.
+    """
+
+    kept = ("prediction", "_count", "_levels", "_errors")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self._levels = [0.0] * (len(AUTO_SHARES) + 1)
+        self._errors = [0.0] * (len(AUTO_SHARES) + 1)
+
+    def start(self, initial: float) -> None:
+        """The prediction before any sum."""
+        super().start(initial)
+        self._levels = [initial] * len(self._levels)
+
+    def update(self, released: int) -> None:
+        """A block sum was released."""
+        self._count += 1
+        for i, share in enumerate((1 / self._count, *AUTO_SHARES)):
+            error = released - self._levels[i]
+            self._errors[i] = AUTO_MEMORY * self._errors[i] + error * error
+            # The first sum is all that is known of a level.
+            self._levels[i] += (share if self._count > 1 else 1.0) * error
+        self.prediction = self._levels[self._errors.index(min(self._errors))]
+
+
 SMOOTHERS: dict[str, type[Smoother]] = {
+    "auto": Auto,
     "recent": Recent,
     "mean": Mean,
     "median": Median,
@@ -151,3 +185,20 @@ def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
         range(levels),
         key=lambda s: (fanout - 1) * (levels - s) ** 3 * 2 / epsilon**2 + Fraction(fanout ** (2 * s), 36),
     )
+
+
+def paper_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
+    """The authors' rounding of Eq. 7: the real s in [0, levels] that minimises it, to the nearest integer below levels.
+
+    The derivative, -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s.
+    """
+
+    def slope(s: float) -> float:
+        rising: float = log(fanout) * fanout ** (2 * s) / 18
+        return rising - 6 * (fanout - 1) * (levels - s) ** 2 / float(epsilon) ** 2
+
+    low, high = 0.0, float(levels)
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return min(round(low), levels - 1)

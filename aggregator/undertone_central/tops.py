@@ -1,7 +1,9 @@
 """ToPS: threshold optimiser, perturber, smoother (Wang et al., CCS 2021), on an endless stream in bounded memory.
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
-published values are disjoint, so each value meets one ε-DP mechanism (parallel composition). θ may be chosen anew:
+published values are disjoint, so each value meets one ε-DP mechanism (parallel composition). Of the held-out values' ε,
+2 % buy their mean, which predicts the first block, and 5 % their drift, which decides the smoother's blocks
+(`undertone_central.pilot`). θ may be chosen anew:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld for a new θ, with all of ε;
 - ``sequential``: each span's values choose the next span's θ with a share of ε and are published with the rest.
@@ -12,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from undertone_central import pilot
 from undertone_central.budget import (
     Epsilon,
     check_bound,
@@ -26,13 +29,14 @@ from undertone_central.entropy import FreshBytes
 from undertone_central.hierarchy import levels_for
 from undertone_central.noise import Integers, joined
 from undertone_central.publisher import Publisher
-from undertone_central.smoothers import best_smoothing, make_smoother
+from undertone_central.smoothers import best_smoothing, make_smoother, paper_smoothing
 from undertone_central.threshold import NOISES, OBJECTIVES, PAPER_C, Workload, choose_threshold
 from undertone_shared.errors import Invalid
 
 UPDATES = ("none", "parallel", "sequential")
 HOLD_OUT = 1 << 16
 SPAN = 1 << 20
+SMOOTHINGS = ("auto", "paper")
 FANOUT = 16
 _FOR_EVER = -1
 
@@ -41,12 +45,17 @@ class Tops(Continual):
     """A private threshold, a consistent hierarchy and a smoother; one integer per value that is not withheld.
 
     ``bound``: public B; ``theta``: a public threshold, where none is to be chosen (nothing is held out then); ``span``
-    = fanout^L: the longest range of interest; ``smoothing``: s, None for Eq. 7's; ``share``: of ε, for sequential
-    updates; ``monotone``: released values in [0, θ], so that their running sum never falls. Raises Invalid.
+    = fanout^L: the longest range of interest; ``smoothing``: s, for blocks of fanout^s; ``auto``: blocks chosen by the
+    held-out drift, Eq. 7's where nothing is held out; ``paper``: the authors' rounding of s, and like theirs the first
+    block predicted as θ/2 per value;
+    ``share``: of ε, for sequential updates; ``monotone``: released values in [0, θ], so that their running sum never
+    falls. Raises Invalid.
     """
 
     released = "values"
-    kept: ClassVar[tuple[str, ...]] = ("theta", "_phase", "_left", "_histogram", "_publisher")
+    kept: ClassVar[tuple[str, ...]] = (
+        *("theta", "_phase", "_left", "_layout", "_mean", "_histogram", "_held", "_publisher"),
+    )
 
     def __init__(
         self,
@@ -58,8 +67,8 @@ class Tops(Continual):
         hold_out: int = HOLD_OUT,
         span: int = SPAN,
         fanout: int = FANOUT,
-        smoothing: int | None = None,
-        smoother: str = "recent",
+        smoothing: int | str = "auto",
+        smoother: str = "auto",
         objective: str = "excess",
         c: Epsilon = PAPER_C,
         noise: str = "exponential",
@@ -71,6 +80,7 @@ class Tops(Continual):
         self.bound = check_bound(bound)
         self.epsilon = parse_epsilon(epsilon)
         self._source = source or FreshBytes()
+        self._given = theta is not None
         self._span, self._levels = span, levels_for(fanout, span)
         self._hold_out = check_count("hold_out", hold_out, 1, 1 << 30)
         self._objective = check_word("objective", objective, OBJECTIVES)
@@ -78,18 +88,20 @@ class Tops(Continual):
         self._c = parse_positive("c", c)
         self._update = check_word("update", update, UPDATES)
         self._share = parse_share("share", share) if update == "sequential" else Fraction(0)
-        self._given = theta is not None
         if self._given and update != "none":
             raise Invalid(f"update is {update!r}, expected 'none': a given theta never changes")
         publishing = self.epsilon * (1 - self._share)
-        if smoothing is None:
-            smoothing = best_smoothing(fanout, self._levels, publishing)
-        self._smoothing = check_count("smoothing", smoothing, 0, self._levels - 1)
-        self._workload = Workload(span, fanout, self._levels - smoothing, publishing)
+        self._fanout, self._publishing = fanout, publishing
+        self._smoothing = _parse_smoothing(smoothing, self._levels)
+        # The layout in force: group, fan-out, levels. What a value is predicted to be before any is released, or θ/2.
+        self._layout = self._first_layout()
+        self._mean: float | None = None
         self._smoother = smoother
         self._consistency = consistency
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
+        # The newest of the values that choose θ: their order shows the drift.
+        self._held = np.zeros(0, dtype=np.int64)
         # θ in force, 0 while values are withheld; how many values the phase has left.
         self.theta = self._phase = 0
         self._left = self._hold_out
@@ -115,14 +127,14 @@ class Tops(Continual):
             "released": self.released,
             "bound": self.bound,
             "epsilon": str(self.epsilon),
-            "publishing_epsilon": str(self._workload.epsilon),
+            "publishing_epsilon": str(self._publishing),
             "theta": self.theta,
             "hold_out": 0 if self._given else self._hold_out,
             "update": self._update,
             "span": self._span,
-            "fanout": self._workload.fanout,
-            "levels": self._workload.levels,
-            "group": self._workload.fanout**self._smoothing,
+            "group": self._layout[0],
+            "fanout": self._layout[1],
+            "levels": self._layout[2],
             "smoother": self._smoother,
             "consistency": self._consistency,
             "monotone": self._monotone,
@@ -151,7 +163,7 @@ class Tops(Continual):
             part = values if self._left == _FOR_EVER else values[: self._left]
             values = values[len(part) :]
             if not self.theta or self._update == "sequential":
-                self._histogram += np.bincount(np.clip(part, 0, self.bound), minlength=len(self._histogram))
+                self._hold(np.clip(part, 0, self.bound))
             if self.theta:
                 out.append(self._publisher.publish(part))
             if self._left != _FOR_EVER:
@@ -162,8 +174,9 @@ class Tops(Continual):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``state`` gave. Raises Invalid."""
-        theta = state.get("theta") if isinstance(state, dict) else None
-        self._publisher = self._publisher_at(check_count("theta", theta if theta else self.bound, 1, self.bound))
+        if isinstance(state, dict) and "_layout" in state:
+            self._layout = _parse_layout(state.get("_layout"), self._span)
+            self._publisher = self._publisher_at(check_count("theta", state.get("theta") or self.bound, 1, self.bound))
         super().restore(state)
 
     def _next_phase(self) -> None:
@@ -175,18 +188,40 @@ class Tops(Continual):
         else:
             self.theta, self._left = 0, self._hold_out
 
+    def _hold(self, values: Integers) -> None:
+        self._histogram += np.bincount(values, minlength=len(self._histogram))
+        self._held = np.concatenate([self._held, values])[-pilot.LONGEST :]
+
     def _chosen(self, epsilon: Fraction) -> int:
+        """θ from the values held; depth and mean with it. All together ε-DP for each of them."""
+        for_mean = Fraction(0) if self._smoothing == "paper" else pilot.MEAN_SHARE * epsilon
+        for_drift = pilot.DRIFT_SHARE * epsilon if self._smoothing == "auto" else Fraction(0)
+        _, fanout, levels = self._first_layout()
         theta = choose_threshold(
             self._histogram,
-            self._workload,
-            epsilon,
+            Workload(self._span, fanout, levels, self._publishing),
+            epsilon - for_mean - for_drift,
             self._source,
             objective=self._objective,
             c=self._c,
             noise=self._noise,
         )
+        held = np.minimum(self._held, theta)
+        if for_drift:
+            best = pilot.best_layout(held, theta, self._span, self._fanout, self._publishing, for_drift, self._source)
+            self._layout = self._first_layout() if best is None else [best.group, best.fanout, best.levels]
+        self._mean = pilot.noisy_mean(held, theta, for_mean, self._source) if for_mean else None
         self._histogram[:] = 0
+        self._held = self._held[:0]
         return theta
+
+    def _first_layout(self) -> list[int]:
+        """The layout where no drift is known."""
+        depth = self._smoothing
+        if not isinstance(depth, int):
+            rule = best_smoothing if depth == "auto" and self._given else paper_smoothing
+            depth = rule(self._fanout, self._levels, self._publishing)
+        return [self._fanout**depth, self._fanout, self._levels - depth]
 
     def _publish_under(self, theta: int) -> None:
         self.theta = theta
@@ -195,15 +230,37 @@ class Tops(Continual):
 
     def _publisher_at(self, theta: int) -> Publisher:
         smoother = make_smoother(self._smoother)
-        smoother.start(theta * self._workload.fanout**self._smoothing / 2)
+        group, fanout, levels = self._layout
+        smoother.start((theta / 2 if self._mean is None else self._mean) * group)
         return Publisher(
             theta,
-            self._workload.epsilon,
+            self._publishing,
             self._source,
             smoother,
-            fanout=self._workload.fanout,
-            levels=self._workload.levels,
-            smoothing=self._smoothing,
+            fanout=fanout,
+            levels=levels,
+            group=group,
             consistency=self._consistency,
             monotone=self._monotone,
         )
+
+
+def _parse_smoothing(smoothing: int | str, levels: int) -> int | str:
+    """``auto``, ``paper`` or a depth s below ``levels``, also as text. Raises Invalid."""
+    if smoothing in SMOOTHINGS:
+        return smoothing
+    if isinstance(smoothing, str):
+        if not (smoothing.isdecimal() and len(smoothing) < 4):
+            raise Invalid(f"smoothing is {smoothing!r}, expected {', '.join(SMOOTHINGS)} or a number")
+        smoothing = int(smoothing)
+    return check_count("smoothing", smoothing, 0, levels - 1)
+
+
+def _parse_layout(saved: object, span: int) -> list[int]:
+    """Group, fan-out and levels of a saved state. Raises Invalid."""
+    if not isinstance(saved, list) or len(saved) != 3:
+        raise Invalid(f"layout is {saved!r}, expected three integers")
+    group, fanout, levels = (check_count("layout", number, 1, span) for number in saved)
+    if levels > span.bit_length() or group * fanout**levels != span:
+        raise Invalid(f"layout is {saved!r}, expected group × fanout^levels = {span}")
+    return [group, fanout, levels]

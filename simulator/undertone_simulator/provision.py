@@ -8,11 +8,8 @@
 Everything secret is readable by its owner only.
 """
 
-import contextlib
-import ipaddress
 import json
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +25,6 @@ from undertone_simulator import membership
 
 DAY = 86400
 LARGEST_FLEET = 1_000_000
-_CA_DAYS = 3650
-_SERVER_DAYS = 825
 
 
 @dataclass(frozen=True)
@@ -152,46 +147,3 @@ def _write(path: Path, text: str) -> None:
     """Create a private file; not synced one by one, as a fleet has many and can be provisioned again."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(text)
-
-
-def private_authority(directory: Path, host: str) -> Path:
-    """A private CA and the certificate of a broker called `host`, in `directory`; returns the CA's certificate.
-
-    Elliptic-curve keys (P-256), made by the openssl program. Raises Invalid without it or if it fails.
-    """
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        raise Invalid("TLS material needs the program openssl: install it, or give --ca a certificate that you have")
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout"]
-    name = "IP" if _is_address(host) else "DNS"
-    authority = ["-subj", "/CN=Undertone CA", "-addext", "basicConstraints=critical,CA:TRUE"]
-    authority += ["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-days", str(_CA_DAYS)]
-    _run([openssl, "req", "-x509", *key, "ca.key", "-out", "ca.crt", *authority], directory)
-    _run([openssl, "req", *key, "server.key", "-out", "server.csr", "-subj", f"/CN={host}"], directory)
-    extensions = directory / "server.ext"
-    extensions.write_text(f"subjectAltName={name}:{host}\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
-    signing = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", str(_SERVER_DAYS)]
-    signing += ["-extfile", extensions.name, "-out", "server.crt"]
-    _run([openssl, "x509", "-req", "-in", "server.csr", *signing], directory)
-    for file in ("ca.key", "server.key"):
-        (directory / file).chmod(0o600)
-    for file in ("server.csr", "server.ext", "ca.srl"):
-        with contextlib.suppress(FileNotFoundError):
-            (directory / file).unlink()
-    return directory / "ca.crt"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _run(command: list[str], directory: Path) -> None:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Invalid(f"openssl failed: {last}")

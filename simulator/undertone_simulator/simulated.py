@@ -21,20 +21,21 @@ from undertone_simulator.tally import Cell, Truth
 
 @dataclass
 class Simulated:
-    """What a simulated campaign has left behind."""
+    """What a simulated campaign has left behind; ``notes``: sentences about its readings."""
 
     plan: CampaignPlan
     timeline: Timeline
     partial: Partial
     truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
     stream: StreamPlan | None = None
+    notes: list[str] = field(default_factory=list)
     _models: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.
+        from undertone_aggregator.binding import open_campaign
         from undertone_aggregator.collect.store import Batch, open_store
-        from undertone_aggregator.server import open_campaign
 
         if path.exists():
             raise Invalid(f"{path} exists already: a simulation is never added to a store")

@@ -16,6 +16,7 @@ from undertone_studies.tops_methods import (
     mean_errors,
     noisy_max_threshold,
     quantile_threshold,
+    released_answers,
     source,
     tops_answers,
 )
@@ -62,8 +63,16 @@ def _methods(options: Options, stream: Stream, epsilon: str, truth: Answers) -> 
     def binary(theta: int, i: int) -> Answers:
         return hierarchy_answers(stream, theta, epsilon, source(options.seed, i, "publish"), 2)
 
+    def shipped(i: int) -> Answers:
+        return released_answers(stream, epsilon, source(options.seed, i, "release"))
+
+    def authors(i: int) -> Answers:
+        bytes_ = source(options.seed, i, "release")
+        return released_answers(stream, epsilon, bytes_, smoothing="paper", smoother="recent")
+
     return {
-        "ToPS": under(nm, consistent),
+        "ToPS": shipped,
+        "ToPS, authors' smoothing": authors,
         "ToPS, paper's c = 60": under(nm_paper, consistent),
         "NM-E + H2": under(nm, binary),
         "S-PAK + H16 consistent, smoothed": under(s_pak, consistent),

@@ -7,6 +7,7 @@ a range only, so no others are drawn; their joint law is the same.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +75,19 @@ def quantile_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, thresho
     return mechanism.theta
 
 
+def released_answers(stream: Stream, epsilon: str, bytes_: FreshBytes, **options: Any) -> Answers:
+    """The shipped mechanism from end to end: θ, mean and blocks from the held-out values, then the rest published."""
+    mechanism = Tops(stream.bound, epsilon, bytes_, hold_out=M, span=R, **options)
+    return range_sums(mechanism.extend(np.concatenate([stream.head, stream.body])))
+
+
 def tops_answers(
-    stream: Stream, theta: int, epsilon: str, bytes_: FreshBytes, smoothing: int | None = None, smoother: str = "recent"
+    stream: Stream,
+    theta: int,
+    epsilon: str,
+    bytes_: FreshBytes,
+    smoothing: int | str = "auto",
+    smoother: str = "recent",
 ) -> Answers:
     """From a consistent fan-out-16 hierarchy, with Eq. 7's smoothing unless it is given."""
     mechanism = Tops(

@@ -16,7 +16,7 @@ from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import DROPPED_TOPIC, Address, Outlet, read_retained
+from undertone_aggregator.collect.link import DROPPED_TOPIC, Address, Outlet
 from undertone_aggregator.collect.workers import open_intake
 from undertone_aggregator.collection import cells_of
 from undertone_shared.errors import Invalid
@@ -216,7 +216,10 @@ def test_a_will_may_do_no_more_than_its_device(make: Make) -> None:
             assert dying.lost.wait(10)
             leave(dying.client)
     assert {delivery.topic for delivery in drain(server(broker), 2, seconds=1)} == {own("d1")}
-    assert read_retained(server(broker), "reader", config_topic(PREFIX, "meters"), threading.Event(), print) is None
+    outlet = Outlet(server(broker), "outlet", watch=[config_topic(PREFIX, "+")])
+    outlet.start()
+    assert outlet.retained(config_topic(PREFIX, "meters"), threading.Event()) is None
+    outlet.stop()
 
 
 def test_who_was_refused_and_by_which_file_is_said(make: Make) -> None:

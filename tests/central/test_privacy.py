@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.stats import cauchy, laplace, norm
 
 from support.central import Script, laplace_pmf, seeded
-from undertone_central import factorisation, threshold, threshold_class
+from undertone_central import factorisation, pilot, threshold, threshold_class, tops
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
 from undertone_central.factorisation import SquareRoot
 from undertone_central.pak import Pak
@@ -116,7 +116,7 @@ def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother)
         guess.start(theta)
         publisher = Publisher(
             theta, EPSILON, seeded(), guess,
-            fanout=fanout, levels=levels, smoothing=smoothing, consistency=consistency, monotone=False,
+            fanout=fanout, levels=levels, group=fanout**smoothing, consistency=consistency, monotone=False,
         )  # fmt: skip
         scales.append(publisher._hierarchy._law.scale)
         monkeypatch.setattr(
@@ -454,3 +454,59 @@ def test_every_counter_that_ships_is_tested_here():
 
     shipped = {k for k in all_of(Counter) if k.__module__.startswith("undertone_") and not k.__abstractmethods__}
     assert shipped == covered
+
+
+# --- what else held-out values choose: the first prediction and the blocks -----------------------------------------
+
+
+@pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
+def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
+    """Every stream of three blocks whose values are 0 or θ (or 4,000 random ones), and every change of one value."""
+    theta, n = 2, 3 * group
+    rng = np.random.default_rng(2)
+    samples = list(product((0, theta), repeat=n)) if n <= 9 else rng.choice([0, 1, theta], (4000, n)).tolist()
+    worst = 0
+    for values in samples:
+        before = pilot.drift(np.array(values), group, parts)
+        for place, new in product(range(n), (0, 1, theta)):
+            changed = np.array(values)
+            changed[place] = new
+            worst = max(worst, abs(pilot.drift(changed, group, parts) - before))
+    assert 0 < worst <= pilot.drift_sensitivity(parts, theta)
+
+
+def test_noise_of_mean_and_drift_is_what_their_sensitivity_asks(monkeypatch):
+    """The scales that are drawn, times what a changed value moves, cost the shares that the guarantee counts."""
+    scales = []
+
+    class Law:
+        def __init__(self, scale):
+            scales.append(Fraction(scale))
+
+        def sample(self, source, n):
+            return np.zeros(n, dtype=np.int64)
+
+    monkeypatch.setattr(pilot, "discrete_laplace", Law)
+    values, theta, epsilon = np.arange(4096) % 5, 4, Fraction(1, 3)
+    pilot.noisy_mean(values, theta, epsilon, seeded())
+    assert theta / scales.pop() == epsilon
+    pilot.best_layout(values, theta, 4096, 4, Fraction(1), epsilon, seeded())
+    assert len(scales) == len(pilot.layouts(4096, 4, 4096)) == 4
+    assert sum(pilot.drift_sensitivity(4, theta) / scale for scale in scales) == epsilon
+
+
+@pytest.mark.parametrize("update", ["none", "parallel", "sequential"])
+@pytest.mark.parametrize("smoothing", ["auto", "paper", 1])
+def test_threshold_mean_and_drift_share_the_epsilon_of_held_out_values(monkeypatch, update, smoothing):
+    spent = []
+    monkeypatch.setattr(tops, "choose_threshold", lambda h, w, epsilon, *_, **__: spent.append(epsilon) or 3)
+    monkeypatch.setattr(tops.pilot, "noisy_mean", lambda v, t, epsilon, s: spent.append(epsilon) or 1.0)
+    monkeypatch.setattr(tops.pilot, "best_layout", lambda *a: spent.append(a[5]) or None)
+    made = tops.Tops(9, EPSILON, seeded(), hold_out=20, span=64, fanout=4, update=update, smoothing=smoothing)
+    made.extend(np.arange(20) % 9)
+    assert sum(spent) == EPSILON
+    assert len(spent) == {"auto": 3, "paper": 1, 1: 2}[smoothing]
+    spent.clear()
+    made.extend(np.arange(84) % 9)
+    share = EPSILON / 10 if update == "sequential" else EPSILON
+    assert sum(spent) == (0 if update == "none" else share)

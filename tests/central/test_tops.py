@@ -8,7 +8,16 @@ import pytest
 
 from support.central import seeded
 from undertone_central import Pak, Tops
-from undertone_central.smoothers import Exponential, Mean, Median, MovingAverage, Recent, best_smoothing
+from undertone_central.smoothers import (
+    Auto,
+    Exponential,
+    Mean,
+    Median,
+    MovingAverage,
+    Recent,
+    best_smoothing,
+    paper_smoothing,
+)
 from undertone_central.threshold import Workload, candidates, choose_threshold, scores
 from undertone_shared.errors import Invalid
 
@@ -25,6 +34,10 @@ VARIANTS = {
     "sequential": {"update": "sequential", "smoother": "exponential"},
     "monotone, least absolute": {"monotone": True, "consistency": "least-absolute"},
     "public threshold": {"theta": 9},
+    "blocks from drift": {"hold_out": 120, "smoothing": "auto"},
+    "blocks from drift, sequential": {"hold_out": 120, "smoothing": "auto", "update": "sequential"},
+    "blocks from drift, parallel": {"hold_out": 120, "smoothing": "auto", "update": "parallel"},
+    "the authors' rounding": {"smoothing": "paper", "smoother": "recent"},
     "the paper's objective": {"objective": "count", "c": "7.5", "noise": "laplace"},
 }
 
@@ -243,3 +256,52 @@ def test_bad_values_and_parameters():
         pak(noise="gaussian")
     with pytest.raises(Invalid, match="delta is"):
         pak(delta="1")
+
+
+def test_the_authors_rounding_of_equation_7():
+    """Their code's rule, over the real s: s = 3 up to ε = .05, then 2."""
+    epsilons = ("0.01", "0.02", "0.05", "0.06", "0.1", "0.2", "0.5", "1")
+    assert [paper_smoothing(16, 5, Fraction(e)) for e in epsilons] == [3, 3, 3, 2, 2, 2, 2, 2]
+    assert paper_smoothing(2, 3, Fraction(1, 10_000)) == 2
+
+
+def test_the_auto_smoother_follows_what_predicts_best():
+    rng = np.random.default_rng(4)
+    quiet = rng.normal(1000, 300, 400).astype(int)
+    walking = (1000 + np.cumsum(rng.normal(0, 300, 400))).astype(int)
+    for sums, rival in ((quiet, Mean()), (walking, Recent())):
+        auto = Auto()
+        for smoother in (auto, rival):
+            smoother.start(500.0)
+        ours, theirs = (np.array(s.follow(sums)[:-1]) - sums for s in (auto, rival))
+        assert (ours[50:] ** 2).mean() <= 1.1 * (theirs[50:] ** 2).mean()
+
+
+def test_drift_decides_the_blocks_and_the_mean_the_first_prediction():
+    """Few values per block where the level jumps, many where it does not."""
+    rng = np.random.default_rng(8)
+    n = 65536 + 256
+    still = rng.integers(0, 40, n)
+    moving = still + rng.integers(0, 400, n // 256).repeat(256)
+    groups, firsts = [], []
+    for values in (still, moving):
+        made = Tops(500, "0.5", seeded(3))
+        released = made.extend(values)
+        groups.append(made.parameters["group"])
+        firsts.append(released[0])
+    assert groups == [2048, 256]
+    # The mean's noise is at most 500/(0.01 × 65,536) < 1, rounding aside.
+    assert abs(firsts[0] - still.mean()) < 3
+
+
+@pytest.mark.parametrize("layout", [None, [1, 2], [3, 4, 2], [4, 4, 60]])
+def test_a_damaged_layout_is_refused(layout):
+    made = Tops(50, "1", seeded(3), hold_out=20, span=64, fanout=4)
+    with pytest.raises(Invalid, match="layout is"):
+        made.restore(made.state() | {"_layout": layout})
+
+
+@pytest.mark.parametrize("smoothing", ["deep", "9", "-1", 3])
+def test_a_wrong_smoothing_is_named(smoothing):
+    with pytest.raises(Invalid, match="smoothing is"):
+        Tops(50, "1", seeded(3), hold_out=20, span=64, fanout=4, smoothing=smoothing)

@@ -11,7 +11,9 @@ GIVEN = {"--devices": 100_000, "--slots": 48, "--epsilon": 1, "--delta": 1e-5, "
 
 def plan(*flags, **changes):
     words = {**GIVEN, **{f"--{name}": value for name, value in changes.items()}}
-    return CliRunner().invoke(app, ["plan", "stream", *flags, *(str(w) for pair in words.items() for w in pair)])
+    return CliRunner().invoke(
+        app, ["plan", "--collect", "stream", *flags, *(str(w) for pair in words.items() for w in pair)]
+    )
 
 
 def lines(result):

@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import pytest
 
@@ -17,7 +16,6 @@ epsilon = 1
 """
 MANAGED = "port = 4711"
 FOREIGN = 'mode = "external"\nhost = "broker.example"\npassword_file = "aggregator.password"'
-openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
 
 @pytest.fixture
@@ -55,7 +53,6 @@ def test_json(run):
     assert told["tls"] is False
 
 
-@openssl
 def test_a_private_authority(run, tmp_path):
     code, out, _ = run("--private-ca", broker=FOREIGN)
     assert code == 0
@@ -65,7 +62,6 @@ def test_a_private_authority(run, tmp_path):
     assert (tmp_path / "out/tls/server.key").exists()
 
 
-@openssl
 def test_a_second_fleet_leaves_the_first_one_alone(run, tmp_path):
     assert run("--private-ca", broker=FOREIGN)[0] == 0
     before = (tmp_path / "out/tls/ca.key").read_bytes()
@@ -86,6 +82,7 @@ def test_an_authority_that_is_given(run, tmp_path):
     ("options", "broker", "sentence"),
     [
         ([], "", "the broker's port is not known: set port in [broker], or give --port"),
+        (["--host", "10.0.0.5"], MANAGED, "devices need TLS: give --ca or --private-ca, or --insecure"),
         ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 from undertone.app import app
 from undertone_shared.errors import Invalid
 
-SMALL = ["--devices", "300", "--slots", "3", "--rounds", "0.25,0.25", "--epsilon", "4", "--mechanism", "hybrid"]
+FEW = ["--devices", "300", "--slots", "3"]
+SMALL = [*FEW, "--rounds", "0.25,0.25", "--epsilon", "4", "--mechanism", "hybrid"]
 
 
 def simulate(*words, small=SMALL):
@@ -54,12 +55,17 @@ groups = "g.csv"
 """
     )
     (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n")
-    found = simulate("--data", tmp_path / "data.npz", "--campaign", tmp_path / "c.toml", "--json")
+    words = ["--data", tmp_path / "data.npz", "--campaign", tmp_path / "c.toml", "--json"]
+    found = simulate(*words, small=["--devices", "300"])
     assert found.exit_code == 0, found.output
     facts = json.loads(found.stdout)
     assert facts["notes"] == []
     assert len(facts["slots"]) == 2
-    assert {one["group"] for one in facts["groups"]} == {"north", "other"}
+    assert {row["group"] for row in facts["groups"]} == {"north", "other"}
+    # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
+    assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
+    refused = simulate(*words, "--epsilon", "1", small=FEW)
+    assert "epsilon and a campaign exclude each other" in str(refused.exception)
 
 
 @pytest.mark.parametrize("how", ["options", "campaign"])
@@ -78,8 +84,9 @@ mechanism = "one-bit"
 reports = 3
 """
     )
-    words = ["--stream", "one-bit"] if how == "options" else ["--campaign", tmp_path / "c.toml"]
-    found = simulate(*words, "--json", "--store", tmp_path / "s.sqlite")
+    options = ["--collect", "stream", "--mechanism", "one-bit", "--epsilon", "4"]
+    words = options if how == "options" else ["--campaign", tmp_path / "c.toml"]
+    found = simulate(*words, "--json", "--store", tmp_path / "s.sqlite", small=FEW)
     assert found.exit_code == 0, found.output
     facts = json.loads(found.stdout)
     assert facts["reports"] == 3 * 300
@@ -89,7 +96,7 @@ reports = 3
     slots = {one["slot"]: one for one in json.loads(query.stdout)["slots"]}
     for one in facts["slots"]:
         assert slots[one["slot"]]["estimate"] == one["estimate"]
-    table = simulate(*words)
+    table = simulate(*words, small=FEW)
     assert "intervals hold the clipped truth" in table.stdout.replace("\n", " ")
 
 
@@ -100,6 +107,9 @@ reports = 3
         (["--rounds", "one"], "rounds is 'one', expected days of each round"),
         (["--liars", "2"], "liars is 2.0, expected a share"),
         (["--devices", "0"], "devices is 0"),
+        (["--collect", "streams"], "collect is 'streams', expected one of reports, stream"),
+        (["--delta", "0.1"], "delta: not an option where collect is reports"),
+        (["--collect", "stream"], "rounds: not an option where collect is stream"),
     ],
 )
 def test_bad_input(words, sentence):

@@ -10,6 +10,7 @@ from support.paho_client import leave
 from undertone_aggregator.collect.admission import REASONS
 from undertone_aggregator.collect.store import open_store
 from undertone_device.packets import encode_publish
+from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.topics import SHARDS, config_topic, report_topic, shard
 
@@ -73,8 +74,12 @@ class Scene:
     def epochs(self):
         if not self.world.store_path.exists():
             return []
-        with open_store(self.world.store_path) as store:
-            return store.epochs()
+        try:
+            with open_store(self.world.store_path, read_only=True) as store:
+                return store.epochs()
+        except Invalid:
+            # The server is about to make it.
+            return []
 
     def counts(self):
         with open_store(self.world.store_path, read_only=True) as store:

@@ -119,7 +119,7 @@ def test_more_devices_than_households_replay_them_a_week_later(tmp_path):
         ("x.txt", "1,2", "ends in '.txt', expected .npz, .csv or .parquet"),
         ("x.csv", "", "is empty"),
         ("x.csv", "a,b\n", "has a header and no row"),
-        ("x.csv", "a,0.5\nb,0.25\n", "no reading|readings have fractions"),
+        ("x.csv", "a,0.5\nb,0.25\n", "column 1 has no number in it, expected readings"),
         ("x.csv", "0.5,0.5\n", "readings have fractions; name their unit, such as kwh"),
         ("x.csv", "a,b\nx,y\n", "no reading"),
         ("x.npz", "not zip", "not a NumPy archive"),
@@ -130,6 +130,28 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path, name, text, message):
     with pytest.raises(Invalid, match=message) as caught:
         load(written(tmp_path, text, name))
     assert "\n" not in str(caught.value)
+
+
+HOME_ASSISTANT = """entity_id,state,last_changed
+sensor.energy,0.25,2024-01-01T00:00:00.000Z
+sensor.energy,unavailable,2024-01-01T00:30:00.000Z
+sensor.energy,0.5,2024-01-01T01:00:00.000Z
+"""
+
+
+def test_rows_of_household_time_and_value_in_any_order(tmp_path):
+    readings = load(written(tmp_path, HOME_ASSISTANT), "kwh")
+    assert readings.values[readings.present].tolist() == [250, 500]
+    assert readings.households == 1
+    assert readings.notes[0] == "readings.csv, row 3: the reading is 'unavailable', expected a number; left out"
+    off_at_first = HOME_ASSISTANT.replace("0.25", "unknown")
+    assert load(written(tmp_path, off_at_first), "kwh").households == 1
+
+
+def test_a_column_without_a_number_is_no_household(tmp_path):
+    text = "meter,state,last_changed,quality\na,1,2024-01-01 00:00,good\na,2,2024-01-01 00:30,good\n"
+    with pytest.raises(Invalid, match=r"readings\.csv: meter has no number in it, expected readings in every column"):
+        load(written(tmp_path, text))
 
 
 def test_units():

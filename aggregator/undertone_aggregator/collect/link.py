@@ -7,7 +7,7 @@ import hmac
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,54 +111,24 @@ def forget_session(address: Address, client_id: str) -> None:
     client.loop_stop()
 
 
-def read_retained(
-    address: Address, client_id: str, topic: str, stop: threading.Event, say: Callable[[str], None]
-) -> bytes | None:
-    """The retained message of a topic; None when there is none, or ``stop`` was set first. Waits for the broker."""
-    got: list[bytes] = []
-    answers = threading.Semaphore(0)
-    client = address.client(client_id, clean_session=True)
-
-    def on_connect(client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            say(address.refusal(reason))
-            return
-        # The second answer comes after what the first subscription brings.
-        client.subscribe(topic, 1)
-        client.subscribe(topic, 1)
-
-    client.on_connect = on_connect
-    client.on_subscribe = lambda *_: answers.release()
-    client.on_message = lambda _client, _data, message: got.append(bytes(message.payload))
-    try:
-        while not stop.is_set():
-            try:
-                client.connect(address.host, address.port, address.keepalive)
-                break
-            except (OSError, ValueError) as wrong:
-                say(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}")
-                stop.wait(1.0)
-        client.loop_start()
-        heard = 0
-        while heard < 2 and not stop.is_set():
-            heard += answers.acquire(timeout=0.1)
-        if not got:
-            stop.wait(_RETAINED_SECONDS)
-        return got[-1] if got and got[-1] else None
-    finally:
-        client.disconnect()
-        client.loop_stop()
-        client.on_connect = client.on_subscribe = client.on_message = None
-
-
 class Outlet:
     """Publishes retained messages from a background thread; the newest of each topic again at every connect.
 
     ``dropped``: how many messages the broker says it threw away since it started; None until it does.
+    ``heard``: the newest message of each topic in ``watch``, whoever published it.
     """
 
-    def __init__(self, address: Address, client_id: str, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        say: Callable[[str], None] = lambda _: None,
+        watch: Sequence[str] = (),
+    ) -> None:
         self.dropped: int | None = None
+        self.heard: dict[str, bytes] = {}
+        self._watch = list(watch)
+        self._answered = threading.Event()
         self._address = address
         self._say = say
         self._lock = threading.Lock()
@@ -167,6 +137,7 @@ class Outlet:
         self._client.reconnect_delay_set(1, 30)
         self._client.on_connect = self._on_connect
         self._client.on_message = self._on_message
+        self._client.on_subscribe = lambda *_: self._answered.set()
         self._started = False
         self._connections = 0
 
@@ -189,12 +160,21 @@ class Outlet:
         if self._client.is_connected():
             self._client.publish(topic, payload, qos=1, retain=True)
 
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """What a watched topic held when we came; None without one, or when ``stop`` is set. Waits for the broker."""
+        while not stop.is_set() and not self._answered.wait(0.1):
+            pass
+        if topic not in self.heard:
+            # Brokers may answer before they send what they kept.
+            stop.wait(_RETAINED_SECONDS)
+        return self.heard.get(topic)
+
     def stop(self) -> None:
         """Disconnect."""
         if self._started:
             self._client.disconnect()
             self._client.loop_stop()
-        self._client.on_connect = self._client.on_message = None
+        self._client.on_connect = self._client.on_message = self._client.on_subscribe = None
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
@@ -203,11 +183,18 @@ class Outlet:
         self._connections += 1
         if self._connections > 1:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
-        client.subscribe(DROPPED_TOPIC)
+        client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, *self._watch)])
         with self._lock:
             for topic, payload in self._kept.items():
                 client.publish(topic, payload, qos=1, retain=True)
 
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return
+        if topic != DROPPED_TOPIC:
+            self.heard[topic] = bytes(message.payload)
+            return
         with contextlib.suppress(ValueError):
             self.dropped = int(message.payload)

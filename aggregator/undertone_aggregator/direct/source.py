@@ -1,7 +1,7 @@
 """The endpoint as the server's source of reports, and the way of its campaign to the devices."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,15 @@ class Board:
     """In the place of a broker's outlet: the campaign goes to the devices, estimates to nobody."""
 
     dropped: int | None = None
+    heard: dict[str, bytes]
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.publish = endpoint.publish
+        self.heard = {}
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """None: nobody else publishes here."""
+        return None
 
     def start(self) -> None:
         """Nothing: the endpoint runs."""
@@ -45,12 +51,18 @@ class DirectSource:
         return self.endpoint
 
     def take_over(
-        self, store: Store, plan: IngestPlan, say: Say, clock: Callable[[], float], stop: threading.Event
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
     ) -> IngestPlan:
         """The store is this worker's alone."""
         return take_over_direct(store, plan, say)
 
-    def outlet(self, plan: IngestPlan, say: Say) -> Board:
+    def outlet(self, prefix: str, say: Say) -> Board:
         """The devices that subscribed."""
         return Board(self.endpoint)
 

@@ -20,6 +20,12 @@ def aggregate(
     config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")] = None,
     sample_config: Annotated[bool, typer.Option("--sample-config", help="Print a complete configuration.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Make the changes of the plan that are else only shown.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Replace a campaign of this name that another server broadcasts.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object per line.")] = False,
 ) -> None:
     """Run the aggregation server: broker, ingest, threshold rounds, estimates.
@@ -42,4 +48,5 @@ def aggregate(
         timer = threading.Timer(seconds, stop.set)
         timer.daemon = True
         timer.start()
-    serve(configuration.read_config(config), stop, Journal(sys.stdout if as_json else sys.stderr, as_json=as_json))
+    journal = Journal(sys.stdout if as_json else sys.stderr, as_json=as_json)
+    serve(configuration.read_config(config), stop, journal, apply=apply, take_over=take_over)

@@ -3,61 +3,91 @@
 import json
 from dataclasses import asdict
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undertone.commands.plan_fleet import fleet
+from undertone.commands.plan_pages import show_reports, show_stream
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamPlan
+    from undertone_simulator.planning import FleetPlan
 
 _LARGEST_TEXT = 32
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command group."""
-    group = typer.Typer(no_args_is_help=False)
-    group.callback(invoke_without_command=True)(fleet)
-    group.command("stream")(stream)
-    app.add_typer(group, name="plan")
+    """Add the command."""
+    app.command("plan")(plan)
 
 
-def stream(
-    devices: Annotated[int, typer.Option(help="devices whose mean is asked for")],
-    slots: Annotated[int, typer.Option(help="reports of one stream, l")],
-    epsilon: Annotated[float, typer.Option(help="ε of the whole stream (user level)")],
-    delta: Annotated[float, typer.Option(help="δ of the whole stream")],
-    slew: Annotated[str, typer.Option(help="C, the largest step between reports as a share of the range, as in 0.05")],
-    query: Annotated[str, typer.Option(help="slot, or range:M for sums over M slots")] = "slot",
-    chains: Annotated[int, typer.Option(help="chains of one stream: 1, and 1 more for each reboot allowed")] = 1,
+def plan(
+    devices: Annotated[int, typer.Option(help="how many devices")] = 1000,
+    epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), or of a whole stream")] = "1",
+    collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget")] = "reports",
+    error: Annotated[
+        str | None, typer.Option(help="wanted error of a slot's mean, in the unit or as in 5%: what would reach it")
+    ] = None,
+    population: Annotated[
+        str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
+    ] = "households",
+    data: Annotated[Path | None, typer.Option(help="readings to plan for instead: .npz, .csv or .parquet")] = None,
+    unit: Annotated[str | None, typer.Option(help="unit of the readings where the file does not say")] = None,
+    bound: Annotated[int | None, typer.Option(help="public upper bound of a reading, in whole units")] = None,
+    mechanism: Annotated[str, typer.Option(help="of reports: auto, hybrid, piecewise or optimal")] = "auto",
+    cohort_share: Annotated[float, typer.Option(help="share of reports that keep the threshold fresh")] = 0.05,
+    days: Annotated[int, typer.Option(help="length of a campaign of reports")] = 365,
+    slots: Annotated[int, typer.Option(help="reports of one stream, l")] = 48,
+    delta: Annotated[float, typer.Option(help="of a whole stream (user level)")] = 1e-5,
+    slew: Annotated[str, typer.Option(help="of a stream: C, the largest step, a share of the range")] = "0.05",
+    query: Annotated[str, typer.Option(help="of a stream: slot, or range:M for sums over M slots")] = "slot",
+    chains: Annotated[int, typer.Option(help="of one stream: 1, and 1 more for each reboot allowed")] = 1,
     movement: Annotated[
-        float | None, typer.Option(help="assumed standard deviation of the mean's step per slot; a quarter of the slew")
+        float | None, typer.Option(help="of a stream: standard deviation of the mean's step; a quarter of the slew")
     ] = None,
     per_report: Annotated[
-        bool, typer.Option("--per-report", help="ε and δ are of each report by itself, as in the paper's Kaggle run")
+        bool, typer.Option("--per-report", help="of a stream: ε, δ of each report, as in the paper's Kaggle run")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Compare stream mechanisms at equal privacy: predicted error of the fleet's mean, raw and smoothed."""
+    """What a campaign would give, before anybody deploys it: errors, θ and mechanism, traffic, privacy.
+
+    For reports one by one (event level), or for stream methods at equal privacy.
+    """
+    given = dict(locals())
+    if collect not in _PAGES:
+        raise Invalid(f"collect is {collect!r}, expected one of {', '.join(_PAGES)}")
+    make, show = _PAGES[collect]
+    planned = make(given)
+    if as_json:
+        print(json.dumps(asdict(planned), ensure_ascii=False))
+        return
+    show(planned)
+
+
+def _reports(given: dict[str, Any]) -> "FleetPlan":
+    from undertone_simulator import doors
+
+    names = "devices epsilon error population data unit bound mechanism cohort_share days"
+    return doors.plan(**{name: given[name] for name in names.split()})
+
+
+def _stream(given: dict[str, Any]) -> "StreamPlan":
     from undertone_aggregator.design.stream import plan_stream
 
-    plan = plan_stream(
-        devices=devices,
-        slots=slots,
-        epsilon=epsilon,
-        delta=delta,
-        slew=parse_share("slew", slew),
-        query=query,
-        chains=chains,
-        movement=movement,
-        per_report=per_report,
-    )
-    if as_json:
-        print(json.dumps(asdict(plan), ensure_ascii=False))
-        return
-    _show(plan)
+    try:
+        epsilon = float(given["epsilon"])
+    except ValueError:
+        raise Invalid(f"epsilon is {given['epsilon']!r}, expected a number") from None
+    names = "devices slots delta query chains movement per_report"
+    rest = {name: given[name] for name in names.split()}
+    return plan_stream(epsilon=epsilon, slew=parse_share("slew", given["slew"]), **rest)
+
+
+# What plans, and what shows it, by the way of collecting.
+_PAGES: dict[str, tuple[Any, Any]] = {"reports": (_reports, show_reports), "stream": (_stream, show_stream)}
 
 
 def parse_share(name: str, text: str) -> Fraction:
@@ -69,27 +99,3 @@ def parse_share(name: str, text: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         pass
     raise Invalid(f"{name} is {text!r}, expected a decimal number or a fraction such as 0.05 or 1/20")
-
-
-def _show(plan: "StreamPlan") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from undertone_aggregator.design.stream.plan import table
-
-    shown = Table("method", "variance", "raw", "smoothed", "what it is")
-    for row in table(plan):
-        shown.add_row(*row)
-    console = Console(highlight=False)
-    console.print(shown)
-    what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
-    console.print(
-        f"variance: over the paper's; raw, smoothed: root mean square error of {what} from noise, the range being 1"
-    )
-    console.print("clipping adds bias, which depends on the data: see docs/cgm.md")
-    console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
-    for sentence in plan.guarantees:
-        console.print(sentence)
-    console.print(f"recommended: {plan.recommended} (a device can check it against its policy)")
-    if plan.best != plan.recommended:
-        console.print(f"least error of all: {plan.best}")

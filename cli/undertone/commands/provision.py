@@ -69,8 +69,8 @@ def _target(
     config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
 ) -> "Target":
     from undertone_aggregator.broker import HOST
-    from undertone_aggregator.broker_options import DIRECT, MANAGED
-    from undertone_simulator.provision import Target, private_authority
+    from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
+    from undertone_simulator.provision import Target
 
     broker = config.broker
     if sum((ca is not None, private_ca, insecure)) > 1:
@@ -78,7 +78,7 @@ def _target(
     managed = broker.mode == MANAGED
     host = host or (HOST if managed else broker.host)
     local = managed or (broker.mode == DIRECT and broker.certificate is None)
-    plain = insecure or (local and not private_ca and ca is None)
+    plain = insecure or (local and is_loopback(host) and not private_ca and ca is None)
     if ca is None and not private_ca and not plain:
         if broker.ca_file is None:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
@@ -92,6 +92,8 @@ def _target(
     if private_ca:
         if (out / "devices").exists():
             raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
+        from undertone_simulator.authority import private_authority
+
         return Target(host, port, private_authority(out / "tls", host))
     if ca is None or not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")

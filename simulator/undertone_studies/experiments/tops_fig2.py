@@ -26,7 +26,7 @@ def run(options: Options) -> Outcome:
     curves: dict[str, Curve] = {"truth": windows(body)}
     rows: list[list[str | float]] = []
     truth = np.asarray(curves["truth"][1])
-    for epsilon in ("0.01", "0.05"):
+    for epsilon in ("0.05", "0.1"):
         mechanism = Tops(stream.bound, epsilon, source(options.seed, 0, "fig2"))
         released = mechanism.extend(np.concatenate([stream.head, body]))
         curves[f"ToPS, ε = {epsilon}"] = windows(released)

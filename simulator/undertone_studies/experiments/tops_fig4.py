@@ -25,7 +25,7 @@ def run(options: Options) -> Outcome:
 
     def trials(stream: Stream, theta: int, epsilon: str) -> dict[str, Trial]:
         def smoothed(name: str) -> Trial:
-            return lambda i: tops_answers(stream, theta, epsilon, source(options.seed, i, "fig4"), None, name)
+            return lambda i: tops_answers(stream, theta, epsilon, source(options.seed, i, "fig4"), smoother=name)
 
         return {name: smoothed(name) for name in SMOOTHERS}
 

@@ -1,0 +1,153 @@
+"""A store is one campaign's: what the plan may change under it, and what a change would do, before it is made."""
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
+from undertone_shared.campaign import Campaign
+from undertone_shared.cohort import SEED_BYTES
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import parse_policy
+
+# What a store's numbers depend on: it cannot change under them.
+_FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
+_PLAN = "plan"
+# The campaign's life.
+STATE = "state"
+RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
+STATES = (RUNNING, PAUSED, RETIRED)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One option of the plan, as it was applied and as it is configured. ``allowed``: for a campaign that runs."""
+
+    name: str
+    before: Any
+    after: Any
+    allowed: bool
+
+    def __str__(self) -> str:
+        how = (
+            "" if self.allowed else ": a running campaign cannot change it; make a new campaign with a store of its own"
+        )
+        return f"campaign.{self.name} {_text(self.before)} -> {_text(self.after)}{how}"
+
+
+def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
+    """What differs between the plan that was applied last, as ``meta`` of a store keeps it, and this one."""
+    new, fixed = _facts(plan, stream), json.loads(meta["facts"])
+    if "kind" in fixed:
+        fixed["collect"] = fixed.pop("kind")
+    kept = json.loads(meta.get(_PLAN, "{}")) or {"epsilon": meta["epsilon"]}
+    made = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
+    # An option that is new in this version was not there to be applied.
+    return made + [
+        Change(name, kept[name], value, True)
+        for name, value in new.items()
+        if name in kept and name not in fixed and kept[name] != value
+    ]
+
+
+def open_campaign(
+    store: Store,
+    plan: CampaignPlan,
+    stream: StreamPlan | None = None,
+    *,
+    apply: bool = False,
+    refusing: Callable[[], str] = lambda: "",
+) -> bytes:
+    """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
+
+    Raises Invalid naming each change; with ``apply`` those that a running campaign may make are made.
+    ``refusing``: who would refuse the changed campaign, in a sentence.
+    """
+    with store.transaction():
+        meta = store.meta()
+        if "facts" not in meta:
+            seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
+            facts = _facts(plan, stream)
+            fixed = {name: facts[name] for name in (*_FIXED, "collect")}
+            store.set_meta(
+                {"campaign": plan.name, "facts": json.dumps(fixed), "cohort_seed": seed.hex(), STATE: RUNNING}
+            )
+            _keep(store, plan, stream)
+            return seed
+    made = changes(meta, plan, stream)
+    if any(not change.allowed for change in made):
+        raise Invalid(f"the store {store.url} holds another campaign: " + "; ".join(map(str, made)))
+    if made and not apply:
+        said = refusing()
+        raise Invalid(
+            f"campaign {plan.name} would change: "
+            + "; ".join(map(str, made))
+            + (f". {said}" if said else "")
+            + ". Nothing was changed: run with --apply to change it from the next epoch on"
+        )
+    with store.transaction():
+        _keep(store, plan, stream)
+    return bytes.fromhex(meta["cohort_seed"])
+
+
+def known_refusals(folder: Path, campaign: Campaign) -> str:
+    """How many of the policies below ``folder``/devices refuse a campaign, and why; empty when none is known."""
+    policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
+    reasons: Counter[str] = Counter()
+    for data, devices in policies.items():
+        try:
+            parse_policy(data).check_campaign(campaign)
+        except Refused as refused:
+            reasons[f"{refused.reason}: {refused}"] += devices
+        except Invalid as wrong:
+            reasons[f"not a policy: {wrong}"] += devices
+    if not policies:
+        return ""
+    why = "; ".join(reason for reason, _ in reasons.most_common(3))
+    return f"{reasons.total()} of {policies.total()} known policies refuse it" + (f" ({why})" if why else "")
+
+
+def refusals_of(config: Config, now: int) -> str:
+    """Who among the known policies would refuse what the configuration issues next."""
+    from undertone_aggregator.collect.partial import Partial
+    from undertone_aggregator.collection import collection_of
+
+    plan = config.campaign
+    seed = plan.cohort_seed or bytes(SEED_BYTES)
+    source = collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
+    return known_refusals(config.folder, source.first(now).campaign)
+
+
+def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
+    delta = "" if stream is None else str(stream.delta)
+    store.set_meta({_PLAN: json.dumps(_facts(plan, stream)), "epsilon": str(plan.epsilon), "delta": delta})
+    # What readers of the store need besides.
+    store.set_meta(
+        {"time_zone": plan.time_zone, "holidays": plan.holidays or "", "settle_slots": str(plan.settle_slots)}
+    )
+
+
+def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
+    facts = {field.name: _plain(getattr(plan, field.name)) for field in fields(plan)}
+    facts["collect"] = "report" if stream is None else "stream"
+    for field in () if stream is None else fields(stream):
+        facts[f"stream.{field.name}"] = _plain(getattr(stream, field.name))
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value)

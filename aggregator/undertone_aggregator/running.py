@@ -1,0 +1,171 @@
+"""One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, open_campaign, refusals_of
+from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.store import Store, StoreError, open_store
+from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.config import Config
+from undertone_aggregator.groups import read_groups
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.source import Outgoing, Source
+from undertone_shared.campaign import header
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import config_topic
+
+if TYPE_CHECKING:
+    from undertone_aggregator.coordinator import Coordinator
+
+_TICK_SECONDS = 0.1
+# How often it is asked whether an operator has paused it.
+_STATE_SECONDS = 1.0
+
+
+@dataclass
+class Options:
+    """How a campaign is run, besides its configuration. ``failpoint``: see `Ingest`.
+
+    ``apply``: make the changes of the plan that would else only be shown. ``take_over``: a campaign that is broadcast,
+    and that the store does not know. ``taken``: slots of worker users that other campaigns hold.
+    """
+
+    clock: Callable[[], float] = time.time
+    failpoint: Failpoint = nowhere
+    apply: bool = False
+    take_over: bool = False
+    taken: Collection[int] = ()
+
+
+class Running:
+    """Open it, then ``run`` it in the same thread. Raises Invalid as `undertone_aggregator.server.serve` does."""
+
+    def __init__(self, config: Config, source: Source, journal: Journal, options: Options) -> None:
+        self.config = config
+        self.journal = journal
+        self.state = RUNNING
+        self.coordinator: Coordinator | None = None
+        self._source = source
+        self._options = options
+        self._workers: list[Worker] = []
+        self._groups = None if config.campaign.groups is None else read_groups(config.path(config.campaign.groups))
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.config.campaign.name
+
+    @property
+    def ready(self) -> bool:
+        """Whether devices are told to report, and what they send is kept."""
+        return self.coordinator is not None and all(worker.ready for worker in self._workers)
+
+    def run(self, outlet: Outgoing, stop: threading.Event) -> None:
+        """Until ``stop`` is set; then everything read is committed and acknowledged."""
+        config, clock = self.config, self._options.clock
+        with open_store(config.store_url, campaign=self.name) as store:
+            seed = open_campaign(
+                store,
+                config.campaign,
+                config.stream,
+                apply=self._options.apply,
+                refusing=lambda: refusals_of(config, int(clock())),
+            )
+            self.check_broadcast(store, outlet, stop)
+            plan = self._source.take_over(store, self._plan(), self._say, clock, stop, self._options.taken)
+            try:
+                self._start(plan, store, stop)
+                # The workers take in reports while the numerics load.
+                from undertone_aggregator.coordinator import Coordinator
+
+                # Devices are told to report only once the broker keeps reports for us.
+                while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
+                    self._check()
+                self.coordinator = Coordinator(config, seed, store, outlet, self.journal, clock)
+                self._tick(self.coordinator, store, outlet, stop)
+            finally:
+                for worker in self._workers:
+                    worker.stop()
+            self._check()
+            self.coordinator.status(int(clock()))
+
+    def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+        """Raises Invalid when devices follow a campaign of this name that the store does not know."""
+        topic = config_topic(self.config.broker.prefix, self.name)
+        message = outlet.retained(topic, stop)
+        # What comes from now on is ours, or rings.
+        outlet.heard.pop(topic, None)
+        if not message:
+            return
+        try:
+            issued_at, fingerprint = header(message)
+        except Invalid as wrong:
+            self.journal.say("warning", f"warning: {topic} held no campaign, and will: {wrong}")
+            return
+        if fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}:
+            return
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(issued_at))
+        said = (
+            f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.url} does"
+            " not know"
+        )
+        if not self._options.take_over:
+            raise Invalid(
+                f"{said}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
+            )
+        self.journal.alarm("take_over", f"{said}: it is replaced")
+
+    def _plan(self) -> IngestPlan:
+        config = self.config
+        return IngestPlan(
+            config.broker.prefix,
+            self.name,
+            config.campaign.slot_seconds,
+            cells_of,
+            workers=config.server.workers,
+            batch=config.server.batch,
+            batch_seconds=config.server.batch_milliseconds / 1000,
+            audit=config.store.audit,
+            groups=self._groups,
+        )
+
+    def _start(self, plan: IngestPlan, store: Store, stop: threading.Event) -> None:
+        kind = ThreadWorker if plan.workers == 1 else ProcessWorker
+        for number in range(plan.workers):
+            own = replace(plan, worker=number)
+            self._workers.append(
+                kind(own, store.url, self._source.open_intake, self._say, self._options.clock, self._options.failpoint)
+            )
+
+    def _tick(self, coordinator: "Coordinator", store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+        asked = 0.0
+        while not stop.wait(_TICK_SECONDS):
+            self._check()
+            try:
+                if time.monotonic() > asked + _STATE_SECONDS:
+                    asked = time.monotonic()
+                    self._note_state(store.meta().get(STATE, RUNNING))
+                if self.state == RETIRED:
+                    coordinator.retire(int(self._options.clock()))
+                elif self.state != PAUSED:
+                    coordinator.note_broker(outlet.dropped, outlet.heard)
+                    coordinator.tick(int(self._options.clock()))
+            except StoreError as wrong:
+                self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
+
+    def _note_state(self, state: str) -> None:
+        if state != self.state:
+            self.journal.say("state", f"campaign {self.name} is {state}, it was {self.state}", state=state)
+            self.state = state
+
+    def _check(self) -> None:
+        for worker in self._workers:
+            worker.check()
+
+    def _say(self, sentence: str) -> None:
+        self.journal.say_once("ingest", sentence)

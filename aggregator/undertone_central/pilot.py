@@ -1,0 +1,106 @@
+"""What held-out values say besides θ: their mean, for the first prediction, and their drift, for the smoother's blocks.
+
+Values are truncated at θ, which is public by then. Both are sums that one changed value moves by a known amount, hence
+discrete Laplace noise makes them ε-DP:
+
+- the sum, moved by at most θ;
+- the drift of blocks of g values in p parts each, D = Σ_i Σ_j |p P_ij - j S_{i-1}|: S_i the sum of block i, P_ij that
+  of its first j parts, j = 1 … p-1. It is p times the error of the prediction jS_{i-1}/p, and moves by at most
+  p(p-1)θ in the value's own block and Σ jθ = p(p-1)θ/2 in the next.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from undertone_central.entropy import Bytes
+from undertone_central.noise import Integers, discrete_laplace
+from undertone_central.variance import average_variance
+
+# Shares of the held-out values' ε.
+MEAN_SHARE = Fraction(1, 50)
+DRIFT_SHARE = Fraction(1, 20)
+# The newest held-out values that are looked at, and the fewest blocks of them that show a drift.
+LONGEST = 1 << 16
+_BLOCKS = 8
+_LAYOUTS = 4
+_LARGEST_FANOUT = 64
+# E e² over (E|e|)²: π/2 for a normal error, 4/3 for one that grows along its block; more where a stream moves by fits.
+_SPREAD = 3.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Blocks of ``group`` values, the leaves of a hierarchy of ``levels`` levels and its own ``fanout``."""
+
+    group: int
+    fanout: int
+    levels: int
+
+    def noise(self, theta: int, epsilon: Fraction) -> float:
+        """The variance of a random range's sum that the hierarchy's noise gives: 2 (levels θ/ε)² V."""
+        share = average_variance(self.fanout, self.levels, consistent=True)
+        return float(2 * (self.levels * theta / epsilon) ** 2) * share
+
+
+def noisy_mean(values: Integers, theta: int, epsilon: Fraction, source: Bytes) -> float:
+    """The mean of values in [0, θ], ε-DP, within [0, θ]."""
+    noise = int(discrete_laplace(theta / epsilon).sample(source, 1)[0])
+    return min(max((int(values.sum()) + noise) / len(values), 0.0), float(theta))
+
+
+def drift(values: Integers, group: int, parts: int) -> int:
+    """D of whole blocks, the last ones."""
+    inside = values[len(values) % group :].reshape(-1, parts, group // parts).sum(axis=2).cumsum(axis=1)
+    return int(abs(parts * inside[1:, :-1] - np.arange(1, parts) * inside[:-1, -1:]).sum())
+
+
+def drift_sensitivity(parts: int, theta: int) -> int:
+    """The most that one value in [0, θ] moves D."""
+    return 3 * parts * (parts - 1) // 2 * theta
+
+
+@cache
+def layouts(span: int, fanout: int, values: int) -> tuple[Layout, ...]:
+    """The layouts whose drift that many values show, largest blocks first: at most four, of eight blocks or more.
+
+    Blocks are multiples of the fan-out. One that is larger than another has less noise: else it is of no use.
+    """
+    useful: list[Layout] = []
+    for group in range(fanout, values // _BLOCKS + 1, fanout):
+        trees = _trees(group, span // group) if span % group == 0 else []
+        if trees:
+            best = min(trees, key=lambda tree: tree.noise(1, Fraction(1)))
+            if not useful or best.noise(1, Fraction(1)) < useful[-1].noise(1, Fraction(1)):
+                useful.append(best)
+    return tuple(useful[::-1][:_LAYOUTS])
+
+
+def _trees(group: int, leaves: int) -> list[Layout]:
+    return [
+        Layout(group, fanout, levels)
+        for levels in range(1, leaves.bit_length())
+        for fanout in [round(leaves ** (1 / levels))]
+        if 2 <= fanout <= _LARGEST_FANOUT and fanout**levels == leaves
+    ]
+
+
+def best_layout(
+    values: Integers, theta: int, span: int, fanout: int, publishing: Fraction, epsilon: Fraction, source: Bytes
+) -> Layout | None:
+    """The layout of least predicted mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
+
+    The hierarchy's noise at ``publishing``, and 2 E e² for a range's two ends, E|e| = D/(p × terms) from a noisy D.
+    Half of ε is for the largest blocks, of which there are fewest, half of the rest for the next. None: no drift shows.
+    """
+    able = layouts(span, fanout, len(values))
+    costs = {}
+    for place, layout in enumerate(able):
+        part = epsilon / 2 ** min(place + 1, len(able) - 1) if len(able) > 1 else epsilon
+        scale = drift_sensitivity(fanout, theta) / part
+        noisy = drift(values, layout.group, fanout) + int(discrete_laplace(scale).sample(source, 1)[0])
+        terms = (len(values) // layout.group - 1) * (fanout - 1)
+        costs[layout] = layout.noise(theta, publishing) + 2 * _SPREAD * (max(noisy, 0) / (fanout * terms)) ** 2
+    return min(costs, key=lambda layout: costs[layout], default=None)

@@ -1,0 +1,75 @@
+"""The pages of ``undertone plan``."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from undertone_aggregator.design.stream import StreamPlan
+    from undertone_simulator.planning import FleetPlan
+
+
+def show_reports(plan: "FleetPlan") -> None:
+    """Spans, θ, what a wanted error would take, traffic, privacy."""
+    from rich.console import Console
+    from rich.table import Table
+
+    unit, console = plan.unit, Console(highlight=False)
+    table = Table("mean over", "noise ±", "error ±", "of the mean", box=None, pad_edge=False)
+    for span in plan.spans:
+        table.add_row(
+            span.name, f"{span.standard_error:.3g}", f"{span.error:.3g} {unit}", f"{span.error / plan.mean:.1%}"
+        )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    console.print(
+        f"{plan.devices} devices, ε = {plan.epsilon:g} per reading; mean reading {plan.mean:.3g} {unit},"
+        f" {plan.per_day} a day"
+    )
+    console.print(table)
+    console.print(
+        f"noise: standard error over {plan.reports} reports a slot; error: with the bias of {plan.bias:.3g} {unit} that"
+        " truncation leaves, which the wider interval models"
+    )
+    gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
+    console.print(f"best: θ = {plan.theta} {unit}, mechanism {plan.mechanism}{gain}")
+    for sentence in plan.warnings:
+        console.print(sentence)
+    if plan.wanted is not None:
+        needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
+        dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
+        console.print(
+            f"for an error of {plan.wanted:.3g} {unit} a slot: {needed} devices at ε = {plan.epsilon:g},"
+            f" or ε = {dear} with {plan.devices} devices (Hybrid)"
+        )
+    of = plan.traffic
+    console.print(
+        f"a device and day: {of.reports} reports of 16 bytes, {of.mqtt_bytes:,} bytes of MQTT with acknowledgements,"
+        f" {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
+        f" {of.campaign_bytes:,} bytes of hourly campaign copies"
+    )
+    for sentence in plan.sentences:
+        console.print(sentence)
+
+
+def show_stream(plan: "StreamPlan") -> None:
+    """The methods side by side, and which to use."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from undertone_aggregator.design.stream.plan import table
+
+    shown = Table("method", "variance", "raw", "smoothed", "what it is")
+    for row in table(plan):
+        shown.add_row(*row)
+    console = Console(highlight=False)
+    console.print(shown)
+    what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
+    console.print(
+        f"variance: over the paper's; raw, smoothed: root mean square error of {what} from noise, the range being 1"
+    )
+    console.print("clipping adds bias, which depends on the data: see docs/cgm.md")
+    console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
+    for sentence in plan.guarantees:
+        console.print(sentence)
+    console.print(f"recommended: {plan.recommended} (a device can check it against its policy)")
+    if plan.best != plan.recommended:
+        console.print(f"least error of all: {plan.best}")

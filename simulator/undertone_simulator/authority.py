@@ -1,0 +1,83 @@
+"""A private certificate authority, and the certificate of one broker under it."""
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from undertone_aggregator import credentials
+
+NAME = "Undertone CA"
+_CA_DAYS = 3650
+_SERVER_DAYS = 825
+# A board whose clock is a little slow would refuse a certificate of this second.
+_EARLIER = timedelta(days=1)
+
+
+def private_authority(directory: Path, host: str) -> Path:
+    """ca.crt, ca.key, server.crt, server.key of a broker called `host` in `directory`; returns the CA's certificate.
+
+    Elliptic-curve keys (P-256). Raises OSError.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    certificates = {"ca": (authority, _root(authority)), "server": (server, _server(server, authority, host))}
+    for name, (key, unsigned) in certificates.items():
+        signed = unsigned.sign(authority, hashes.SHA256())
+        (directory / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        credentials.write_private(directory / f"{name}.key", private.decode())
+    return directory / "ca.crt"
+
+
+def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    signs = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = _builder(NAME, key, _CA_DAYS).add_extension(signs, critical=True)
+    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+
+
+def _server(
+    key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, host: str
+) -> x509.CertificateBuilder:
+    # A common name has at most 64 characters; what counts is the alternative name.
+    builder = _builder(host[:64], key, _SERVER_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    return builder.add_extension(issuer, critical=False)
+
+
+def _builder(subject: str, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(serial_number=x509.random_serial_number(), public_key=key.public_key())
+    builder = builder.subject_name(_named(subject)).issuer_name(_named(NAME))
+    builder = builder.not_valid_before(now - _EARLIER).not_valid_after(now + timedelta(days=days))
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+
+
+def _named(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

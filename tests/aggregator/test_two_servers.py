@@ -1,0 +1,164 @@
+"""What a restart or a second server may do to a campaign that runs: shown before it is made, over a real broker."""
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import deliveries
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.collect.ingest import IngestPlan
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.workers import open_intake
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.config import parse_config
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import serve
+from undertone_shared.errors import Invalid
+
+PREFIX = "undertone-test/two"
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with deliveries.open_broker(tmp_path / "b") as made:
+        yield made
+
+
+def run(
+    broker: ManagedBroker, folder: Path, store: str, seconds: float = 0.0, **options: object
+) -> list[dict[str, object]]:
+    """Run a server until its campaign is on the air, and so many seconds longer; what it logged."""
+    (folder / "password").write_text(deliveries.PASSWORD)
+    take_over, apply = bool(options.pop("take_over", False)), bool(options.pop("apply", False))
+    plan = {"epsilon": 1, "bound": 1000, "slot_seconds": 1, "rounds": [40], "cells": 16, **options}
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in plan.items())
+    config = parse_config(
+        f'[broker]\nmode = "external"\nport = {broker.port}\npassword_file = "password"\nprefix = "{PREFIX}"\n'
+        f'[store]\npath = "{store}"\n[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\n{lines}\n',
+        folder,
+    )
+    log, stop = io.StringIO(), threading.Event()
+
+    def end() -> None:
+        deadline = time.monotonic() + 60
+        while '"epoch"' not in log.getvalue() and '"resumed"' not in log.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(seconds)
+        stop.set()
+
+    threading.Thread(target=end, daemon=True).start()
+    try:
+        serve(config, stop, Journal(log, as_json=True), apply=apply, take_over=take_over)
+    finally:
+        stop.set()
+    return [json.loads(line) for line in log.getvalue().splitlines()]
+
+
+def alarms(log: list[dict[str, object]]) -> list[object]:
+    return [line["event"] for line in log if line.get("level") == "alarm"]
+
+
+def test_another_store_does_not_take_a_live_campaign(broker: ManagedBroker, tmp_path: Path) -> None:
+    assert alarms(run(broker, tmp_path, "s.sqlite")) == []
+    with pytest.raises(Invalid, match=r"that the store .*typo\.sqlite does not know.*--take-over"):
+        run(broker, tmp_path, "typo.sqlite")
+    with open_store(tmp_path / "typo.sqlite", read_only=True) as store:
+        assert store.epoch_count() == 0, "nothing was broadcast"
+    assert alarms(run(broker, tmp_path, "s.sqlite")) == [], "the first one goes on"
+    assert alarms(run(broker, tmp_path, "typo.sqlite", take_over=True)) == ["take_over"]
+
+
+def test_a_campaign_that_somebody_else_broadcasts_rings(broker: ManagedBroker, tmp_path: Path) -> None:
+    run(broker, tmp_path, "s.sqlite")
+    heard: list[object] = []
+    first = threading.Thread(target=lambda: heard.extend(alarms(run(broker, tmp_path, "s.sqlite", seconds=6))))
+    first.start()
+    time.sleep(2)
+    outsider = deliveries.Sender(broker)
+    outsider.flush(outsider.send([(f"{PREFIX}/meters/config", b"not a campaign of ours")], retain=True))
+    outsider.close()
+    first.join()
+    assert heard == ["foreign"]
+
+
+def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: ManagedBroker, tmp_path: Path) -> None:
+    run(broker, tmp_path, "s.sqlite")
+    for name, cap in (("d1", [3, 1]), ("d2", [20, 1])):
+        folder = tmp_path / "devices" / name
+        folder.mkdir(parents=True)
+        policy = {
+            "version": 1,
+            "sensor": "load",
+            "measures": ["sum"],
+            "cap": cap,
+            "slot_seconds": 1,
+            "theta": [1, 1000],
+            "duration_seconds": 10**8,
+            "period_seconds": 86400,
+            "reports_per_period": 86400,
+            "epoch_seconds": 1,
+            "insecure": True,
+        }
+        (folder / "policy.json").write_text(json.dumps(policy))
+    with pytest.raises(Invalid) as caught:
+        run(broker, tmp_path, "s.sqlite", epsilon=2)
+    said = str(caught.value)
+    assert 'campaign.epsilon "1" -> "2"' in said
+    assert "1 of 2 known policies refuse it (epsilon: cohort.mechanism has certificate" in said
+    assert "Nothing was changed: run with --apply" in said
+    run(broker, tmp_path, "s.sqlite")
+    run(broker, tmp_path, "s.sqlite", epsilon=2, apply=True)
+    run(broker, tmp_path, "s.sqlite", epsilon=2)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("levels", 128, True),
+        ("cohort_share", 0.1, True),
+        ("settle_slots", 3, True),
+        ("bound", 2000, False),
+        ("slot_seconds", 2, False),
+    ],
+)
+def test_every_other_fact_is_shown_too(
+    broker: ManagedBroker, tmp_path: Path, option: str, value: object, allowed: bool
+) -> None:
+    run(broker, tmp_path, "s.sqlite")
+    with pytest.raises(Invalid, match=rf"campaign\.{option} .* -> {value}") as caught:
+        run(broker, tmp_path, "s.sqlite", **{option: value})
+    assert ("--apply" in str(caught.value)) == allowed
+    if not allowed:
+        with pytest.raises(Invalid, match="a running campaign cannot change it"):
+            run(broker, tmp_path, "s.sqlite", apply=True, **{option: value})
+
+
+def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: ManagedBroker, tmp_path: Path) -> None:
+    """A commit that waited for a full disk: the broker has given us up, or is gone; nothing raises, all comes again."""
+    said: list[str] = []
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of)
+    inbox = open_intake(plan, deliveries.address(broker), said.append)
+    deliveries.wait_for(lambda: bool(inbox.take(0.05)) or inbox.ready)
+    sender = deliveries.Sender(broker)
+    sender.flush(sender.send([(f"{PREFIX}/meters/1/d1/report", b"x")]))
+    sender.close()
+    taken = inbox.take(1.0)
+    assert len(taken) == 1
+    broker.stop()
+    inbox.acknowledge(taken)
+    assert not inbox.take(0.2)
+    inbox.acknowledge(taken)
+    broker.start()
+    came: list[Delivery] = []
+    deliveries.wait_for(lambda: bool(came.extend(inbox.take(0.05))) or bool(came))
+    assert [delivery.payload for delivery in came] == [b"x"]
+    assert any("was lost" in sentence for sentence in said)
+    assert said[-1].startswith("connected again")
+    inbox.close()
