@@ -13,8 +13,8 @@ from support import deliveries
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.collect.workers import open_intake
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.journal import Journal
@@ -144,7 +144,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Ma
     """A commit that waited for a full disk: the broker has given us up, or is gone; nothing raises, all comes again."""
     said: list[str] = []
     plan = IngestPlan(PREFIX, "meters", 1, cells_of)
-    inbox = open_intake(plan, deliveries.address(broker), said.append)
+    inbox = open_intake(deliveries.address(broker), plan, said.append)
     deliveries.wait_for(lambda: bool(inbox.take(0.05)) or inbox.ready)
     sender = deliveries.Sender(broker)
     sender.flush(sender.send([(f"{PREFIX}/meters/1/d1/report", b"x")]))
