@@ -1,160 +1,27 @@
-"""The store in SQLite (WAL, synchronous FULL) or PostgreSQL, by SQLAlchemy Core: one code for both.
+"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
 
 See `undertone_aggregator.collect.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
 """
 
-import contextlib
-import fcntl
 import json
-import os
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, and_, create_engine, delete, event, func, inspect, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Table, and_, delete, func, select, tuple_
 
 from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.database import Database
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
 from undertone_aggregator.collect.seen import COUNTED
-from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
+from undertone_aggregator.collect.store import RECEIVED, Batch
 from undertone_shared.campaign import Campaign
-from undertone_shared.errors import Invalid
-
-_BUSY_SECONDS = 60
-_RETRY_SECONDS = 0.05
-# Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
-_LOCKS = tables.APPLICATION
-_MIGRATION = 0
 
 
-class SqlStore:
-    """One campaign's `Store` in a database."""
-
-    _several = False
-
-    def __init__(self, engine: Engine, name: str, campaign: str | None, read_only: bool) -> None:
-        self._engine = engine
-        self._name = name
-        self._open_connection: Connection | None = None
-        self._inside = False
-        self._campaign = 0
-        try:
-            with _typed():
-                if not read_only:
-                    self._migrate()
-                _check_version(self._connection, name)
-                self._campaign = self._choose(campaign, read_only)
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def url(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def _connection(self) -> Connection:
-        """The one connection, made anew after the server was gone."""
-        if self._open_connection is not None and self._open_connection.invalidated:
-            self.close()
-        if self._open_connection is None:
-            self._open_connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        return self._open_connection
-
-    def _begin(self) -> None:
-        raise NotImplementedError
-
-    def _lock_migration(self) -> None:
-        """Wait until no other process migrates this database."""
-
-    def _migrate(self) -> None:
-        if _version(self._connection) == tables.HEAD:
-            return
-        from undertone_aggregator.collect.migrations import upgrade
-
-        with self.transaction():
-            self._lock_migration()
-            _check_version(self._connection, self._name, newest=False)
-            upgrade(self._connection)
-
-    def _choose(self, campaign: str | None, read_only: bool) -> int:
-        """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
-        numbers = {name: number for number, name in self._rows(select(tables.campaigns))}
-        if campaign is None:
-            if len(numbers) > 1:
-                raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
-            if numbers:
-                return int(next(iter(numbers.values())))
-        elif campaign in numbers or "" in numbers:
-            return int(numbers[campaign if campaign in numbers else ""])
-        elif numbers and not self._several:
-            raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
-        if read_only:
-            raise Invalid(f"{self._name} holds no campaign {campaign or ''}".rstrip())
-        row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
-        return int(self._execute(row).scalar_one())
-
-    def close(self) -> None:
-        if self._open_connection is not None:
-            with contextlib.suppress(SQLAlchemyError):
-                self._open_connection.close()
-        self._open_connection = None
-
-    def exclusive(self, seconds: float) -> contextlib.AbstractContextManager[None]:
-        return self._hold(seconds, shared=False)
-
-    def shared(self, seconds: float) -> contextlib.AbstractContextManager[None]:
-        return self._hold(seconds, shared=True)
-
-    def _hold(self, seconds: float, *, shared: bool) -> contextlib.AbstractContextManager[None]:
-        raise NotImplementedError
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        with _typed():
-            self._begin()
-            self._inside = True
-            try:
-                yield
-                self._connection.exec_driver_sql("COMMIT")
-            except BaseException:
-                with contextlib.suppress(SQLAlchemyError):
-                    if self._open_connection is not None and not self._open_connection.invalidated:
-                        self._open_connection.exec_driver_sql("ROLLBACK")
-                raise
-            finally:
-                self._inside = False
-
-    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | None = None) -> Any:
-        with _typed():
-            return self._connection.execute(statement, rows)
-
-    def _rows(self, statement: Any) -> Iterator[Any]:
-        with _typed():
-            yield from self._connection.execute(statement)
-
-    def _mine(self, table: Table) -> Any:
-        return table.c.campaign == self._campaign
-
-    def _upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds)."""
-        if not rows:
-            return
-        insert = postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
-        statement = insert.on_conflict_do_update(
-            index_elements=list(table.primary_key),
-            set_=values(insert.excluded),
-            where=None if where is None else where(insert.excluded),
-        )
-        self._execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+class SqlStore(Database):
+    """One campaign's `Store` in a database; how it is opened and held is its kind's."""
 
     # --- what the campaign is
 
@@ -310,173 +177,8 @@ class SqlStore:
         self._execute(delete(table).where(whose))
 
 
-class SqliteStore(SqlStore):
-    """A store in a file; processes hold it by a lock file beside it."""
-
-    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
-        self._path = Path(where)
-        if read_only and not self._path.is_file():
-            raise Invalid(f"there is no store at {where}")
-        if not read_only:
-            _make_private(self._path)
-        file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"
-        engine = create_engine(
-            f"sqlite:///{file}", poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False}
-        )
-
-        @event.listens_for(engine, "connect")
-        def prepare(raw: Any, _: Any) -> None:
-            # Transactions begin where we say.
-            raw.isolation_level = None
-            application = raw.execute("PRAGMA application_id").fetchone()[0]
-            empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if application != tables.APPLICATION and (read_only or not empty):
-                raise Invalid(f"{where} is a database, but not an Undertone store")
-            if not read_only:
-                raw.execute("PRAGMA journal_mode = WAL")
-                raw.execute("PRAGMA synchronous = FULL")
-                raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
-
-        try:
-            super().__init__(engine, where, campaign, read_only)
-        except StoreError as wrong:
-            raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:{self._path}"
-
-    def __enter__(self) -> "SqliteStore":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _begin(self) -> None:
-        self._connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    @contextlib.contextmanager
-    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
-        handle = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            deadline = time.monotonic() + seconds
-            while True:
-                try:
-                    fcntl.flock(handle, how | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise Invalid(f"another aggregator uses the store {self._path}") from None
-                    time.sleep(_RETRY_SECONDS)
-            yield
-        finally:
-            os.close(handle)
-
-
-class PostgresStore(SqlStore):
-    """A store in a PostgreSQL database, ``postgresql://user@host/database``; held by an advisory lock."""
-
-    _several = True
-
-    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
-        try:
-            address = make_url(f"postgresql:{where}")
-        except (ArgumentError, ValueError):
-            raise Invalid(f"the store is postgresql:{where}, expected postgresql://user@host/database") from None
-        self._address: URL = address.set(drivername="postgresql+psycopg")
-        try:
-            engine = create_engine(self._address, poolclass=NullPool, connect_args={"connect_timeout": 10})
-        except ImportError:
-            raise Invalid("a PostgreSQL store needs psycopg: pip install 'undertone-ldp[postgres]'") from None
-
-        @event.listens_for(engine, "connect")
-        def prepare(raw: Any, _: Any) -> None:
-            raw.autocommit = True
-            if read_only:
-                raw.execute("SET default_transaction_read_only = on")
-
-        super().__init__(engine, address.render_as_string(hide_password=True), campaign, read_only)
-
-    @property
-    def url(self) -> str:
-        return self._address.set(drivername="postgresql").render_as_string(hide_password=False)
-
-    def __enter__(self) -> "PostgresStore":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _begin(self) -> None:
-        self._connection.exec_driver_sql("BEGIN")
-
-    def _lock_migration(self) -> None:
-        self._execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
-
-    @contextlib.contextmanager
-    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
-        lock, unlock = (
-            (func.pg_try_advisory_lock_shared, func.pg_advisory_unlock_shared)
-            if shared
-            else (func.pg_try_advisory_lock, func.pg_advisory_unlock)
-        )
-        with _typed(), self._engine.connect() as held:
-            deadline = time.monotonic() + seconds
-            while not held.execute(select(lock(_LOCKS, self._campaign))).scalar_one():
-                if time.monotonic() > deadline:
-                    raise Invalid(f"another aggregator uses the store {self._name}")
-                time.sleep(_RETRY_SECONDS)
-            try:
-                yield
-            finally:
-                # It would end with the connection, but a little later.
-                with contextlib.suppress(SQLAlchemyError):
-                    held.execute(select(unlock(_LOCKS, self._campaign)))
-
-
-def _make_private(path: Path) -> None:
-    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as wrong:
-        raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None
-    try:
-        # A store that an earlier version left readable; its owner alone may change that.
-        if os.fstat(handle).st_mode & 0o077 and os.fstat(handle).st_uid == os.geteuid():
-            os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
-
-
-def _version(connection: Connection) -> str | None:
-    """The database's revision, None for a new one or a file from before revisions."""
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    version: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return version
-
-
-def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raises Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
-    version = _version(connection)
-    if version is not None and version > tables.HEAD:
-        raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
-    if newest and version != tables.HEAD:
-        raise Invalid(f"{name} is a store from before {tables.HEAD}: let an aggregator open it once")
-
-
 def _decoded(text: str | None) -> tuple[tuple[int, ...], int] | None:
     if text is None:
         return None
     numerators, denominator = json.loads(text)
     return tuple(numerators), denominator
-
-
-@contextlib.contextmanager
-def _typed() -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as wrong:
-        cause = getattr(wrong, "orig", None) or wrong
-        raise StoreError(str(cause).strip().partition("\n")[0]) from wrong

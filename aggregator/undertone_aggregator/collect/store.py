@@ -19,8 +19,8 @@ from undertone_shared.errors import Invalid
 RECEIVED = "received"
 # scheme -> (module, class): a kind of store is one line. Each is opened by (where, campaign=, read_only=).
 _KINDS = {
-    "sqlite": ("undertone_aggregator.collect.sql_store", "SqliteStore"),
-    "postgresql": ("undertone_aggregator.collect.sql_store", "PostgresStore"),
+    "sqlite": ("undertone_aggregator.collect.sqlite_store", "SqliteStore"),
+    "postgresql": ("undertone_aggregator.collect.postgres_store", "PostgresStore"),
 }
 
 

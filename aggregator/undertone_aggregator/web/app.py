@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate import export
+from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.web import api
 from undertone_aggregator.web.live import LARGEST_AUDIENCE, Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
@@ -153,7 +154,7 @@ class Pages:
         query = api.Query(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 
-        def text(results: Any) -> str:
+        def text(results: Results) -> str:
             first, last = query.span(results)
             rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=query.settled)
             return export.to_csv(rows) if how == "csv" else export.to_json_lines(rows)
@@ -201,7 +202,7 @@ class Pages:
         state = self._site.state(name)
         return self._site.read(name, lambda results: api.summary(results, state))
 
-    async def _read(self, request: Request, what: Callable[[Any], dict[str, Any]]) -> Response:
+    async def _read(self, request: Request, what: Callable[[Results], dict[str, Any]]) -> Response:
         return JSONResponse(await anyio.to_thread.run_sync(self._site.read, self._name(request), what))
 
     def _name(self, request: Request) -> str:

@@ -1,0 +1,158 @@
+"""One campaign's part of a SQL database: connection, transactions, revisions; both kinds of store stand on it."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.store import StoreError
+from undertone_shared.errors import Invalid
+
+
+class Database:
+    """One campaign's part of a database: the connection, its transactions, statements with typed errors."""
+
+    _several = False
+
+    def __init__(self, engine: Engine, name: str, campaign: str | None, read_only: bool) -> None:
+        self._engine = engine
+        self._name = name
+        self._open_connection: Connection | None = None
+        self._campaign = 0
+        try:
+            with typed():
+                if not read_only:
+                    self._migrate()
+                _check_version(self._connection, name)
+                self._campaign = self._choose(campaign, read_only)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _connection(self) -> Connection:
+        """The one connection, made anew after the server was gone."""
+        if self._open_connection is not None and self._open_connection.invalidated:
+            self.close()
+        if self._open_connection is None:
+            self._open_connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        return self._open_connection
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _lock_migration(self) -> None:
+        """Wait until no other process migrates this database."""
+
+    def _migrate(self) -> None:
+        if _version(self._connection) == tables.HEAD:
+            return
+        from undertone_aggregator.collect.migrations import upgrade
+
+        with self.transaction():
+            self._lock_migration()
+            _check_version(self._connection, self._name, newest=False)
+            upgrade(self._connection)
+
+    def _choose(self, campaign: str | None, read_only: bool) -> int:
+        """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
+        numbers = {name: number for number, name in self._rows(select(tables.campaigns))}
+        if campaign is None:
+            if len(numbers) > 1:
+                raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
+            if numbers:
+                return int(next(iter(numbers.values())))
+        elif campaign in numbers or "" in numbers:
+            return int(numbers[campaign if campaign in numbers else ""])
+        elif numbers and not self._several:
+            raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
+        if read_only:
+            raise Invalid(f"{self._name} holds no campaign {campaign or ''}".rstrip())
+        row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
+        return int(self._execute(row).scalar_one())
+
+    def close(self) -> None:
+        if self._open_connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                self._open_connection.close()
+        self._open_connection = None
+
+    def exclusive(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=False)
+
+    def shared(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=True)
+
+    def _hold(self, seconds: float, *, shared: bool) -> contextlib.AbstractContextManager[None]:
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with typed():
+            self._begin()
+            try:
+                yield
+                self._connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                with contextlib.suppress(SQLAlchemyError):
+                    if self._open_connection is not None and not self._open_connection.invalidated:
+                        self._open_connection.exec_driver_sql("ROLLBACK")
+                raise
+
+    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | None = None) -> Any:
+        with typed():
+            return self._connection.execute(statement, rows)
+
+    def _rows(self, statement: Any) -> Iterator[Any]:
+        with typed():
+            yield from self._connection.execute(statement)
+
+    def _mine(self, table: Table) -> Any:
+        return table.c.campaign == self._campaign
+
+    def _upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
+        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds)."""
+        if not rows:
+            return
+        insert = postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
+        statement = insert.on_conflict_do_update(
+            index_elements=list(table.primary_key),
+            set_=values(insert.excluded),
+            where=None if where is None else where(insert.excluded),
+        )
+        self._execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+
+
+def _version(connection: Connection) -> str | None:
+    """The database's revision, None for a new one or a file from before revisions."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return version
+
+
+def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
+    """Raises Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
+    version = _version(connection)
+    if version is not None and version > tables.HEAD:
+        raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
+    if newest and version != tables.HEAD:
+        raise Invalid(f"{name} is a store from before {tables.HEAD}: let an aggregator open it once")
+
+
+@contextlib.contextmanager
+def typed() -> Iterator[None]:
+    """What SQLAlchemy raises as StoreError, in its cause's first line."""
+    try:
+        yield
+    except SQLAlchemyError as wrong:
+        cause = getattr(wrong, "orig", None) or wrong
+        raise StoreError(str(cause).strip().partition("\n")[0]) from wrong

@@ -1,0 +1,82 @@
+"""The store in a PostgreSQL database."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import create_engine, event, func, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.database import typed
+from undertone_aggregator.collect.sql_store import SqlStore
+from undertone_shared.errors import Invalid
+
+_RETRY_SECONDS = 0.05
+# Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
+_LOCKS = tables.APPLICATION
+_MIGRATION = 0
+
+
+class PostgresStore(SqlStore):
+    """A store in a PostgreSQL database, ``postgresql://user@host/database``; held by an advisory lock."""
+
+    _several = True
+
+    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
+        try:
+            address = make_url(f"postgresql:{where}")
+        except (ArgumentError, ValueError):
+            raise Invalid(f"the store is postgresql:{where}, expected postgresql://user@host/database") from None
+        self._address: URL = address.set(drivername="postgresql+psycopg")
+        try:
+            engine = create_engine(self._address, poolclass=NullPool, connect_args={"connect_timeout": 10})
+        except ImportError:
+            raise Invalid("a PostgreSQL store needs psycopg: pip install 'undertone-ldp[postgres]'") from None
+
+        @event.listens_for(engine, "connect")
+        def prepare(raw: Any, _: Any) -> None:
+            raw.autocommit = True
+            if read_only:
+                raw.execute("SET default_transaction_read_only = on")
+
+        super().__init__(engine, address.render_as_string(hide_password=True), campaign, read_only)
+
+    @property
+    def url(self) -> str:
+        return self._address.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    def __enter__(self) -> "PostgresStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("BEGIN")
+
+    def _lock_migration(self) -> None:
+        self._execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+
+    @contextlib.contextmanager
+    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
+        lock, unlock = (
+            (func.pg_try_advisory_lock_shared, func.pg_advisory_unlock_shared)
+            if shared
+            else (func.pg_try_advisory_lock, func.pg_advisory_unlock)
+        )
+        with typed(), self._engine.connect() as held:
+            deadline = time.monotonic() + seconds
+            while not held.execute(select(lock(_LOCKS, self._campaign))).scalar_one():
+                if time.monotonic() > deadline:
+                    raise Invalid(f"another aggregator uses the store {self._name}")
+                time.sleep(_RETRY_SECONDS)
+            try:
+                yield
+            finally:
+                # It would end with the connection, but a little later.
+                with contextlib.suppress(SQLAlchemyError):
+                    held.execute(select(unlock(_LOCKS, self._campaign)))

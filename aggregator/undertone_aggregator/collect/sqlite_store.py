@@ -1,0 +1,98 @@
+"""The store in a SQLite file (WAL, synchronous FULL)."""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.pool import NullPool
+
+from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.sql_store import SqlStore
+from undertone_aggregator.collect.store import StoreError
+from undertone_shared.errors import Invalid
+
+_BUSY_SECONDS = 60
+_RETRY_SECONDS = 0.05
+
+
+class SqliteStore(SqlStore):
+    """A store in a file; processes hold it by a lock file beside it."""
+
+    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
+        self._path = Path(where)
+        if read_only and not self._path.is_file():
+            raise Invalid(f"there is no store at {where}")
+        if not read_only:
+            _make_private(self._path)
+        file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"
+        engine = create_engine(
+            f"sqlite:///{file}", poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False}
+        )
+
+        @event.listens_for(engine, "connect")
+        def prepare(raw: Any, _: Any) -> None:
+            # Transactions begin where we say.
+            raw.isolation_level = None
+            application = raw.execute("PRAGMA application_id").fetchone()[0]
+            empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application != tables.APPLICATION and (read_only or not empty):
+                raise Invalid(f"{where} is a database, but not an Undertone store")
+            if not read_only:
+                raw.execute("PRAGMA journal_mode = WAL")
+                raw.execute("PRAGMA synchronous = FULL")
+                raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
+
+        try:
+            super().__init__(engine, where, campaign, read_only)
+        except StoreError as wrong:
+            raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:{self._path}"
+
+    def __enter__(self) -> "SqliteStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    @contextlib.contextmanager
+    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
+        handle = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            deadline = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(handle, how | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise Invalid(f"another aggregator uses the store {self._path}") from None
+                    time.sleep(_RETRY_SECONDS)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _make_private(path: Path) -> None:
+    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as wrong:
+        raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None
+    try:
+        # A store that an earlier version left readable; its owner alone may change that.
+        if os.fstat(handle).st_mode & 0o077 and os.fstat(handle).st_uid == os.geteuid():
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
