@@ -1,0 +1,297 @@
+"""Rest, sliding caps, lifetime and pause in the shipped reporter, under honest and hostile clocks."""
+
+from rig import DAY, SLOT, START, Device, make_campaign
+from test_stream import rule, stream_campaign
+
+from undertone_device.guard import in_ticks
+from undertone_device.units import epsilon_units
+from undertone_shared import intake
+from undertone_shared.errors import Invalid, Refused
+
+WRAP = 1 << 30
+
+
+def resting(seconds, **policy):
+    device = Device(now=START - SLOT, rest_seconds=seconds, boots_per_day=1000, **policy)
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    return device
+
+
+def campaign(device):
+    """One that lasts long enough for every test."""
+    return make_campaign(last_slot=(START + 300 * DAY) // SLOT - 1)
+
+
+def steps(values):
+    """Each value less the one before it."""
+    return [values[i] - values[i - 1] for i in range(1, len(values))]
+
+
+def drawn(device, slots, tell=True):
+    """The slots drawn in so many slots of an honest clock, relative to the start."""
+    result = []
+    for _ in range(slots):
+        report = device.slot()
+        if report is not None:
+            result.append(intake.unpack(report).slot - START // SLOT)
+        if tell:
+            device.accept(campaign(device))
+    return result
+
+
+def test_no_interval_is_closer_than_the_rest_to_the_last_one():
+    for hours in (1, 3, 24):
+        slots = drawn(resting(hours * 3600), 150)
+        w = hours * 2
+        assert len(slots) >= 100 // (w + 1)
+        # The first waits a rest of ticks after the boot; then every turn is taken.
+        assert slots[0] >= w - 1
+        assert steps(slots) == [w + 1] * (len(slots) - 1)
+
+
+def test_without_rest_every_slot_is_drawn():
+    assert drawn(resting(0), 40) == list(range(39))
+
+
+def test_a_boot_waits_a_whole_rest_of_ticks():
+    device = resting(3 * 3600)
+    while not drawn(device, 1):
+        pass
+    for _ in range(8):
+        # Up for two hours, again and again: the rest never passes in one boot.
+        device.boot()
+        device.accept(campaign(device))
+        device.reporter.close_slot(device.now)
+        assert drawn(device, 4) == []
+    assert device.reporter.paused == "rest"
+    assert drawn(device, 10) != []
+
+
+def test_six_days_of_rest_and_a_counter_that_comes_round():
+    rest = 6 * DAY
+    device = Device(now=START - SLOT, rest_seconds=rest, slot_seconds=SLOT)
+    device.ticks.now = WRAP - 5 * SLOT * 1000
+    # The counter is read at the boot.
+    storage, ticks = device.storage, device.ticks
+    device.boot()
+    device.ticks.now = 0
+    assert device.storage is storage and device.ticks is not ticks
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    slots = drawn(device, 48 * 45)
+    assert steps(slots) == [6 * 48 + 1] * 6
+    assert device.ticks.now > 3 * WRAP
+
+
+def test_ticks_that_come_round_while_nothing_is_reported_do_not_shorten_the_rest():
+    device = resting(DAY)
+    while not drawn(device, 1):
+        pass
+    # Twelve and a half days without a campaign, the reporter alive: more than a round of the counter.
+    for _ in range(25 * 24):
+        device.pass_time(SLOT)
+        device.reporter.close_slot(device.now)
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    assert drawn(device, 3) != []
+
+
+def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
+    # The clock runs ahead by a rest after every draw; slots are stretched and cut as it likes.
+    rest = DAY
+    for tempo in (1, 10, SLOT, 4 * SLOT):
+        device = resting(rest)
+        times = []
+        for step in range(3000):
+            device.pass_time(tempo, clock=SLOT if step % 3 else SLOT // 2)
+            if step % 50 == 0:
+                device.accept(campaign(device), device.now)
+            report = device.reporter.close_slot(device.now)
+            if report is not None:
+                times.append(device.ticks.now)
+        assert min(steps(times) + [in_ticks(rest) * 1000]) >= in_ticks(rest) * 1000, tempo
+        assert (len(times) > 1) == (tempo >= SLOT), tempo
+
+
+def test_a_slot_stretched_from_just_after_a_draw_is_not_reported():
+    # Opening counts, not the draw: the slot that is open when another is drawn lasts for a whole rest of ticks.
+    device = resting(DAY)
+    while not drawn(device, 1):
+        pass
+    # It opened with that draw. Its clock stands still for two days, then goes on.
+    device.pass_time(2 * DAY, clock=0)
+    device.reporter.close_slot(device.now)
+    device.pass_time(0, clock=SLOT)
+    assert device.reporter.close_slot(device.now) is None
+    assert device.reporter.paused == "rest"
+
+
+def test_a_clock_set_forward_alone_does_not_pass_the_rest():
+    device = resting(DAY)
+    while not drawn(device, 1):
+        pass
+    device.pass_time(SLOT, clock=DAY - SLOT)
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert device.slot() is None
+    assert device.reporter.paused == "rest"
+
+
+def test_two_campaigns_share_the_rest():
+    device = resting(DAY)
+    slots = drawn(device, 100)
+    following = make_campaign(epoch=START + 3 * DAY, default=1, last_slot=(START + 300 * DAY) // SLOT - 1)
+    device.accept(following)
+    for _ in range(150):
+        report = device.slot()
+        device.accept(following)
+        if report is not None:
+            slots.append(intake.unpack(report).slot - START // SLOT)
+    assert device.reporter.campaign.fingerprint == following.fingerprint
+    assert steps(slots) == [49] * (len(slots) - 1)
+
+
+def test_a_sleeper_with_a_counter_rests_through_its_sleep():
+    device = resting(DAY)
+    while not drawn(device, 1):
+        pass
+    since = 0
+    slots = [device.reporter.spent_until // SLOT - 1]
+    for _ in range(120):
+        device.pass_time(SLOT)
+        since += SLOT * 1000
+        device.boot(asleep=since)
+        device.accept(campaign(device))
+        report = device.reporter.run_once(3, device.now)
+        if report is not None:
+            since = 0
+            slots.append(intake.unpack(report).slot)
+    assert steps(slots) == [49, 49]
+
+
+def test_a_sleeper_without_a_counter_must_say_that_it_trusts_the_clock():
+    for fields in ({"one_shot": True, "rest_by": "ticks"}, {"rest_by": "sun"}, {"rest_seconds": 6 * DAY + 1}):
+        try:
+            Device(**fields)
+        except Invalid as error:
+            assert "rest" in str(error)
+        else:
+            raise AssertionError(fields)
+    device = resting(DAY, one_shot=True)
+    assert device.policy.rest_by == "clock"
+    slots = []
+    for _ in range(150):
+        device.pass_time(SLOT)
+        device.boot()
+        device.accept(campaign(device))
+        report = device.reporter.run_once(3, device.now)
+        if report is not None:
+            slots.append(intake.unpack(report).slot)
+    assert len(slots) == 3
+    assert steps(slots) == [49, 49]
+
+
+def test_streams_are_refused_where_there_is_rest():
+    device = Device(now=START - SLOT, rest_seconds=DAY, stream={"rho": 1 << 30, "period_seconds": DAY})
+    try:
+        device.accept(stream_campaign(rule()))
+    except Refused as refused:
+        assert refused.reason == "rest"
+    else:
+        raise AssertionError("accepted")
+
+
+# Sliding caps
+
+
+def test_four_a_day_is_four_in_any_day():
+    # Around midnight a calendar's cap gave eight in three and a half hours, with an honest clock.
+    device = resting(0, reports_per_period=4)
+    device.pass_time(DAY - 4 * SLOT)
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    slots = drawn(device, 20 * 48)
+    assert len(slots) == 80
+    for i in range(len(slots) - 4):
+        assert slots[i + 4] - slots[i] >= 48
+
+
+def test_a_day_of_every_slot_fits_its_cap_of_every_slot():
+    device = resting(0, reports_per_period=48)
+    assert len(drawn(device, 480)) == 479
+
+
+def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
+    # The attack that took 47 reports out of "4 a day": a day of the clock in every slot of ticks.
+    device = resting(0, reports_per_period=4)
+    reports = 0
+    for _ in range(24):
+        device.pass_time(0, clock=DAY - 2 * SLOT)
+        device.accept(campaign(device), device.now)
+        device.reporter.close_slot(device.now)
+        reports += len(drawn(device, 2))
+    assert reports == 4
+    # And not by booting, either.
+    for _ in range(6):
+        device.boot()
+        device.pass_time(0, clock=DAY)
+        device.accept(campaign(device), device.now)
+        device.reporter.close_slot(device.now)
+        reports += len(drawn(device, 2))
+    assert reports == 4
+
+
+# Sums
+
+
+def test_units_are_the_ceiling_of_the_logarithm():
+    assert epsilon_units(1, 1) == 0
+    assert epsilon_units(2721, 1001) == 1 << 20
+    assert epsilon_units(2564, 347) == 2097151
+    assert epsilon_units(2, 1) == 726818  # 2^20 ln 2 = 726817.498
+    assert epsilon_units(1 << 62, 1) == 45062685
+
+
+def test_what_was_spent_ever_survives_reboots_and_ends_a_lifetime():
+    unit = epsilon_units(2, 1)
+    device = resting(0, lifetime=10 * unit + unit - 1)
+    assert len(drawn(device, 8)) == 7
+    device.boot()
+    device.accept(campaign(device))
+    device.reporter.close_slot(device.now)
+    assert len(drawn(device, 20)) == 3
+    assert device.reporter.paused == "lifetime"
+    assert device.reporter.ledger.ever == 10 * unit
+    assert device.reporter.ledger.sequence == 10
+    device.boot()
+    assert device.reporter.ledger.ever == 10 * unit
+    device.pass_time(40 * DAY)
+    device.accept(campaign(device), device.now)
+    assert drawn(device, 20) == []
+
+
+# A household's pause
+
+
+def test_a_pause_covers_every_slot_that_it_touches_and_no_other():
+    device = resting(0)
+    device.storage.files["pause"] = b"%d %d" % (START + 10 * SLOT + 1, START + 12 * SLOT)
+    assert drawn(device, 20) == [slot for slot in range(19) if slot not in (10, 11)]
+    for torn in (b"soon", b"1", b""):
+        device.storage.files["pause"] = torn
+        assert (drawn(device, 1) == []) == (torn != b"")
+
+
+def test_a_pause_is_the_same_whatever_was_read():
+    taken = []
+    for reading in (0, 1000):
+        device = resting(0)
+        device.storage.files["pause"] = b"%d %d" % (START + 3 * SLOT, START + 5 * SLOT)
+        slots = []
+        for _ in range(12):
+            report = device.slot(reading)
+            slots.append(None if report is None else intake.unpack(report).slot)
+        taken.append(slots)
+    assert taken[0] == taken[1]
