@@ -201,7 +201,13 @@ def test_what_the_rules_allow(layer, snippet):
 
 
 # Within the aggregator: a room, and the rooms that it may not look into.
-ROOMS = {"design": ("threshold", "collect"), "threshold": ("collect", "estimate")}
+_ROOT = ("collection", "config", "coordinator", "results", "rounds", "running", "server")
+ROOMS = {
+    "design": ("threshold", "collect", *_ROOT),
+    "threshold": ("collect", "estimate", *_ROOT),
+    "collect": ("estimate", *_ROOT),
+    "estimate": _ROOT,
+}
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -17,6 +17,7 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.config import Config
+    from undertone_aggregator.estimate.estimates import Estimator
     from undertone_aggregator.estimate.guarantee import Guarantee
     from undertone_shared.scalar import ScalarRule
     from undertone_shared.stream import StreamRule
@@ -61,6 +62,9 @@ class Collection(Protocol):
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
         """What to log about an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned rounds)."""
 
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """What the campaign's Partials say. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
+
     def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
         """What reports of an epoch cost in privacy, as planned with ``epsilon`` and ``delta``."""
 
@@ -99,6 +103,12 @@ class ScalarCollection:
         fields |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
         return [("epoch", said, fields), ("mechanism", reporting.sentence(), {})]
 
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """Each slot by itself."""
+        from undertone_aggregator.estimate.reconstruct import Reconstruction
+
+        return Reconstruction(timeline, models)
+
     def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
         """Of one reading."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
@@ -132,6 +142,12 @@ class StreamCollection:
         rule = cast("StreamRule", epoch.campaign.rule)
         return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
 
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """Slots whose noise is shared."""
+        from undertone_aggregator.estimate.stream import StreamReconstruction
+
+        return StreamReconstruction(timeline)
+
     def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
         """Of all reports of a device."""
         from undertone_aggregator.estimate.guarantee import stream_guarantee
@@ -149,8 +165,13 @@ def collection_of(kind: str) -> Collection:
     return COLLECTIONS[kind]
 
 
+def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> "Estimator":
+    """What a campaign's Partials say, by the kind of its newest epoch. Raises Invalid."""
+    return collection_of(timeline.epochs[-1].campaign.rule.kind).estimator(timeline, {} if models is None else models)
+
+
 def guarantee_of(timeline: Timeline, epsilon: Fraction, delta: float | None) -> "Guarantee":
-    """What the epochs that were issued cost at most; an epoch of an older store is taken to cost the arguments."""
+    """What the epochs that were issued cost at most; the arguments stand for an epoch that never was told its cost."""
     costs = [
         collection_of(epoch.campaign.rule.kind).guarantee(
             epoch.campaign,

@@ -9,11 +9,10 @@ from typing import Protocol
 from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.store import RECEIVED, Store
-from undertone_aggregator.collection import collection_of, guarantee_of
+from undertone_aggregator.collection import collection_of, estimator_of, guarantee_of
 from undertone_aggregator.config import Config
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Series
-from undertone_aggregator.estimate.estimators import estimator_of
 from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.query import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter

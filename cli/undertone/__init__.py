@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate as Estimate
     from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
-    from undertone_aggregator.estimate.query import open_store as open_store
+    from undertone_aggregator.results import open_store as open_store
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
     from undertone_central.release import Released as Released
@@ -38,7 +38,7 @@ _PLACES = {
     "certify_published": "undertone.api",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
-    "open_store": "undertone_aggregator.estimate.query",
+    "open_store": "undertone_aggregator.results",
     "release": "undertone_central.release",
 }
 

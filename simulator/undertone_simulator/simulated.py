@@ -9,9 +9,9 @@ from pathlib import Path
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.seen import COUNTED
+from undertone_aggregator.collection import estimator_of
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.estimate.estimates import MEASURED, STREAM, Estimate
-from undertone_aggregator.estimate.estimators import estimator_of
 from undertone_aggregator.estimate.query import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_shared.errors import Invalid

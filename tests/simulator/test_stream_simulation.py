@@ -8,7 +8,7 @@ import pytest
 
 from undertone_aggregator.collect.moments import Layout, layout_of
 from undertone_aggregator.config import parse_config
-from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.results import open_store
 from undertone_shared.entropy import Entropy
 from undertone_shared.gaussian import discrete_gaussian as one_by_one
 from undertone_simulator.behaviour import Behaviour

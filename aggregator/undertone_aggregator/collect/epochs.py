@@ -44,7 +44,7 @@ class Epoch:
     @property
     def phase(self) -> str:
         """``threshold``: everybody reports for the threshold; ``report``: all but a small share report."""
-        return THRESHOLD if self.campaign.report is None and self.campaign.stream is None else REPORT
+        return THRESHOLD if self.campaign.rule.theta is None else REPORT
 
     @property
     def report(self) -> ReportRule | None:

@@ -32,7 +32,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "slot_seconds": campaign.slot_seconds,
         "epsilon": float(results.epsilon),
         "delta": results.delta,
-        "certificate": [exact.numerator, exact.denominator],
+        "certificate": None if exact is None else [exact.numerator, exact.denominator],
         "guarantee": results.guarantee,
         "published": world and world.as_json(),
         "theta": results.theta,

@@ -61,17 +61,3 @@ def _one_report(rule: StreamRule) -> Fraction | None:
     return max(
         Fraction(2 * step + width, 2 * step - width) for step, width in ((first, rule.levels), (later, rule.swing))
     )
-
-
-def certificate(campaign: Campaign) -> Fraction:
-    """The largest certificate of one report by itself; 0 stands for none."""
-    if campaign.stream is not None:
-        return _one_report(campaign.stream) or Fraction(0)
-    return max(Fraction(*mechanism.certificate()) for _, mechanism in campaign.rule.mechanisms)
-
-
-def campaign_guarantee(campaign: Campaign, epsilon: Fraction, delta: float | None) -> str:
-    """The sentence that fits the campaign's kind."""
-    if campaign.stream is not None:
-        return stream_guarantee(campaign.stream, epsilon, delta or 0.0).sentence
-    return event_sentence(epsilon, campaign.cycle)

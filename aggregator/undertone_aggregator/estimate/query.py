@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,8 @@ from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.distribution import Quantile, quantiles
-from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
-from undertone_aggregator.estimate.estimators import estimator_of
-from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
+from undertone_aggregator.estimate.estimates import Estimate, Estimator, RangeEstimate, Row
+from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.ranges import drowned
 from undertone_aggregator.estimate.series_filter import SeriesFilter
@@ -33,10 +32,23 @@ _LAST = 0xFFFFFFFF
 When = int | datetime | date | None
 
 
-class Results:
-    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet."""
+class Collections(Protocol):
+    """How campaigns are read, whatever their kind."""
 
-    def __init__(self, url: Path | str) -> None:
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
+        """What their Partials say."""
+
+    def guarantee(self, timeline: Timeline, epsilon: Fraction, delta: float | None) -> Guarantee:
+        """What their epochs cost."""
+
+
+class Results:
+    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
+
+    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it.
+    """
+
+    def __init__(self, url: Path | str, collections: Collections) -> None:
         self._store = stores.open_store(url, read_only=True)
         epochs = self._store.epochs()
         if not epochs:
@@ -44,7 +56,11 @@ class Results:
             raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
         self.timeline = Timeline(epochs)
         self._meta = self._store.meta()
-        self._estimator = estimator_of(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
+        self._estimator = collections.estimator(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
+        text = self._meta.get("delta")
+        self._cost = collections.guarantee(
+            self.timeline, Fraction(self._meta["epsilon"]), float(text) if text else None
+        )
 
     def close(self) -> None:
         """Close the store."""
@@ -88,24 +104,23 @@ class Results:
 
     @property
     def epsilon(self) -> Fraction:
-        """ε of one reading (event level), as planned; certificates stay at or below e^ε."""
-        return Fraction(self._meta["epsilon"])
+        """The largest ε that an epoch was issued with: of one reading (event level), or of a whole stream."""
+        return self._cost.epsilon
 
     @property
     def guarantee(self) -> str:
         """The privacy guarantee in one sentence."""
-        return campaign_guarantee(self.campaign, self.epsilon, self.delta)
+        return self._cost.sentence
 
     @property
     def delta(self) -> float | None:
         """δ of a whole stream, None for other campaigns."""
-        text = self._meta.get("delta")
-        return float(text) if text else None
+        return self._cost.delta
 
     @property
-    def certificate(self) -> Fraction:
-        """The largest exact probability ratio of any mechanism of any epoch: at most e^ε."""
-        return max(certificate(epoch.campaign) for epoch in self.timeline.epochs)
+    def certificate(self) -> Fraction | None:
+        """The largest exact probability ratio of one report in any epoch; None where there is none."""
+        return self._cost.certificate
 
     @property
     def theta(self) -> int | None:
@@ -317,8 +332,3 @@ class Results:
             "guarantee": self.guarantee,
         }
         return frame
-
-
-def open_store(path: Path | str) -> Results:
-    """Open an aggregator's store for reading. Raises Invalid."""
-    return Results(path)

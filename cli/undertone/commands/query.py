@@ -50,7 +50,7 @@ def query(
     """
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
-    from undertone_aggregator.estimate.query import open_store
+    from undertone_aggregator.results import open_store
 
     form = "json" if as_json else form
     if form not in FORMATS:
@@ -194,7 +194,8 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         table.add_row(*_cells(row, zone, results.settled))
     theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
-    lines = [theta if exact == 0 else f"{theta}; certificate {exact} ≤ e^{float(results.epsilon):g}", results.guarantee]
+    said = "" if exact is None else f"; certificate {exact} ≤ e^{float(results.epsilon):g}"
+    lines = [theta + said, results.guarantee]
     world = world_learns(results.newest, estimates)
     if world is not None:
         lines.append(world.sentence("a cycle of slots"))

@@ -138,23 +138,25 @@ def _days(rounds: str) -> tuple[float, ...]:
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Everything about the campaign and its slots, as one JSON object."""
+    from undertone_aggregator.collection import guarantee_of
     from undertone_aggregator.estimate.estimates import plain
-    from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
 
     newest = simulated.timeline.epochs[-1].campaign
     theta = newest.rule.ranges[0][2] if newest.rule.ranges else None
-    exact = max(certificate(epoch.campaign) for epoch in simulated.timeline.epochs)
-    delta = None if simulated.stream is None else simulated.stream.delta
+    cost = guarantee_of(
+        simulated.timeline, simulated.plan.epsilon, None if simulated.stream is None else simulated.stream.delta
+    )
+    exact = cost.certificate
     return dict(
         plain(
             {
                 "theta": theta,
                 "unit": simulated.plan.unit,
                 "epsilon": float(simulated.plan.epsilon),
-                "delta": delta,
+                "delta": cost.delta,
                 # Gaussian noise has none for a report by itself.
                 "certificate": [exact.numerator, exact.denominator] if exact else None,
-                "guarantee": campaign_guarantee(newest, simulated.plan.epsilon, delta),
+                "guarantee": cost.sentence,
                 "warnings": warnings(simulated),
                 "slots": [_row(each) for each in slots],
                 "measured_error": _root_mean_square([each.error for each in slots]),

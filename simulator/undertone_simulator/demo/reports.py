@@ -12,8 +12,9 @@ import numpy as np
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collection import guarantee_of
 from undertone_aggregator.estimate.estimates import MEASURED, Z
-from undertone_aggregator.estimate.guarantee import certificate, event_sentence
+from undertone_aggregator.estimate.guarantee import event_sentence
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -213,6 +214,8 @@ cohort_seed = "{seed.hex()}"
         rule = reporting[-1].campaign.report
         assert rule is not None
         drawn = Counter(device for device, _ in sent.sent)
+        exact = guarantee_of(timeline, campaign.epsilon, None).certificate
+        assert exact is not None
         return ReportsResult(
             unit=plan.readings.unit or "units",
             devices=len(plan.names),
@@ -220,7 +223,7 @@ cohort_seed = "{seed.hex()}"
             theta=rule.theta,
             threshold=reporting[0].threshold,
             epsilon=float(campaign.epsilon),
-            certificate=max(certificate(epoch.campaign) for epoch in timeline.epochs),
+            certificate=exact,
             guarantee=event_sentence(campaign.epsilon, campaign.cycle),
             slots=slots,
             accounts=reconcile(sent, store),

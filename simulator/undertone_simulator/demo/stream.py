@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.estimate.estimates import Estimate, Series
-from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.results import open_store
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack

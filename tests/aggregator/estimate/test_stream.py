@@ -11,10 +11,9 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.collection import cells_of, collection_of
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.estimate.estimates import Series
-from undertone_aggregator.estimate.guarantee import campaign_guarantee, certificate
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.estimate.stream import StreamReconstruction
 from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
@@ -227,12 +226,16 @@ def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
 
 def test_plans_are_checked_and_described():
     rule = stream_rule(config().campaign, config().stream)
-    text = campaign_guarantee(Fleet(devices=1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    collection = collection_of("stream")
+    cost = collection.guarantee(Fleet(devices=1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    text = cost.sentence
     assert "user-level" in text
     assert "(4, 1e-05)" in text
     assert f"{rule.charge() / 2**20:.5f}" in text
-    assert certificate(Fleet(devices=1).epoch.campaign) == 0
-    assert 1 < certificate(Fleet("one-bit", 1).epoch.campaign) < 2
+    assert cost.certificate is None
+    one_bit = collection.guarantee(Fleet("one-bit", 1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    assert one_bit.certificate is not None
+    assert 1 < one_bit.certificate < 2
     assert StreamRounds(config().campaign, config().stream).warnings()
     for line in ("slew = 0.5", "slew = 0", "delta = 1", "delta = 0", "reports = 0", 'mechanism = "x"', "theta = true"):
         name = line.split()[0]
