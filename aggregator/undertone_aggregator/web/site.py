@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.results import open_store as open_results
 from undertone_shared.errors import Invalid
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class StoreSite:
             results = None
         if results is None:
             try:
-                results = self._opened[name] = Results(self._stores[name])
+                results = self._opened[name] = open_results(self._stores[name])
             except OSError as error:
                 raise Invalid(f"the store of {name} cannot be read: {error}") from None
         return results

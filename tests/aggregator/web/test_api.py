@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from undertone_aggregator.estimate.query import open_store
+from undertone_aggregator.results import open_store
 from undertone_aggregator.web import api, login
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token
