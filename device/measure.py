@@ -65,7 +65,7 @@ class _Nowhere:
     oversized = 0
 
     def __init__(self, message):
-        self.events = [("connected",), ("message", "undertone/v1/load/config", message, True)]
+        self.events = [("connected",), ("message", "undertone/v2/load/config", message, True)]
         self.token = 0
 
     def connect(self):
@@ -109,13 +109,13 @@ def message():
     import struct
 
     body = (
-        '{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":4000,'
-        '"slot_seconds":60,"cycle":48,"epoch":%d,"last_slot":%d,"default":0,"cohort":{"seed":"%s","share":4194304,'
-        '"mechanism":{"kind":"square-wave","a":2721,"b":1001,"window":65,"edges":%s}},"rule":{"kind":"scalar",'
-        '"mechanism":{"kind":"hybrid","coin":25784,"rounding":[2721,1001],"piecewise":[2721,1001,621,4,256]},"ranges":[[0,0,3000]]}}'
-        % (_Time.now, _Time.now // 60 + 20000, "00" * 16, json.dumps(list(range(0, 257 * 15, 15))).replace(" ", ""))
+        '{"bound":4000,"campaign":"load","cohort":{"a":2721,"b":1001,"edges":%s,"kind":"square-wave","window":65},'
+        '"cycle":48,"default":0,"epoch":%d,"last_slot":%d,"measure":"sum","offset":0,"rule":{"kind":"scalar","mechanism":'
+        '{"coin":25784,"kind":"hybrid","piecewise":[2721,1001,621,4,256],"rounding":[2721,1001]},"ranges":[[0,0,3000]]},'
+        '"schedule":{"cohort_stride":5,"seed":"%s","stride":1},"sensor":"energy","slot_seconds":60,"unit":"Wh","version":2}'
+        % (json.dumps(list(range(0, 257 * 15, 15))).replace(" ", ""), _Time.now, _Time.now // 60 + 20000, "00" * 16)
     ).encode()
-    return struct.pack(">4sII", b"UTC1", _Time.now, len(body)) + body
+    return struct.pack(">4sII", b"UTC2", _Time.now, len(body)) + body + bytes(64)
 
 
 def device(packed):
@@ -144,7 +144,7 @@ def device(packed):
         reporter,
         _Nowhere(packed),
         entropy,
-        "undertone/v1",
+        "undertone/v2",
         ("load",),
         clock.clock,
         clock.count,

@@ -12,9 +12,9 @@ from typing import Any
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import parse_policy
+from undertone_shared.schedule import SEED_BYTES
 
 # What a store's numbers depend on: it cannot change under them.
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")

@@ -4,6 +4,8 @@ import string
 import tomllib
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
+from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,11 @@ from undertone_aggregator.estimate.zones import zone
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
-from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import SEED_BYTES, Schedule
 from undertone_shared.stream import StreamRule
 from undertone_shared.topics import SHARDS, check_name, check_prefix
 
@@ -81,6 +83,24 @@ def _seed(name: str, value: object) -> bytes:
     return bytes.fromhex(value)
 
 
+def _window(name: str, value: object) -> int:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if not isinstance(value, str) or not value[:-1].isdigit() or value[-1:] not in units:
+        raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
+    seconds = int(value[:-1]) * units[value[-1]]
+    if not 1 <= seconds <= 366 * 86400:
+        raise Invalid(f"{name} is {value!r}, expected 1 second to 366 days")
+    return seconds
+
+
+def coprime_near(target: float, least: int, *numbers: int) -> int:
+    """The integer from ``least`` up nearest to ``target`` that has no divisor in common with any of ``numbers``."""
+    fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
+    above = next(fits)
+    below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)
+    return above if above - target < target - below else below
+
+
 def _delta(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
         raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1")
@@ -123,7 +143,9 @@ class CampaignPlan:
     report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
     cohort_share: float = option(0.05, "share of reports that keep the threshold fresh in the report phase", _share)
-    cohort_seed: bytes | None = option(None, "draws who is in the threshold cohort; random when absent", _seed)
+    cohort_seed: bytes | None = option(None, "draws who reports when and for the threshold; random when absent", _seed)
+    window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
+                                "as \"24h\": devices report in turns; absent: every slot", _window)  # fmt: skip
     mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
                             "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
@@ -151,6 +173,28 @@ class CampaignPlan:
 
         return days_of(self.time_zone, self.holidays)
 
+    @property
+    def stride(self) -> int:
+        """Every how many slots a device reports: w + 1 with a window of w slots, or a little more."""
+        if self.window is None:
+            return 1
+        slots = -(-self.window // self.slot_seconds)
+        return coprime_near(slots + 1, slots + 1, self.cycle)
+
+    @property
+    def cohort_stride(self) -> int:
+        """Every how many of its turns a device reports for the threshold in the report phase; 0: never."""
+        return coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
+
+    @property
+    def report_share(self) -> float:
+        """The share of reports that are not for the threshold, in the report phase."""
+        return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
+
+    def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
+        """Who reports when in an epoch."""
+        return Schedule(seed, self.stride, cohort_stride)
+
     def epoch(
         self,
         first: int,
@@ -159,6 +203,7 @@ class CampaignPlan:
         cohort: Cohort | None = None,
         report: ReportRule | None = None,
         stream: StreamRule | None = None,
+        schedule: Schedule | None = None,
     ) -> Campaign:
         """The campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
         return build(
@@ -176,6 +221,7 @@ class CampaignPlan:
             cohort=cohort,
             report=report,
             stream=stream,
+            schedule=schedule,
         )
 
 

@@ -27,7 +27,6 @@ from undertone_aggregator.threshold import (
 )
 from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import WHOLE
 from undertone_shared.scalar import Cohort, ReportRule
 
 # A smaller change is not worth an epoch: it moves the error by less than a few per cent.
@@ -108,7 +107,7 @@ class Rounds:
         edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)
         if rule is None and len(timeline) < len(self.plan.rounds):
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
-        query = Query.fleet(max(round((most if rule is None else devices) * (1.0 - self.plan.cohort_share)), 1))
+        query = Query.fleet(max(round((most if rule is None else devices) * self.plan.report_share), 1))
         design = self._design(evidence, cohort, query, None if rule is None else rule.theta)
         starts = self._soonest(now)
         if rule is None:
@@ -144,17 +143,19 @@ class Rounds:
         later = self.plan.rounds[number:]
         pauses = len(later) * (self.plan.settle_slots + self.plan.lead_slots + 1)
         last = first + sum(later) + pauses + self.plan.report_slots - 1
-        return Epoch(self._campaign(first, last, edges, WHOLE, None), now)
+        return Epoch(self._campaign(first, last, edges, 1, None), now)
 
     def _report_epoch(self, design: Design, first: int, last: int, edges: Sequence[int], now: int) -> Epoch:
         chosen, mechanism = design.threshold, design.mechanism
         if design.reason is not None:
             chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
         rule = ReportRule(0, chosen.theta, mechanism)
-        share = round(self.plan.cohort_share * WHOLE)
         decoded = traits_of(mechanism).decoded
-        return Epoch(self._campaign(first, last, edges, share, rule), now, threshold_to_json(chosen), decoded)
+        return Epoch(
+            self._campaign(first, last, edges, self.plan.cohort_stride, rule), now, threshold_to_json(chosen), decoded
+        )
 
-    def _campaign(self, first: int, last: int, edges: Sequence[int], share: int, rule: ReportRule | None) -> Campaign:
-        cohort = Cohort(self._seed, share, square_wave(self.plan.epsilon, edges))
-        return self.plan.epoch(first, last, cohort=cohort, report=rule)
+    def _campaign(self, first: int, last: int, edges: Sequence[int], stride: int, rule: ReportRule | None) -> Campaign:
+        cohort = Cohort(square_wave(self.plan.epsilon, edges))
+        schedule = self.plan.schedule(self._seed, stride)
+        return self.plan.epoch(first, last, cohort=cohort, report=rule, schedule=schedule)

@@ -59,7 +59,7 @@ class Clock:
 
 
 def retained_campaign(now: int) -> bytes:
-    """What the firmware's MQTT connection hears on undertone/v1/load/config."""
+    """What the firmware's MQTT connection hears on undertone/v2/load/config."""
     cohort = WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))
     pieces = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
     campaign = issue.build(
@@ -74,7 +74,7 @@ def retained_campaign(now: int) -> bytes:
         epoch=now // 60 * 60,
         last_slot=now // 60 + 1440,
         default=0,
-        cohort=Cohort(bytes(16), 0, cohort),
+        cohort=Cohort(cohort),
         report=ReportRule(0, 300, Hybrid(25784, WindowMechanism(2721, 1001, 1, 1, 1), pieces)),
     )
     return issue.pack(campaign, now)
@@ -101,7 +101,7 @@ def main() -> None:
     except (Refused, Invalid) as refused:
         print("campaign refused:", refused)
         return
-    topic = report_topic("undertone/v1", "load", "meter-1")
+    topic = report_topic("undertone/v2", "load", "meter-1")
     for step in range(360):
         clock.advance(10)
         reporter.observe(step % 7, clock.now)

@@ -8,6 +8,7 @@ import json
 
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.report import fingerprint_of
 from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
@@ -56,7 +57,7 @@ class CampaignFiles:
             index -= 1
             name = self.name_of(outbox[index])
             if name is not None:
-                names[outbox[index][2:6].hex()] = name
+                names[fingerprint_of(outbox[index]).hex()] = name
         self._names = names
         try:
             if names:
@@ -68,7 +69,7 @@ class CampaignFiles:
 
     def name_of(self, report: bytes) -> "str | None":
         """The name of a report's campaign, None if it is not known any more."""
-        return self._names.get(report[2:6].hex())
+        return self._names.get(fingerprint_of(report).hex())
 
 
 def _file(fingerprint: bytes) -> str:

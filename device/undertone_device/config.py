@@ -5,7 +5,7 @@
     {"name": "meter-17",
      "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
                 "tls": {"ca": "ca.pem"}, "keepalive": 60},
-     "prefix": "undertone/v1", "campaigns": ["load"], "policy": "policy.json", "state": "state",
+     "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
      "source": {"kind": "file", "path": "/run/meter", "seconds": 60}}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883

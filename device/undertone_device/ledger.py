@@ -11,20 +11,20 @@ byte    field meaning (big-endian)
 20-23   u32   day: days since 1970 of the last boot that drew
 24-25   u16   boots: boots that drew on that day
 26-27   u16   number of reports in the outbox
-28-31   4 B   fingerprint of the current campaign, 0 if none
-32-35   4 B   fingerprint of the next campaign, 0 if none
-36-39   u32   rho_period: index of the last period of the stream policy that anything is charged to
-40-43   u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
-44-47   u32   rho_since: uptime at which that sum began from nothing
-48-51   u32   window: number of the current stream's window that the next three count
-52-55   u32   window_until: uptime up to which windows were used up
-56-57   u16   reports: stream reports drawn in that window
-58-59   u16   chains: chains begun in it
-60-67   u64   ever: epsilon of all reports ever drawn, in multiples of 2^-20
-68-75   u64   ever_rho: rho of all streams ever charged, in multiples of 2^-20
-76-79   u32   began: Unix second from which both sums count
-80-611  532 B what `Sums` counts: the sliding cap's last draws, and epsilon by day (in the table below)
-612-    16 B  each report in the outbox, oldest first (d-dimensional streams: 16 + 4(d - 1) bytes)
+28-35   8 B   fingerprint of the current campaign, 0 if none
+36-43   8 B   fingerprint of the next campaign, 0 if none
+44-47   u32   rho_period: index of the last period of the stream policy that anything is charged to
+48-51   u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
+52-55   u32   rho_since: uptime at which that sum began from nothing
+56-59   u32   window: number of the current stream's window that the next three count
+60-63   u32   window_until: uptime up to which windows were used up
+64-65   u16   reports: stream reports drawn in that window
+66-67   u16   chains: chains begun in it
+68-75   u64   ever: epsilon of all reports ever drawn, in multiples of 2^-20
+76-83   u64   ever_rho: rho of all streams ever charged, in multiples of 2^-20
+84-87   u32   began: Unix second from which both sums count
+88-619  532 B what `Sums` counts: the sliding cap's last draws, and epsilon by day (in the table below)
+620-    24 B  each report in the outbox, oldest first (d-dimensional streams: 24 + 4(d - 1) bytes)
 last 8  8 B   the first 8 bytes of the sha256 of all before
 ======= ===== ==================================================================================
 
@@ -50,7 +50,7 @@ No reading and no noise is in it. Losing it costs data, never privacy: see `Guar
 import hashlib
 import struct
 
-from undertone_shared.report import LENGTH, STREAM
+from undertone_shared.report import FINGERPRINT_BYTES, LENGTH, STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
 
 
 FILE = "ledger"
-NO_CAMPAIGN = b"\0\0\0\0"
+NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
 _MAGIC = b"UTL2"
-_HEADER = ">4sIIIIIHH4s4sIIIIIHHQQI"
-_HEADER_BYTES = 80
+_HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
+_HEADER_BYTES = 88
 # Of the sums.
 GROUPS = 48
 DAYS = 31
@@ -85,7 +85,7 @@ _CHECK_BYTES = 8
 class Outbox:
     """Reports that no broker has acknowledged, oldest first from the start of ``buffer``.
 
-    ``width``: bytes of a stream report; the other kinds have 16.
+    ``width``: bytes of a stream report; the other kinds have 24.
     """
 
     def __init__(self, buffer: memoryview, width: int = LENGTH):

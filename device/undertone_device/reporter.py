@@ -171,6 +171,8 @@ class Reporter:
     def _obstacle(self, campaign: "Campaign", slot: int, now: int, rested: bool) -> "str | None":
         if not self._accepted.agrees(now):
             return "clock"
+        if not campaign.schedule.is_turn(campaign.schedule.place(self.device), slot):
+            return "turn"
         return self._guard.obstacle(campaign, slot, now, rested)
 
     def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
@@ -192,6 +194,6 @@ class Reporter:
 
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
         rule = campaign.rule
-        member = rule.member(slot, self.device)
+        member = campaign.schedule.is_member(campaign.schedule.place(self.device), slot)
         kind, values, chain = rule.draw(campaign, slot, reading, member, self._guard.carried(campaign), self._entropy)
-        return pack(kind, campaign.fingerprint, slot, values, chain)
+        return pack(kind, campaign.fingerprint, slot, values, self.ledger.sequence + 1, chain)

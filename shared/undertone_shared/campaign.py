@@ -1,7 +1,9 @@
 """The campaign: the public, retained broadcast that says what is measured, and how it is perturbed in one epoch.
 
-Message = 12-byte header (``UTC1``, issued_at u32, body length u32, big-endian) + body, JSON bytes fixed for the
-epoch. Republication changes the header only. Every report carries the body's fingerprint.
+Message = 12-byte header (``UTC2``, issued_at u32, body length u32, big-endian) + body + 64 bytes of signature. The body
+is canonical JSON (keys sorted, no white space), fixed for the epoch; every report carries its fingerprint. The header
+is not signed: republication changes it, and it may only do what the clock rule lets it do. The signature is Ed25519's
+of `digest_of` the body; all zero where nobody signs.
 """
 
 import hashlib
@@ -11,6 +13,8 @@ import struct
 from undertone_shared import scalar
 from undertone_shared.checks import SMALL, check_integer, check_object
 from undertone_shared.errors import Invalid
+from undertone_shared.report import FINGERPRINT_BYTES
+from undertone_shared.schedule import Schedule, check_coprime
 from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
@@ -22,11 +26,12 @@ if TYPE_CHECKING:
     from undertone_shared.stream import StreamRule
 
     Rule = ScalarRule | StreamRule
-    Parser = Callable[[dict[str, Any], int, int], Rule]
+    Parser = Callable[[dict[str, Any], int, int, Schedule], Rule]
 
-VERSION = 1
-MAGIC = b"UTC1"
+VERSION = 2
+MAGIC = b"UTC2"
 HEADER_BYTES = 12
+SIGNATURE_BYTES = 64
 LARGEST_BODY = 12288
 # Reports under an epoch are admitted this many slots into the next one.
 GRACE_SLOTS = 2
@@ -35,15 +40,15 @@ MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
 LARGEST_TIME = 0xFFFFFFFF
 _READING = SMALL - 1
 FIELDS = (
-    "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort rule".split()
-)
+    "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort rule schedule"
+).split()
 
 
-def _stream(fields: "dict[str, Any]", bound: int, cycle: int) -> "StreamRule":
+def _stream(fields: "dict[str, Any]", bound: int, cycle: int, schedule: Schedule) -> "StreamRule":
     # A board without streams never loads their code.
     from undertone_shared import stream
 
-    return stream.parse_rule(fields, bound, cycle)
+    return stream.parse_rule(fields, bound, cycle, schedule)
 
 
 # How a campaign collects, by the kind of its rule.
@@ -51,7 +56,7 @@ RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
 class Campaign:
-    """One epoch of one campaign, validated. ``body`` are its exact bytes, ``fingerprint`` their sha256's first 4.
+    """One epoch of one campaign, validated. ``body`` are its exact bytes, ``fingerprint`` their sha256's first 8.
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
     ``cycle``: slots per day or other natural period. ``default``: the public reading sent when the sensor failed.
@@ -61,10 +66,14 @@ class Campaign:
     def __init__(self, body: "bytes | memoryview"):
         if len(body) > LARGEST_BODY:
             raise Invalid("the campaign has %d bytes, expected at most %d" % (len(body), LARGEST_BODY))
-        fields = check_object("the campaign", _parse(body), tuple(FIELDS))
+        value = _parse(body)
+        digest = hashlib.sha256(body).digest()
+        if not _is_canonical(value, digest):
+            raise Invalid("the campaign is not canonical JSON: sorted keys, no white space")
+        fields = check_object("the campaign", value, tuple(FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body
-        self.fingerprint = hashlib.sha256(body).digest()[:4]
+        self.fingerprint = digest[:FINGERPRINT_BYTES]
         self.name = check_name("campaign", fields["campaign"])
         self.sensor = check_name("sensor", fields["sensor"])
         self.unit = fields["unit"]
@@ -85,11 +94,12 @@ class Campaign:
             "last_slot", fields["last_slot"], self.first_slot, LARGEST_TIME // self.slot_seconds - 1
         )
         self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
+        self.schedule = _schedule(fields["schedule"], self.cycle)
         rule = fields["rule"]
         kind = rule.get("kind") if isinstance(rule, dict) else None
         if not isinstance(kind, str) or kind not in RULES:
             raise Invalid("rule has kind %r, expected one of %s" % (kind, ", ".join(sorted(RULES))))
-        self.rule = RULES[kind](fields, self.bound, self.cycle)
+        self.rule = RULES[kind](fields, self.bound, self.cycle, self.schedule)
 
     @property
     def cohort(self) -> "Cohort | None":
@@ -112,25 +122,86 @@ class Campaign:
         return (self.last_slot + 1) * self.slot_seconds
 
 
+def _schedule(value: object, cycle: int) -> Schedule:
+    fields = check_object("schedule", value, ("seed", "stride", "cohort_stride"))
+    try:
+        seed = bytes.fromhex(fields["seed"])
+    except (TypeError, ValueError):
+        raise Invalid("schedule.seed is %r, expected hexadecimal" % (fields["seed"],))
+    schedule = Schedule(seed, fields["stride"], fields["cohort_stride"])
+    check_coprime("stride", schedule.stride, "cycle", cycle)
+    check_coprime("cohort_stride", schedule.cohort_stride, "cycle", cycle)
+    return schedule
+
+
 def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     """(issued_at, fingerprint) of a message, its body not parsed. Raises Invalid for a header that does not fit."""
     size = len(message)
-    if size <= HEADER_BYTES or size > HEADER_BYTES + LARGEST_BODY:
-        raise Invalid(
-            "the campaign message has %d bytes, expected %d to %d"
-            % (size, HEADER_BYTES + 1, HEADER_BYTES + LARGEST_BODY)
-        )
+    least = HEADER_BYTES + SIGNATURE_BYTES
+    if size <= least or size > least + LARGEST_BODY:
+        raise Invalid("the campaign message has %d bytes, expected %d to %d" % (size, least + 1, least + LARGEST_BODY))
     magic, issued_at, length = struct.unpack(">4sII", message[:HEADER_BYTES])
     if magic != MAGIC:
         raise Invalid("the campaign message starts with %r, expected %r" % (magic, MAGIC))
-    if length != size - HEADER_BYTES:
-        raise Invalid("the campaign's length field is %d, expected %d" % (length, size - HEADER_BYTES))
-    return issued_at, hashlib.sha256(body_of(message)).digest()[:4]
+    if length != size - least:
+        raise Invalid("the campaign's length field is %d, expected %d" % (length, size - least))
+    return issued_at, hashlib.sha256(body_of(message)).digest()[:FINGERPRINT_BYTES]
 
 
 def body_of(message: "bytes | memoryview") -> memoryview:
     """The body of a message, not copied: on a board, it is most of what a campaign takes."""
-    return memoryview(message)[HEADER_BYTES:]
+    return memoryview(message)[HEADER_BYTES : len(message) - SIGNATURE_BYTES]
+
+
+def signature_of(message: "bytes | memoryview") -> bytes:
+    """The signature of a message."""
+    return bytes(message[len(message) - SIGNATURE_BYTES :])
+
+
+def digest_of(body: "bytes | memoryview") -> bytes:
+    """What is signed: sha256("undertone campaign 2\\n" + body). Boards have no SHA-512 for more than one block."""
+    digest = hashlib.sha256(b"undertone campaign 2\n")
+    digest.update(body)
+    return digest.digest()
+
+
+def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
+    """Hand a JSON value over piece by piece in its one canonical form; it is of objects, lists, text, integers, null.
+
+    Text is written as it is: what would need an escape has no canonical form, and neither has another type.
+    """
+    if isinstance(value, dict):
+        lead = b"{"
+        for key in sorted(value):
+            put(lead)
+            write_canonical(key, put)
+            put(b":")
+            write_canonical(value[key], put)
+            lead = b","
+        put(b"}" if value else b"{}")
+    elif isinstance(value, list):
+        lead = b"["
+        for element in value:
+            put(lead)
+            write_canonical(element, put)
+            lead = b","
+        put(b"]" if value else b"[]")
+    elif isinstance(value, str):
+        put(('"%s"' % value).encode())
+    elif value is None:
+        put(b"null")
+    else:
+        put(("%d" % value).encode() if isinstance(value, int) else b"?")
+
+
+def _is_canonical(value: object, digest: bytes) -> bool:
+    # Against the hash: on a board, there is no room for the body twice.
+    canonical = hashlib.sha256(b"")
+    try:
+        write_canonical(value, canonical.update)
+    except (RuntimeError, ValueError):  # too deep; a lone surrogate
+        return False
+    return canonical.digest() == digest
 
 
 def _parse(body: "bytes | memoryview") -> object:

@@ -10,16 +10,17 @@ from undertone_shared.topics import SHARDS, check_name
 class Report:
     """A decoded report; ``values`` holds the symbol (kinds 0, 1) or the d coordinates of X_i (kind 2)."""
 
-    def __init__(self, kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chain: int):
+    def __init__(self, kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequence: int, chain: int):
         self.kind = kind
         self.fingerprint = fingerprint
         self.slot = slot
         self.values = values
+        self.sequence = sequence
         self.chain = chain
 
 
 def unpack(payload: bytes) -> Report:
-    """The report in ``payload``. Raises Invalid for a wrong length, version, kind or chain index."""
+    """The report in ``payload``. Raises Invalid for a wrong length, version, kind, chain index or sequence."""
     size = len(payload)
     if size < LENGTH or size % 4 or size > LENGTH + 4 * (LARGEST_DIMENSION - 1):
         raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
@@ -27,19 +28,25 @@ def unpack(payload: bytes) -> Report:
         raise Invalid("the report's version is %d, expected %d" % (payload[0], VERSION))
     kind = payload[1]
     if kind == STREAM:
-        _, _, fingerprint, slot, value, chain = struct.unpack(">BB4sIiH", payload[:LENGTH])
+        _, _, fingerprint, slot, value, chain, sequence = struct.unpack(">BB8sIiHI", payload[:LENGTH])
         if chain < 1:
             raise Invalid("the chain index is 0, expected at least 1")
         further = [struct.unpack(">i", payload[i : i + 4])[0] for i in range(LENGTH, size, 4)]
-        return Report(kind, fingerprint, slot, tuple([value] + further), chain)
+        return _numbered(Report(kind, fingerprint, slot, tuple([value] + further), sequence, chain))
     if kind > STREAM:
         raise Invalid("the report's kind is %d, expected %d to %d" % (kind, COHORT, STREAM))
     if size != LENGTH:
         raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
-    _, _, fingerprint, slot, value, chain = struct.unpack(">BB4sIIH", payload)
+    _, _, fingerprint, slot, value, chain, sequence = struct.unpack(">BB8sIIHI", payload)
     if chain:
         raise Invalid("the chain index is %d, expected 0" % chain)
-    return Report(kind, fingerprint, slot, (value,), chain)
+    return _numbered(Report(kind, fingerprint, slot, (value,), sequence, chain))
+
+
+def _numbered(report: Report) -> Report:
+    if report.sequence < 1:
+        raise Invalid("the sequence is 0, expected at least 1")
+    return report
 
 
 def parse_report_topic(prefix: str, topic: str) -> tuple[str, int, str]:

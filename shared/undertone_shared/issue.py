@@ -1,16 +1,24 @@
 """What the aggregator publishes: campaigns, and the topics of its series. A board does not carry this module."""
 
-import json
 import struct
 
-from undertone_shared.campaign import FIELDS, LARGEST_TIME, MAGIC, VERSION, Campaign
+from undertone_shared.campaign import (
+    LARGEST_TIME,
+    MAGIC,
+    SIGNATURE_BYTES,
+    VERSION,
+    Campaign,
+    digest_of,
+    write_canonical,
+)
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ScalarRule
+from undertone_shared.schedule import SEED_BYTES, Schedule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from undertone_shared.scalar import Cohort, ReportRule
     from undertone_shared.stream import StreamRule
@@ -32,46 +40,51 @@ def build(
     cohort: "Cohort | None" = None,
     report: "ReportRule | None" = None,
     stream: "StreamRule | None" = None,
+    schedule: "Schedule | None" = None,
 ) -> Campaign:
-    """The campaign with these fields, its body written in one fixed order (under CPython). Raises Invalid.
+    """The campaign with these fields, its body canonical. Raises Invalid.
 
-    Either a ``cohort`` with the ``report`` rule, None in a threshold epoch; or a ``stream``.
+    Either a ``cohort`` with the ``report`` rule, None in a threshold epoch; or a ``stream``. Without a ``schedule``
+    everybody reports every slot, for the threshold in a threshold epoch and else never.
     """
     rule: StreamRule | ScalarRule | None = stream
     if rule is None:
         if cohort is None:
             raise Invalid("cohort is None, expected one in a campaign of scalar reports")
         rule = ScalarRule(cohort, report)
-    values: tuple[Any, ...] = (
-        VERSION,
-        name,
-        sensor,
-        unit,
-        measure,
-        offset,
-        bound,
-        slot_seconds,
-        cycle,
-        epoch,
-        last_slot,
-        default,
-        cohort
-        and {
-            "seed": "".join("%02x" % byte for byte in cohort.seed),
-            "share": cohort.share,
-            "mechanism": cohort.mechanism.describe(),
+    if schedule is None:
+        schedule = Schedule(bytes(SEED_BYTES), 1, 1 if stream is None and report is None else 0)
+    fields = {
+        "version": VERSION,
+        "campaign": name,
+        "sensor": sensor,
+        "unit": unit,
+        "measure": measure,
+        "offset": offset,
+        "bound": bound,
+        "slot_seconds": slot_seconds,
+        "cycle": cycle,
+        "epoch": epoch,
+        "last_slot": last_slot,
+        "default": default,
+        "cohort": None if stream is not None or cohort is None else cohort.mechanism.describe(),
+        "rule": rule.describe(),
+        "schedule": {
+            "seed": "".join(["%02x" % byte for byte in schedule.seed]),
+            "stride": schedule.stride,
+            "cohort_stride": schedule.cohort_stride,
         },
-        rule.describe(),
-    )
-    compact = (",", ":")
-    members = [json.dumps(FIELDS[i]) + ":" + json.dumps(values[i], separators=compact) for i in range(len(values))]
-    return Campaign(("{" + ",".join(members) + "}").encode())
+    }
+    pieces: list[bytes] = []
+    write_canonical(fields, pieces.append)
+    return Campaign(b"".join(pieces))
 
 
-def pack(campaign: Campaign, issued_at: int) -> bytes:
-    """The retained message. Raises Invalid for issued_at outside u32."""
+def pack(campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | None" = None) -> bytes:
+    """The retained message. ``sign`` makes 64 bytes of 32; without it nobody signs. Raises Invalid for issued_at."""
     check_integer("issued_at", issued_at, 0, LARGEST_TIME)
-    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body
+    signature = bytes(SIGNATURE_BYTES) if sign is None else sign(digest_of(campaign.body))
+    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body + signature
 
 
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:

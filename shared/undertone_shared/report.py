@@ -1,16 +1,17 @@
 """The report: what a device releases, byte by byte. Frozen by the fixtures in tests/shared.
 
-==== ===== =======================================================================================
-byte field meaning (big-endian)
-==== ===== =======================================================================================
-0    u8    version, 1
-1    u8    kind: 0 threshold cohort, 1 report, 2 stream
-2-5  4 B   fingerprint of the campaign body, the first 4 bytes of its sha256
-6-9  u32   slot = floor(unix seconds / slot length)
-10   u32   symbol (kinds 0, 1), or i32 the released X_i (kind 2)
-14   u16   chain index i >= 1 (kind 2), 0 otherwise
-16   i32   further coordinates of a d-dimensional stream, 4 bytes each (kind 2)
-==== ===== =======================================================================================
+===== ===== =======================================================================================
+byte  field meaning (big-endian)
+===== ===== =======================================================================================
+0     u8    version, 2
+1     u8    kind: 0 threshold cohort, 1 report, 2 stream
+2-9   8 B   fingerprint of the campaign body, the first 8 bytes of its sha256
+10-13 u32   slot = floor(unix seconds / slot length)
+14-17 u32   symbol (kinds 0, 1), or i32 the released X_i (kind 2)
+18-19 u16   chain index i >= 1 (kind 2), 0 otherwise
+20-23 u32   sequence: how many reports the device's ledger has drawn for this sensor, this one included
+24    i32   further coordinates of a d-dimensional stream, 4 bytes each (kind 2)
+===== ===== =======================================================================================
 """
 
 import struct
@@ -18,32 +19,39 @@ import struct
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
-VERSION = 1
+VERSION = 2
 COHORT = 0
 REPORT = 1
 STREAM = 2
-LENGTH = 16
+LENGTH = 24
+FINGERPRINT_BYTES = 8
 LARGEST_DIMENSION = 8
 LARGEST_RELEASE = 0x7FFFFFFF
 _U32 = 0xFFFFFFFF
 
 
-def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], chain: int = 0) -> bytes:
+def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequence: int, chain: int = 0) -> bytes:
     """The report's bytes. Raises Invalid for a field out of range (``struct`` on a board would wrap silently)."""
     check_integer("kind", kind, COHORT, STREAM)
-    if not isinstance(fingerprint, (bytes, bytearray)) or len(fingerprint) != 4:
-        raise Invalid("fingerprint is %r, expected 4 bytes" % (fingerprint,))
+    if not isinstance(fingerprint, (bytes, bytearray)) or len(fingerprint) != FINGERPRINT_BYTES:
+        raise Invalid("fingerprint is %r, expected %d bytes" % (fingerprint, FINGERPRINT_BYTES))
     check_integer("slot", slot, 0, _U32)
+    check_integer("sequence", sequence, 1, _U32)
     if kind != STREAM:
         check_integer("number of values", len(values), 1, 1)
         check_integer("symbol", values[0], 0, _U32)
         check_integer("chain index", chain, 0, 0)
-        return struct.pack(">BB4sIIH", VERSION, kind, fingerprint, slot, values[0], chain)
+        return struct.pack(">BB8sIIHI", VERSION, kind, fingerprint, slot, values[0], chain, sequence)
     check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
     check_integer("chain index", chain, 1, 0xFFFF)
     for value in values:
         check_integer("released value", value, -LARGEST_RELEASE, LARGEST_RELEASE)
-    packed = struct.pack(">BB4sIiH", VERSION, STREAM, fingerprint, slot, values[0], chain)
+    packed = struct.pack(">BB8sIiHI", VERSION, STREAM, fingerprint, slot, values[0], chain, sequence)
     for value in values[1:]:
         packed += struct.pack(">i", value)
     return packed
+
+
+def fingerprint_of(report: bytes) -> bytes:
+    """The fingerprint in a report's bytes."""
+    return report[2:10]

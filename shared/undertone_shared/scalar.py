@@ -5,7 +5,6 @@ all others report within [low, theta]. In a threshold epoch everybody is in the 
 """
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
-from undertone_shared.cohort import SEED_BYTES, WHOLE, in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.report import COHORT, REPORT
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from undertone_shared.entropy import Entropy
     from undertone_shared.notation import Mechanism
+    from undertone_shared.schedule import Schedule
     from undertone_shared.truncation import Range
 
 MOST_RANGES = 8
@@ -29,16 +29,11 @@ _READING = SMALL - 1
 
 
 class Cohort:
-    """Who reports for the threshold, and how: ``share / 2^24`` of all (device, slot) by the rule of `cohort`."""
+    """How devices report for the threshold: ``mechanism``, a square wave over the whole range. Raises Invalid."""
 
-    def __init__(self, seed: bytes, share: int, mechanism: "Mechanism"):
-        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
-            raise Invalid("cohort.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
-        check_integer("cohort.share", share, 0, WHOLE)
+    def __init__(self, mechanism: "Mechanism"):
         if mechanism.edges is None:
-            raise Invalid("cohort.mechanism is not a square-wave with edges")
-        self.seed = seed
-        self.share = share
+            raise Invalid("cohort is not a square-wave with edges")
         self.mechanism = mechanism
 
 
@@ -81,15 +76,13 @@ class ReportRule:
 
 
 class ScalarRule(ScalarAnalysis):
-    """The rule of one campaign: ``cohort``, and ``report``, None in a threshold epoch. Raises Invalid."""
+    """The rule of one campaign: ``cohort``, and ``report``, None in a threshold epoch."""
 
     kind = "scalar"
     # Coordinates of a reading.
     dimension = 1
 
     def __init__(self, cohort: Cohort, report: "ReportRule | None"):
-        if report is None and cohort.share != WHOLE:
-            raise Invalid("cohort.share is %d, expected 2^24 in an epoch without a report rule" % cohort.share)
         self.cohort = cohort
         self.report = report
         # (first slot of the cycle, low, theta) of each block that readings are truncated to.
@@ -98,10 +91,6 @@ class ScalarRule(ScalarAnalysis):
         self.mechanisms: tuple[tuple[str, Mechanism], ...] = (("cohort", cohort.mechanism),)
         if report is not None:
             self.mechanisms += (("report", report.mechanism),)
-
-    def member(self, slot: int, device: str) -> bool:
-        """Whether the device reports for the threshold in this slot."""
-        return self.report is None or in_cohort(self.cohort.seed, self.cohort.share, slot, device)
 
     def draw(
         self, scale: "Range", slot: int, reading: object, member: bool, carried: object, entropy: "Entropy"
@@ -124,20 +113,16 @@ class ScalarRule(ScalarAnalysis):
         return kind, (part.draw(part.level(x, high - low, entropy), entropy),), 0
 
 
-def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int) -> ScalarRule:
+def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Schedule") -> ScalarRule:
     """The rule of a campaign's fields, taken out of them: on a board, a table needs the room. Raises Invalid."""
-    part = check_object("cohort", fields.pop("cohort"), ("seed", "share", "mechanism"))
-    mechanism = parse_mechanism("cohort.mechanism", part["mechanism"])
-    try:
-        seed = bytes.fromhex(part["seed"])
-    except (TypeError, ValueError):
-        raise Invalid("cohort.seed is %r, expected hexadecimal" % (part["seed"],))
-    cohort = Cohort(seed, part["share"], mechanism)
+    cohort = Cohort(parse_mechanism("cohort", fields.pop("cohort")))
     part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
     ranges: list[Any] = part["ranges"]
     if not isinstance(ranges, list) or bool(ranges) != (part["mechanism"] is not None):
         raise Invalid("rule.ranges is %r, expected one or more blocks beside a mechanism" % (ranges,))
     if not ranges:
+        if schedule.cohort_stride != 1:
+            raise Invalid("schedule.cohort_stride is %d, expected 1 in a threshold epoch" % schedule.cohort_stride)
         return ScalarRule(cohort, None)
     ranges = [integers("a block of rule.ranges", block, 3, 3) for block in ranges]
     if ranges[0][0] != 0 or ranges[-1][0] >= cycle or max([block[2] for block in ranges]) > bound:

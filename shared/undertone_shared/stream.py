@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from undertone_shared.entropy import Entropy
     from undertone_shared.mechanism import WindowMechanism
+    from undertone_shared.schedule import Schedule
 
     Point = tuple[int, ...]
 
@@ -197,10 +198,6 @@ class StreamRule(StreamAnalysis):
         total = 2 * (drawn + self.reuse * released) + (1 << self.shift)
         return _bounded(total >> (self.shift + 1))
 
-    def member(self, slot: int, device: str) -> bool:
-        """Nobody reports for the threshold."""
-        return False
-
     def draw(
         self, scale: "Any", slot: int, reading: "Any", member: bool, carried: "Any", entropy: "Entropy"
     ) -> "tuple[int, Point, int]":
@@ -210,10 +207,15 @@ class StreamRule(StreamAnalysis):
         return STREAM, released, index
 
 
-def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int) -> StreamRule:
+def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Schedule") -> StreamRule:
     """The rule of a campaign's fields. Raises Invalid."""
     if fields["cohort"] is not None:
         raise Invalid("cohort is %r, expected null in a stream campaign" % (fields["cohort"],))
+    if schedule.stride != 1 or schedule.cohort_stride:
+        raise Invalid(
+            "schedule has strides %d and %d, expected 1 and 0 in a stream campaign"
+            % (schedule.stride, schedule.cohort_stride)
+        )
     rule = StreamRule(check_object("rule", fields["rule"], tuple(FIELDS)))
     if rule.theta > bound:
         raise Invalid("rule.theta is %d, expected at most the bound %d" % (rule.theta, bound))

@@ -4,7 +4,7 @@ import hashlib
 
 from undertone_shared.errors import Invalid
 
-DEFAULT_PREFIX = "undertone/v1"
+DEFAULT_PREFIX = "undertone/v2"
 SHARDS = 64
 _NAME = "abcdefghijklmnopqrstuvwxyz0123456789-"
 

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.admission import UNGROUPED
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_shared.campaign import Campaign
+from undertone_shared.schedule import Schedule
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.faults import Fault
-from undertone_simulator.membership import device_names, in_cohort
+from undertone_simulator.membership import device_names, places
 from undertone_simulator.readings import Integers, Source
 
 Flags = NDArray[np.bool_]
@@ -57,6 +58,7 @@ class Part:
         self.per_day = crowd.source.per_day
         self._crowd = crowd
         self._lying = crowd.behaviour.lying(self.devices)
+        self._schedule: Schedule | None = None
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -83,9 +85,18 @@ class Part:
             readings = np.where(present, readings, campaign.default)
         return readings - campaign.offset if campaign.offset else readings
 
-    def in_cohort(self, seed: bytes, share: int, slot: int) -> Flags:
-        """Who reports for the threshold."""
-        return in_cohort(seed, share, slot, self._encoded)
+    def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
+        """(whose turn it is in ``slot``, who would report for the threshold then)."""
+        if schedule is not self._schedule:
+            # One hash per device and schedule, and then one comparison per device and slot.
+            self._schedule = schedule
+            self._places = places(schedule, self._encoded)
+            self._phases = self._places % schedule.stride if schedule.stride > 1 else self._places
+        stride, cohort = schedule.stride, schedule.cohort_stride
+        turn = self._phases == -slot % stride if stride > 1 else np.ones(len(self), dtype=np.bool_)
+        if cohort < 2 and stride == 1:
+            return turn, np.full(len(self), cohort == 1)
+        return turn, self._places == -slot % (stride * cohort) if cohort else np.zeros(len(self), dtype=np.bool_)
 
     def reporting(self, slot: int, start: int) -> Flags:
         """Whose report of ``slot`` leaves the device; ``start`` is the campaign's first slot."""

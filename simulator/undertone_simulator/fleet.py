@@ -17,7 +17,7 @@ import numpy as np
 from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_device.storage import FileStorage
-from undertone_shared.campaign import HEADER_BYTES, Campaign, header
+from undertone_shared.campaign import Campaign, body_of, header
 from undertone_shared.entropy import Entropy
 from undertone_shared.policy import Policy
 from undertone_simulator.behaviour import HONEST, Behaviour
@@ -171,7 +171,7 @@ class Fleet:
     def _hear(self, message: bytes) -> None:
         """Some device accepted this campaign message."""
         if header(message)[1] not in self.campaigns:
-            self._learn(Campaign(message[HEADER_BYTES:]))
+            self._learn(Campaign(body_of(message)))
 
     def _learn(self, campaign: Campaign) -> None:
         """Settle what the slots of a campaign play."""

@@ -34,6 +34,6 @@ class Liar(Reporter):
         if report.kind == STREAM:
             assert isinstance(campaign.rule, StreamRule)
             top = campaign.rule.levels // 2
-            return pack(STREAM, report.fingerprint, slot, (top,) * len(report.values), report.chain)
+            return pack(STREAM, report.fingerprint, slot, (top,) * len(report.values), report.sequence, report.chain)
         mechanism = dict(campaign.rule.mechanisms)["cohort" if report.kind == COHORT else "report"]
-        return pack(report.kind, report.fingerprint, slot, (largest_lie(mechanism),))
+        return pack(report.kind, report.fingerprint, slot, (largest_lie(mechanism),), report.sequence)

@@ -3,14 +3,13 @@
 import contextlib
 import hashlib
 import importlib
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_shared.cohort import WHOLE
+from undertone_shared.schedule import Schedule
 
 
 def device_names(sensor: str, count: int, first: int = 0, stop: int | None = None) -> list[str]:
@@ -19,13 +18,11 @@ def device_names(sensor: str, count: int, first: int = 0, stop: int | None = Non
     return [f"{sensor}-{number:0{width}d}" for number in range(first + 1, (count if stop is None else stop) + 1)]
 
 
-def in_cohort(seed: bytes, share: int, slot: int, names: Sequence[bytes]) -> NDArray[np.bool_]:
-    """`undertone_shared.cohort.in_cohort` for each name."""
-    if share in (0, WHOLE):
-        return np.full(len(names), share == WHOLE)
-    head = seed + struct.pack(">I", slot)
-    digests = b"".join([_sha256(head + name).digest() for name in names])
-    return np.frombuffer(digests, dtype=">u4")[::8] >> 8 < share
+def places(schedule: Schedule, names: Sequence[bytes]) -> NDArray[np.int64]:
+    """`undertone_shared.schedule.Schedule.place` of each name."""
+    digests = b"".join([_sha256(schedule.seed + name).digest()[:8] for name in names])
+    halves = np.frombuffer(digests, dtype=">u4").astype(np.int64).reshape(-1, 2)
+    return np.asarray(schedule.place_of(halves[:, 0], halves[:, 1]))  # type: ignore[arg-type]
 
 
 def _constructor() -> Callable[[bytes], Any]:

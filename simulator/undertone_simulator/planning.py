@@ -28,9 +28,8 @@ from undertone_aggregator.threshold import (
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_aggregator.threshold.objective import Variance
 from undertone_device.packets import encode_publish
-from undertone_shared.campaign import HEADER_BYTES
+from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
 from undertone_shared.checks import check_integer
-from undertone_shared.cohort import SEED_BYTES, WHOLE
 from undertone_shared.issue import build
 from undertone_shared.report import LENGTH
 from undertone_shared.scalar import Cohort, ReportRule
@@ -289,7 +288,7 @@ def traffic(known: Known, theta: int, mechanism: Mechanism, epsilon: Fraction, c
         epoch=0,
         last_slot=known.per_day,
         default=0,
-        cohort=Cohort(bytes(SEED_BYTES), WHOLE // 20, square_wave(epsilon, first_edges(known.bound, 128))),
+        cohort=Cohort(square_wave(epsilon, first_edges(known.bound, 128))),
         report=ReportRule(0, theta, mechanism),
     ).body
     both_ways = packet + _PUBACK
@@ -298,7 +297,7 @@ def traffic(known: Known, theta: int, mechanism: Mechanism, epsilon: Fraction, c
         known.per_day * both_ways,
         known.per_day * (both_ways + 2 * (RECORD_BYTES + HEADERS_BYTES)),
         2 * known.per_day,
-        _REPUBLICATIONS * (HEADER_BYTES + len(body)),
+        _REPUBLICATIONS * (HEADER_BYTES + len(body) + SIGNATURE_BYTES),
     )
 
 

@@ -9,7 +9,6 @@ from undertone_aggregator.collect.moments import layout_of
 from undertone_aggregator.collect.partial import Key
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ScalarRule
 from undertone_shared.stream import StreamRule
@@ -62,16 +61,13 @@ class ScalarReporting:
 
     def report(self, slot: int, readings: Integers) -> None:
         """See `Reporting`."""
-        scene, part, cohort = self._scene, self._part, self._rule.cohort
+        scene, part = self._scene, self._part
         there = part.reporting(slot, scene.start)
         silent, lying = part.struck(slot, scene.reporting)
         if silent is not None:
             there &= ~silent
-        # Hashing is most of the work: only where it decides something.
-        if 0 < cohort.share < WHOLE:
-            chosen = part.in_cohort(cohort.seed, cohort.share, slot)
-        else:
-            chosen = np.full(len(part), cohort.share > 0)
+        turn, chosen = part.turns(scene.campaign.schedule, slot)
+        there &= turn
         self._count(slot, report.COHORT, there & chosen, readings[0], lying)
         self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
 

@@ -17,7 +17,7 @@ from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.rounds import Rounds
 from undertone_aggregator.stream_rounds import StreamRounds
 from undertone_shared.checks import check_integer
-from undertone_shared.cohort import SEED_BYTES
+from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.crowd import Crowd, Part
 from undertone_simulator.faults import Fault

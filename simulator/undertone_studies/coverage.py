@@ -81,7 +81,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
         epoch=first * SLOT_SECONDS,
         last_slot=last,
         default=0,
-        cohort=Cohort(bytes(16), 0, square_wave(epsilon, first_edges(bound, CELLS))),
+        cohort=Cohort(square_wave(epsilon, first_edges(bound, CELLS))),
         report=ReportRule(0, chosen.theta, hybrid(epsilon, most_levels(chosen.theta))),
     )
 

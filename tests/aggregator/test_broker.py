@@ -115,13 +115,13 @@ def test_generated_passwords_and_the_port_are_kept(
     with ManagedBroker(tmp_path) as first:
         port, password = first.port, first.password("aggregator")
         with User(first, "aggregator", password) as user:
-            user.publish("undertone/v1/c/config", retain=True)
+            user.publish("undertone/v2/c/config", retain=True)
         with pytest.raises(Invalid, match="no generated password for 'd1'"):
             first.password("d1")
     with ManagedBroker(tmp_path) as second:
         assert (second.port, second.password("aggregator")) == (port, password)
         with User(second, "aggregator", password) as user:
-            user.listen("undertone/v1/c/config")
+            user.listen("undertone/v2/c/config")
             wait_for(lambda: bool(user.heard))
 
 

@@ -26,7 +26,6 @@ from undertone_aggregator.threshold import (
 )
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import WHOLE
 
 NOW = server.FIRST
 DEVICES = 400
@@ -60,7 +59,7 @@ def report_slot(store: Store, slot: int, chance: random.Random, scale: float) ->
         return
     campaign, rule = epoch.campaign, epoch.campaign.report
     batch = Batch()
-    members = DEVICES * campaign.cohort.share // WHOLE
+    members = DEVICES // campaign.schedule.cohort_stride
     for number in range(DEVICES):
         reading = min(int(chance.expovariate(1 / scale)), campaign.bound)
         if number < members:
@@ -112,7 +111,7 @@ def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) 
     assert [epoch.phase for epoch in epochs[:3]] == ["threshold", "threshold", "report"]
     assert [epoch.campaign.first_slot - NOW for epoch in epochs[:3]] == [2, 2 + 5 + 2, 2 + 2 * (5 + 2)]
     first, second, third = (epoch.campaign for epoch in epochs[:3])
-    assert first.cohort.share == second.cohort.share == WHOLE
+    assert first.schedule.cohort_stride == second.schedule.cohort_stride == 1
     assert first.cohort.mechanism.edges != second.cohort.mechanism.edges, "the second round zooms in"
     assert third.report is not None
     assert 60 <= third.report.theta <= 400, "the readings' mean is 40, one in a thousand lies above 280"

@@ -116,7 +116,7 @@ def test_a_biased_decode_is_refused_with_the_level(tmp_path):
 
 
 def built(mechanism):
-    cohort = Cohort(bytes(16), 1 << 20, design.square_wave("1", range(0, 1300, 10)))
+    cohort = Cohort(design.square_wave("1", range(0, 1300, 10)))
     return issue.build(
         name="c", sensor="meter", unit="Wh", measure="sum", offset=0, bound=1200, slot_seconds=1800, cycle=48,
         epoch=1800, last_slot=9, default=0, cohort=cohort, report=ReportRule(0, 613, mechanism),
@@ -184,7 +184,7 @@ def test_a_failed_check_is_exit_code_1(monkeypatch):
         (lambda: certificate.certify_table(b"[1]", "1"), "the file is not a JSON object"),
         (lambda: certificate.certify_table(b"{", "1"), "the file is not JSON"),
         (lambda: certificate.certify_table(b"{}", "1"), "the file has kind None, expected one of"),
-        (lambda: certificate.certify_campaign(b"UTC1", "1"), "the campaign message has 4 bytes"),
+        (lambda: certificate.certify_campaign(b"UTC2", "1"), "the campaign message has 4 bytes"),
         (lambda: certificate.certify_campaign(b"no", "1"), "the campaign is not JSON"),
     ],
 )

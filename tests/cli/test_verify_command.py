@@ -10,8 +10,8 @@ from undertone_aggregator.collect.store import Batch, open_store
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import FleetLedger
 
-ONE = pack(COHORT, b"abcd", 5, (3,))
-TWO = pack(COHORT, b"abcd", 6, (3,))
+ONE = pack(COHORT, b"abcdefgh", 5, (3,), 1)
+TWO = pack(COHORT, b"abcdefgh", 6, (3,), 2)
 
 
 @pytest.fixture

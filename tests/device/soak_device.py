@@ -77,7 +77,7 @@ def main(host, port, name, slots, state, kind):
         reporter,
         transport,
         entropy,
-        "undertone/v1",
+        "undertone/v2",
         ("load",),
         now,
         ticks,

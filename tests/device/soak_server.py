@@ -11,8 +11,9 @@ from support.paho_client import leave
 from undertone_shared import intake, issue
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
 
-CONFIG = "undertone/v1/load/config"
+CONFIG = "undertone/v2/load/config"
 
 
 class Server:
@@ -28,7 +29,8 @@ class Server:
             bound=4000,
             epoch=first * slot_seconds,
             last_slot=first + 20000,
-            cohort=Cohort(bytes(16), 1 << 22, WindowMechanism(2721, 1001, bins // 4 + 1, 1, bins - 1, edges)),
+            cohort=Cohort(WindowMechanism(2721, 1001, bins // 4 + 1, 1, bins - 1, edges)),
+            schedule=Schedule(bytes(16), 1, 5),
             report=ReportRule(
                 0,
                 3000,
@@ -47,7 +49,7 @@ class Server:
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        self._client.subscribe("undertone/v1/load/+/+/report", 1)
+        self._client.subscribe("undertone/v2/load/+/+/report", 1)
         assert subscribed.wait(10)
         self._publish(now)
 

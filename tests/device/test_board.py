@@ -56,9 +56,9 @@ class Site:
         self._client.on_message = lambda client, data, message: self.payloads.append(message.payload)
         self._client.connect("localhost", broker.port)
         self._client.loop_start()
-        self._client.subscribe("undertone/v1/+/+/+/report", 1)
+        self._client.subscribe("undertone/v2/+/+/+/report", 1)
         self._client.publish(
-            "undertone/v1/load/config", issue.pack(campaign, now), qos=1, retain=True
+            "undertone/v2/load/config", issue.pack(campaign, now), qos=1, retain=True
         ).wait_for_publish(10)
 
     def start_within_the_slot(self, seconds):

@@ -117,7 +117,7 @@ def test_the_core_alone_in_a_loop_of_its_own(interpreter, request):
     lines = result.stdout.splitlines()
     # The first slot was entered in its middle, the last one has not ended.
     assert len(lines) == 60
-    assert lines[0].startswith("undertone/v1/load/")
+    assert lines[0].startswith("undertone/v2/load/")
     assert lines[-1].startswith("0 reports wait")
 
 

@@ -19,8 +19,8 @@ FROZEN = bytes.fromhex(
     "00005117"  # day
     "0002"  # boots
     "0002"  # reports
-    "a1b2c3d4"  # current campaign
-    "00000000"  # next campaign
+    "a1b2c3d4e5f60718"  # current campaign
+    "0000000000000000"  # next campaign
     "00000017"  # rho_period
     "00009301"  # rho
     "00010000"  # rho_since
@@ -43,7 +43,9 @@ FROZEN = bytes.fromhex(
 FROZEN += bytes(4 * (0x5117 % 31)) + bytes.fromhex("00a00000") + bytes(4 * (30 - 0x5117 % 31))
 FROZEN += bytes.fromhex("6ae6ca00 0001e000 6ae6d0f8 0001e240") + bytes(8 * 46)
 SUMS_END = len(FROZEN)
-FROZEN += bytes.fromhex("0101a1b2c3d4000f2f0a0000002a0000 0101a1b2c3d4000f2f0b000000070000")
+FROZEN += bytes.fromhex(
+    "0201a1b2c3d4e5f60718000f2f0a0000002a000000000029 0201a1b2c3d4e5f60718000f2f0b0000000700000000002a"
+)
 FROZEN += hashlib.sha256(FROZEN).digest()[:8]
 
 
@@ -55,12 +57,12 @@ def load(data):
 
 def test_the_frozen_bytes_are_read_and_written_back_alike():
     storage, ledger = load(FROZEN)
-    assert SUMS_END == 612
+    assert SUMS_END == 620
     assert not ledger.lost
     assert (ledger.spent_until, ledger.last_epoch) == (0x6AE6D800, 0x6AE58680)
     assert (ledger.uptime, ledger.sequence, ledger.day, ledger.boots) == (123456, 42, 0x5117, 2)
-    assert (ledger.current, ledger.next) == (bytes.fromhex("a1b2c3d4"), bytes(4))
-    assert [ledger.outbox[i] for i in range(2)] == [FROZEN[612:628], FROZEN[628:644]]
+    assert (ledger.current, ledger.next) == (bytes.fromhex("a1b2c3d4e5f60718"), bytes(8))
+    assert [ledger.outbox[i] for i in range(2)] == [FROZEN[620:644], FROZEN[644:668]]
     assert (ledger.rho_period, ledger.rho, ledger.rho_since) == (0x17, 0x9301, 0x10000)
     assert (ledger.window, ledger.window_until, ledger.reports, ledger.chains) == (3, 0x11111, 17, 2)
     assert (ledger.ever, ledger.ever_rho, ledger.began) == (42 << 20, 0x9301, 0x6AE58600)

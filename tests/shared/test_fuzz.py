@@ -71,11 +71,14 @@ def replaced(original, path, value):
 @many
 @given(st.binary(max_size=60), st.integers())
 def test_reports(payload, seed):
-    good = reports.pack(reports.STREAM, b"abcd", 7, (1, 2), 3)
+    good = reports.pack(reports.STREAM, b"abcdefgh", 7, (1, 2), 9, 3)
     for variant in (payload, b"\x01" + payload, *mutations(good, seed)):
         report = answer(intake.unpack, variant)
         if report is not None:
-            assert reports.pack(report.kind, report.fingerprint, report.slot, report.values, report.chain) == variant
+            assert (
+                reports.pack(report.kind, report.fingerprint, report.slot, report.values, report.sequence, report.chain)
+                == variant
+            )
 
 
 @many
@@ -83,7 +86,7 @@ def test_reports(payload, seed):
 def test_topics(text, seed):
     for variant in (text.encode(), *mutations(b"load/56/meter-1/report", seed)):
         rest = variant.decode("utf-8", "replace")
-        parsed = answer(parse_report_topic, "undertone/v1", "undertone/v1/" + rest)
+        parsed = answer(parse_report_topic, "undertone/v2", "undertone/v2/" + rest)
         if parsed is not None:
             assert "/".join(map(str, parsed)) + "/report" == rest
 
@@ -117,7 +120,7 @@ def test_broken_json(parse, original, seed):
 @given(st.binary(max_size=300), st.integers())
 def test_messages(data, seed):
     good = issue.pack(campaigns.Campaign(FROZEN), 5)
-    for variant in (data, b"UTC1" + data, *mutations(good[:60], seed)):
+    for variant in (data, b"UTC2" + data, *mutations(good[:60], seed)):
         answer(campaigns.header, variant)
         answer(campaigns.Campaign, variant[12:])
         answer(parse_policy, variant)

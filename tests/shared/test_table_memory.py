@@ -72,7 +72,7 @@ def message():
         epoch=EPOCH,
         last_slot=EPOCH // 1800 + 365 * 48,
         default=0,
-        cohort=Cohort(bytes(16), 1 << 20, square_wave("2", first_edges(10_000))),
+        cohort=Cohort(square_wave("2", first_edges(10_000))),
         report=ReportRule(0, theta, table),
     )
     assert (table.levels + 1, table.symbols) == (25, 65)

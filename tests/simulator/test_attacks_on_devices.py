@@ -13,12 +13,12 @@ from support.paho_client import leave
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign
-from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.issue import build, pack
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
 from undertone_shared.topics import config_topic
 from undertone_simulator.clock import Clock
@@ -72,7 +72,7 @@ def campaign(epoch, last, **changes):
         "epoch": epoch,
         "last_slot": last,
         "default": 0,
-        "cohort": Cohort(SEED, WHOLE, square_wave(2, first_edges(10000))),
+        "cohort": Cohort(square_wave(2, first_edges(10000))),
         "report": None,
     }
     return build(**{**fields, **changes})
@@ -81,7 +81,8 @@ def campaign(epoch, last, **changes):
 def reporting(mechanism, theta=1000, low=0):
     return {
         "report": ReportRule(low, theta, mechanism),
-        "cohort": Cohort(SEED, WHOLE // 20, square_wave(2, first_edges(10000))),
+        "cohort": Cohort(square_wave(2, first_edges(10000))),
+        "schedule": Schedule(SEED, 1, 19),
     }
 
 
@@ -128,7 +129,7 @@ def tampered(epoch, last):
 def lies(now, good):
     """(reason, message) of campaigns that a device must refuse when `good` is in force at `now`."""
     epoch, last = good.epoch + 30 * 60, good.last_slot
-    strong = Cohort(SEED, WHOLE, square_wave(4, first_edges(10000)))
+    strong = Cohort(square_wave(4, first_edges(10000)))
     leaky = Hybrid(1, WindowMechanism(4000, 1, 1, 1, 1), WindowMechanism(7, 1, 10, 1, 16, None, 2))
     garbled = table((128, 128), (100, 156))
     text = campaign(epoch, last, **reporting(garbled)).body
@@ -156,7 +157,7 @@ def lies(now, good):
         ("clock", pack(campaign(epoch, last), now + 20 * YEAR)),
         ("clock", pack(campaign(epoch, last), now - 2 * DAY)),
         ("invalid", b""),
-        ("invalid", b"UTC1"),
+        ("invalid", b"UTC2"),
         ("invalid", b"hello" * 10),
         ("invalid", pack(good, now)[:-1]),
         ("invalid", pack_body(b"[" * 1000, now)),
@@ -166,7 +167,7 @@ def lies(now, good):
 
 def pack_body(body, now):
     """A message around any bytes, as `pack` makes one around a campaign."""
-    return b"UTC1" + now.to_bytes(4, "big") + len(body).to_bytes(4, "big") + body
+    return b"UTC2" + now.to_bytes(4, "big") + len(body).to_bytes(4, "big") + body + bytes(64)
 
 
 async def until(condition, what, seconds=10.0):

@@ -103,7 +103,7 @@ def test_out_of_reach_is_said(households):
 def test_traffic_counts_the_packets(households):
     traffic = plan_fleet(households, 10, "1", kind="hybrid", campaign="demo", device="load-001").traffic
     # Header 2, topic 2 + 33, identifier 2, report 16; PUBACK 4.
-    topic = len("undertone/v1/demo/12/load-001/report")
+    topic = len("undertone/v2/demo/12/load-001/report")
     assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 16 + 4)
     assert traffic.packets == 96
 

@@ -10,9 +10,9 @@ import pytest
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.config import parse_config
 from undertone_aggregator.design import hybrid
-from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
+from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
 from undertone_simulator import membership
 from undertone_simulator.behaviour import Behaviour
@@ -106,9 +106,9 @@ def test_gaps_report_the_default():
 def test_membership_is_the_devices_own():
     names = membership.device_names("load", 1200, 5, 400)
     assert names[0] == "load-0006"
-    mask = membership.in_cohort(b"s" * 16, 3 << 20, 77, [name.encode() for name in names])
-    assert mask.tolist() == [in_cohort(b"s" * 16, 3 << 20, 77, name) for name in names]
-    assert 20 < mask.sum() < 150
+    for schedule in (Schedule(b"s" * 16, 49, 19), Schedule(b"s" * 16, 1, 5), Schedule(b"s" * 16, 3, 0)):
+        places = membership.places(schedule, [name.encode() for name in names])
+        assert places.tolist() == [schedule.place(name) for name in names]
 
 
 def test_drop_outs_and_late_joiners(plain):

@@ -8,9 +8,9 @@ from undertone_aggregator.config import CampaignPlan, Config, parse_config
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import WHOLE, in_cohort
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic
 
 PREFIX = "undertone-test/server"
@@ -21,7 +21,7 @@ EDGES = (0, 10, 100, 1001)
 
 @functools.cache
 def campaign(
-    first: int = FIRST, last: int = FIRST + 1000, share: int = WHOLE, theta: int = 0, bound: int = 1000
+    first: int = FIRST, last: int = FIRST + 1000, cohort_stride: int = 1, theta: int = 0, bound: int = 1000
 ) -> Campaign:
     """One epoch of one-second slots; a threshold epoch unless theta is given."""
     rule = ReportRule(0, theta, hybrid(4, 16)) if theta else None
@@ -37,23 +37,25 @@ def campaign(
         epoch=first,
         last_slot=last,
         default=0,
-        cohort=Cohort(SEED, share, square_wave(4, EDGES)),
+        cohort=Cohort(square_wave(4, EDGES)),
         report=rule,
+        schedule=Schedule(SEED, 1, cohort_stride),
     )
 
 
 def two_epochs() -> list[Epoch]:
-    """A threshold epoch, and from slot FIRST + 100 a report epoch with a cohort of an eighth."""
+    """A threshold epoch, and from slot FIRST + 100 a report epoch with a cohort of a ninth."""
     return [
         Epoch(campaign(), FIRST - 10),
-        Epoch(campaign(FIRST + 100, share=WHOLE // 8, theta=500), FIRST + 90),
+        Epoch(campaign(FIRST + 100, cohort_stride=9, theta=500), FIRST + 90),
     ]
 
 
-def delivery(one: Campaign, device: str, slot: int, symbol: int = 0) -> tuple[str, bytes]:
+def delivery(one: Campaign, device: str, slot: int, symbol: int = 0, sequence: int = 1) -> tuple[str, bytes]:
     """Topic and payload of an honest device's report."""
-    kind = report.COHORT if in_cohort(one.cohort.seed, one.cohort.share, slot, device) else report.REPORT
-    return report_topic(PREFIX, one.name, device), report.pack(kind, one.fingerprint, slot, (symbol,))
+    member = one.schedule.is_member(one.schedule.place(device), slot)
+    kind = report.COHORT if member else report.REPORT
+    return report_topic(PREFIX, one.name, device), report.pack(kind, one.fingerprint, slot, (symbol,), sequence)
 
 
 def config(folder: Path, text: str = "", **options: object) -> Config:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
@@ -19,6 +20,7 @@ TOPIC = "topic"
 SHARD = "shard"
 MALFORMED = "malformed"
 OTHER_CAMPAIGN = "other_campaign"
+TURN = "turn"
 WRONG_KIND = "wrong_kind"
 SYMBOL = "symbol"
 FUTURE = "future"
@@ -30,6 +32,7 @@ REASONS = {
     SHARD: "the shard in the topic is not the device's",
     MALFORMED: "not a report: length, version, kind or chain",
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
+    TURN: "not the device's turn in this slot",
     WRONG_KIND: "cohort and report kind mixed up for this device and slot",
     SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
     FUTURE: "for a slot that is not over yet",
@@ -112,7 +115,11 @@ class Admission:
             return OTHER_CAMPAIGN
         campaign = span[0].campaign
         rule = campaign.rule
-        refused = rule.admits(kind, came.values, came.chain, rule.member(slot, device))
+        schedule = campaign.schedule
+        place = schedule.place_of(*_phases(schedule.seed, device))
+        if not schedule.is_turn(place, slot):
+            return TURN
+        refused = rule.admits(kind, came.values, came.chain, schedule.is_member(place, slot))
         if refused is not None:
             return refused
         outcome = self._first(key, slot, payload, now, batch)
@@ -137,6 +144,13 @@ class Admission:
     def _key(self, came: intake.Report, device: str, slot: int) -> Key:
         group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
         return Key(self._campaign, came.fingerprint, came.kind, group, slot)
+
+
+@lru_cache(maxsize=1 << 16)
+def _phases(seed: bytes, device: str) -> tuple[int, int]:
+    """h and h' of `undertone_shared.schedule`: one hash per device and campaign, as long as they fit."""
+    head = hashlib.sha256(seed + device.encode()).digest()
+    return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:

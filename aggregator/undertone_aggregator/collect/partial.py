@@ -114,8 +114,8 @@ class Partial(Mapping[Key, Counts]):
         try:
             while at < len(data):
                 names, groups, kind, slot, size = struct.unpack_from("<BBBII", data, at)
-                fields = struct.unpack_from(f"{names}s{groups}s4s{size}s", data, at + 11)
-                at += 11 + names + groups + 4 + size
+                fields = struct.unpack_from(f"{names}s{groups}s8s{size}s", data, at + 11)
+                at += 11 + names + groups + 8 + size
                 key = Key(fields[0].decode(), fields[2], kind, fields[1].decode(), slot)
                 if key in partial:
                     raise Invalid(f"the partial holds {key} twice")

@@ -12,7 +12,7 @@ from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
-from undertone_shared.campaign import HEADER_BYTES, MAGIC, Campaign, header
+from undertone_shared.campaign import MAGIC, Campaign, body_of, header
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
@@ -221,7 +221,7 @@ def certify_campaign(data: bytes, epsilon: str, delta: float = DELTA) -> list[Ce
     """
     if data.startswith(MAGIC):
         header(data)
-        data = data[HEADER_BYTES:]
+        data = bytes(body_of(data))
     campaign = Campaign(data)
     certify = _BY_RULE.get(campaign.rule.kind)
     if certify is None:

@@ -18,10 +18,10 @@ from undertone_aggregator.estimate.guarantee import event_sentence
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import SEED_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import REPORT
+from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.plan import Options, Plan
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile

@@ -25,7 +25,6 @@ from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.cohort import SEED_BYTES, WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort
@@ -123,7 +122,7 @@ def _campaign() -> Campaign:
         epoch=first * SLOT_SECONDS,
         last_slot=first + 1440,
         default=0,
-        cohort=Cohort(bytes(SEED_BYTES), WHOLE, square_wave(1, first_edges(10_000, 128))),
+        cohort=Cohort(square_wave(1, first_edges(10_000, 128))),
         report=None,
     )
 
@@ -140,7 +139,9 @@ def _publish(address: Address, campaign: Campaign, first: int, reports: int) -> 
     info = None
     for number in range(first, first + reports):
         slot = campaign.first_slot + number // _DEVICES
-        payload = report.pack(report.COHORT, campaign.fingerprint, slot, (number * 31 % symbols,))
+        payload = report.pack(
+            report.COHORT, campaign.fingerprint, slot, (number * 31 % symbols,), 1 + number // _DEVICES
+        )
         info = client.publish(topics[number % _DEVICES], payload, qos=1)
     if info is not None:
         info.wait_for_publish()

@@ -18,7 +18,6 @@ from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_shared import report
 from undertone_shared.campaign import GRACE_SLOTS
-from undertone_shared.cohort import in_cohort
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import parse_report_topic
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -26,8 +25,14 @@ from undertone_shared.scalar import ReportRule, ScalarRule
 from undertone_shared.topics import report_topic, shard
 
 OLD, NEW = (epoch.campaign for epoch in two_epochs())
-MEMBER = next(f"m{i}" for i in range(100) if in_cohort(NEW.cohort.seed, NEW.cohort.share, FIRST + 150, f"m{i}"))
-OTHER = next(f"m{i}" for i in range(100) if not in_cohort(NEW.cohort.seed, NEW.cohort.share, FIRST + 150, f"m{i}"))
+
+
+def member(device: str) -> bool:
+    return NEW.schedule.is_member(NEW.schedule.place(device), FIRST + 150)
+
+
+MEMBER = next(f"m{i}" for i in range(100) if member(f"m{i}"))
+OTHER = next(f"m{i}" for i in range(100) if not member(f"m{i}"))
 
 
 def admission(**options: object) -> Admission:
@@ -123,7 +128,7 @@ def test_nothing_is_taken_after_the_last_slot() -> None:
 def test_the_kind_is_recomputed() -> None:
     for device, kind in ((MEMBER, report.REPORT), (OTHER, report.COHORT), (OTHER, report.STREAM)):
         chain = 1 if kind == report.STREAM else 0
-        payload = report.pack(kind, NEW.fingerprint, FIRST + 150, (0,), chain)
+        payload = report.pack(kind, NEW.fingerprint, FIRST + 150, (0,), 1, chain)
         assert judge(report_topic(PREFIX, "meters", device), payload) == "wrong_kind"
 
 
@@ -139,7 +144,7 @@ def test_symbols_are_those_of_the_mechanism() -> None:
 def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Iterable[int]) -> None:
     """Up to epsilon = 0.609 the Hybrid's coin is 0: a piecewise symbol, far from the others, is no honest device's."""
     mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
-    epoch = copy.copy(server.campaign(share=0, theta=500))
+    epoch = copy.copy(server.campaign(cohort_stride=0, theta=500))
     epoch.rule = ScalarRule(epoch.cohort, ReportRule(0, 500, mechanism))
     one, batch = admission(), Batch()
     one.timeline = Timeline([Epoch(epoch, FIRST)])
@@ -237,13 +242,14 @@ def payload(chance: random.Random) -> bytes:
     """Bytes near an honest report: each field mostly plausible, the whole now and then cut, grown or noise."""
     slot = chance.choice([chance.randrange(FIRST - 3, FIRST + 130), chance.getrandbits(32)])
     made = (
-        bytes([chance.choice([1, 1, 1, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])
-        + chance.choice([OLD.fingerprint, NEW.fingerprint, chance.randbytes(4)])
+        bytes([chance.choice([2, 2, 2, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])
+        + chance.choice([OLD.fingerprint, NEW.fingerprint, chance.randbytes(8)])
         + slot.to_bytes(4, "big")
         + chance.choice([chance.randrange(40), chance.getrandbits(32)]).to_bytes(4, "big")
         + chance.choice([b"\0\0", b"\0\0", b"\0\1"])
+        + chance.choice([1, 7, 0, chance.getrandbits(32)]).to_bytes(4, "big")
     )
-    return chance.choice([made, made, made, made[: chance.randrange(16)], made + made[:4], chance.randbytes(16)])
+    return chance.choice([made, made, made, made[: chance.randrange(24)], made + made[:4], chance.randbytes(24)])
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 KEYS = st.builds(
     Key,
     st.sampled_from(["meters", "other"]),
-    st.sampled_from([b"abcd", b"\x00\xff\x01\x02"]),
+    st.sampled_from([b"abcdefgh", b"\x00\xff\x01\x02\x03\x04\x05\x06"]),
     st.integers(0, 1),  # streams keep moments instead
     st.sampled_from(["all", "north"]),
     st.integers(0, 0xFFFFFFFF),

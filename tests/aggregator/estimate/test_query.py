@@ -19,7 +19,6 @@ from undertone_aggregator.estimate.query import MODELS
 from undertone_aggregator.results import open_store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
-from undertone_shared.cohort import WHOLE
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort
@@ -55,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         epoch=FIRST,
         last_slot=shape.last_slot,
         default=0,
-        cohort=Cohort(shape.cohort.seed, WHOLE, square_wave(4, EDGES)),
+        cohort=Cohort(square_wave(4, EDGES)),
         report=None,
     )
     second = two_epochs()[1].campaign

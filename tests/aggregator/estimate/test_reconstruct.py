@@ -14,15 +14,14 @@ from undertone_aggregator.estimate.estimates import MEASURED, MODEL
 from undertone_aggregator.estimate.noise import QuadraticNoise
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_shared import report
-from undertone_shared.cohort import WHOLE
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.draws import GivenWords
 from undertone_simulator.vectorised import Mechanism, symbols
 
 Readings = NDArray[Any]
 
-OLD = Epoch(campaign(share=WHOLE // 8, theta=400), 0)
-NEW = Epoch(campaign(FIRST + 100, share=WHOLE // 8, theta=500), 0)
+OLD = Epoch(campaign(cohort_stride=9, theta=400), 0)
+NEW = Epoch(campaign(FIRST + 100, cohort_stride=9, theta=500), 0)
 THRESHOLD = Epoch(campaign(FIRST - 50, FIRST - 1), 0)
 
 

@@ -81,7 +81,7 @@ class Fleet:
         self.state[device] = (index, point, released)
         self.readings[device] = (point[0] + rule.levels / 2) * rule.width / rule.levels
         name = f"meter-{device}"
-        payload = pack(STREAM, self.epoch.campaign.fingerprint, slot, released, index)
+        payload = pack(STREAM, self.epoch.campaign.fingerprint, slot, released, 1, index)
         return report_topic("u/v1", "load", name), payload
 
 
@@ -209,12 +209,12 @@ def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
     mark = fleet.epoch.campaign.fingerprint
     far = fleet.rule.largest_release()
     offers = [
-        (pack(REPORT, mark, FIRST, (3,)), "wrong_kind"),
-        (pack(STREAM, mark, FIRST, (3, 4), 1), "malformed"),
-        (pack(STREAM, mark, FIRST, (3,), 49), "symbol"),
-        (pack(STREAM, mark, FIRST, (far + 1,), 1), "symbol"),
-        (pack(STREAM, b"none", FIRST, (3,), 1), "other_campaign"),
-        (pack(STREAM, mark, FIRST + 239, (3,), 1), "future"),
+        (pack(REPORT, mark, FIRST, (3,), 1), "wrong_kind"),
+        (pack(STREAM, mark, FIRST, (3, 4), 1, 1), "malformed"),
+        (pack(STREAM, mark, FIRST, (3,), 1, 49), "symbol"),
+        (pack(STREAM, mark, FIRST, (far + 1,), 1, 1), "symbol"),
+        (pack(STREAM, b"nonenone", FIRST, (3,), 1, 1), "other_campaign"),
+        (pack(STREAM, mark, FIRST + 239, (3,), 1, 1), "future"),
         (payload, "counted"),
         (payload, "duplicate"),
         (payload[:10] + b"\0\0\0\1\0\1", "conflict"),

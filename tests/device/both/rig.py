@@ -84,7 +84,7 @@ def make_campaign(**changes):
         "epoch": START,
         "last_slot": (START + 30 * DAY) // SLOT - 1,
         "default": 0,
-        "cohort": Cohort(bytes(16), 0, square_wave()),
+        "cohort": Cohort(square_wave()),
         "report": ReportRule(0, 300, hybrid()),
     }
     for name in changes:

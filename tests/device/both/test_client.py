@@ -8,7 +8,7 @@ from undertone_device.stream_transport import StreamTransport
 from undertone_shared import intake, issue
 from undertone_shared.entropy import Entropy
 
-CONFIG = "undertone/v1/load/config"
+CONFIG = "undertone/v2/load/config"
 
 
 class Rig:
@@ -36,7 +36,7 @@ class Rig:
             device.reporter,
             transport,
             entropy or make_entropy(),
-            "undertone/v1",
+            "undertone/v2",
             ("load",),
             lambda: device.now,
             device.ticks,
@@ -95,7 +95,7 @@ def test_each_slot_is_sampled_once_and_reported_once():
     # The slot of the boot was entered in its middle as far as the device can know.
     slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
     assert slots == [START // SLOT + i for i in range(4)]
-    assert rig.broker.published[0][2].startswith("undertone/v1/load/")
+    assert rig.broker.published[0][2].startswith("undertone/v2/load/")
     assert rig.broker.published[0][2].endswith("/meter-1/report")
     assert len(rig.device.reporter.outbox) == 0
     assert len(rig.samples) == 6
@@ -227,9 +227,9 @@ def test_a_refused_campaign_is_counted_and_the_last_good_one_kept():
     rig = online()
     good = rig.device.reporter.campaign.fingerprint
     greedy = make_campaign(epoch=START + 2 * DAY, default=7)
-    for payload in (b"", b"UTC1", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
+    for payload in (b"", b"UTC2", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
         rig.broker.send(CONFIG, payload)
-    rig.broker.send("undertone/v1/other/config", issue.pack(greedy, rig.device.now))
+    rig.broker.send("undertone/v2/other/config", issue.pack(greedy, rig.device.now))
     rig.broker.send(CONFIG, bytes(70000))
     rig.steps(200)
     assert rig.device.reporter.campaign.fingerprint == good

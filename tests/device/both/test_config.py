@@ -30,7 +30,7 @@ def refused(text, **changes):
 
 def test_defaults():
     config = parse()
-    assert (config.name, config.prefix, config.campaigns) == ("meter-1", "undertone/v1", ("load",))
+    assert (config.name, config.prefix, config.campaigns) == ("meter-1", "undertone/v2", ("load",))
     broker = config.broker
     assert (broker.host, broker.port, broker.user, broker.password, broker.tls) == ("h", 1883, "meter-1", None, None)
     assert broker.keepalive == 60

@@ -5,7 +5,6 @@ from rig import DAY, SLOT, START, Device, Memory, hybrid, make_campaign, square_
 from undertone_device.campaign_files import NAMES
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
-from undertone_shared.cohort import WHOLE
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -75,7 +74,7 @@ def test_a_sensor_without_samples_reports_the_public_default():
 
 def test_everybody_is_in_the_cohort_of_a_threshold_epoch():
     device = Device(now=START - SLOT)
-    device.accept(make_campaign(cohort=Cohort(bytes(16), WHOLE, square_wave()), report=None))
+    device.accept(make_campaign(cohort=Cohort(square_wave()), report=None))
     device.reporter.close_slot(device.now)
     device.slot()
     assert intake.unpack(device.slot()).kind == reports.COHORT
@@ -395,7 +394,7 @@ def test_campaigns_beyond_the_policy_are_refused_with_a_reason_and_the_last_good
     later = START + DAY
     offers = [
         ("epsilon", make_campaign(epoch=later, report=ReportRule(0, 300, hybrid(2001, 1000)))),
-        ("epsilon", make_campaign(epoch=later, cohort=Cohort(bytes(16), 0, square_wave(3, 1)))),
+        ("epsilon", make_campaign(epoch=later, cohort=Cohort(square_wave(3, 1)))),
         ("theta", make_campaign(epoch=later, bound=5000, report=ReportRule(0, 2000, hybrid()))),
         ("slot_seconds", make_campaign(epoch=later, slot_seconds=900, last_slot=(later + DAY) // 900)),
         ("sensor", make_campaign(epoch=later, sensor="water")),

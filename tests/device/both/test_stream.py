@@ -163,7 +163,7 @@ def test_slew_clipping_follows_the_clipped_reading():
 def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
     device = running(rule(dimension=3))
     report = device.slot((500, 600, 300))
-    assert len(report) == 24
+    assert len(report) == 32
     assert len(intake.unpack(report).values) == 3
     assert state(device)._chains[0].point == (0, 100, -200)
     for sample in (500, (1, 2), (1, 2, 3.5)):

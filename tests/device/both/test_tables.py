@@ -21,7 +21,7 @@ def with_a_table():
 
     epsilon, theta, table = next(iter(designed()))
     assert epsilon == "1"
-    return table, make_campaign(cohort=Cohort(bytes(16), 0, square_wave()), report=ReportRule(0, theta, table))
+    return table, make_campaign(cohort=Cohort(square_wave()), report=ReportRule(0, theta, table))
 
 
 def device_with_it():

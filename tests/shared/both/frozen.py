@@ -4,11 +4,11 @@ import json
 
 # Whoever changes these bytes changes the fingerprint of every campaign in the field.
 FROZEN = (
-    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
-    b'"slot_seconds":1800,"cycle":48,"epoch":1793491200,"last_slot":999999,"default":0,"cohort":{"seed":'
-    b'"000102030405060708090a0b0c0d0e0f","share":1048576,"mechanism":{"kind":"square-wave","a":2,"b":1,"window":3,'
-    b'"edges":[0,100,200,500,1000]}},"rule":{"kind":"scalar","mechanism":{"kind":"hybrid","coin":20000,'
-    b'"rounding":[2,1],"piecewise":[2,1,3,2,16]},"ranges":[[0,0,300]]}}'
+    b'{"bound":1000,"campaign":"load","cohort":{"a":2,"b":1,"edges":[0,100,200,500,1000],"kind":"square-wave",'
+    b'"window":3},"cycle":48,"default":0,"epoch":1793491200,"last_slot":999999,"measure":"sum","offset":0,'
+    b'"rule":{"kind":"scalar","mechanism":{"coin":20000,"kind":"hybrid","piecewise":[2,1,3,2,16],"rounding":[2,1]},'
+    b'"ranges":[[0,0,300]]},"schedule":{"cohort_stride":19,"seed":"000102030405060708090a0b0c0d0e0f","stride":1},'
+    b'"sensor":"energy","slot_seconds":1800,"unit":"Wh","version":2}'
 )
 POLICY = {
     "version": 1,
@@ -28,11 +28,12 @@ def policy(**changes):
     return json.dumps(fields).encode()
 
 
-# A stream campaign: one more field, and no cohort.
+# A stream campaign has no cohort.
 FROZEN_STREAM = (
-    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
-    b'"slot_seconds":1800,"cycle":48,"epoch":1793491200,"last_slot":999999,"default":0,"cohort":null,"rule":{"kind":"stream",'
-    b'"law":"gaussian","low":0,"theta":300,"levels":1000,"slew":50,"shift":8,"reuse":217,'
-    b'"noise":[65000000,1000000000000],"dimension":1,"lag":1,"reports":48,"chains":2,"restart":0,"renewal":48}}'
+    b'{"bound":1000,"campaign":"load","cohort":null,"cycle":48,"default":0,"epoch":1793491200,"last_slot":999999,'
+    b'"measure":"sum","offset":0,"rule":{"chains":2,"dimension":1,"kind":"stream","lag":1,"law":"gaussian",'
+    b'"levels":1000,"low":0,"noise":[65000000,1000000000000],"renewal":48,"reports":48,"restart":0,"reuse":217,'
+    b'"shift":8,"slew":50,"theta":300},"schedule":{"cohort_stride":0,"seed":"00000000000000000000000000000000",'
+    b'"stride":1},"sensor":"energy","slot_seconds":1800,"unit":"Wh","version":2}'
 )
 STREAM_POLICY = {"rho": 40000, "period_seconds": 86400, "laws": ["gaussian", "one-bit"], "dimension": 1}
