@@ -299,6 +299,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "name": '"meters"',
         "sensor": '"load"',
         "unit": '"Wh"',
+        "window": '"24h"',
         "bound": "10000",
         "epsilon": "1",
         "start": '"now"',

@@ -41,7 +41,7 @@ class Outlet:
         self.messages.append((topic, payload))
 
     def campaigns(self) -> list[Campaign]:
-        return [Campaign(payload[12:]) for topic, payload in self.messages if topic.endswith("/config")]
+        return [Campaign(payload[12:-64]) for topic, payload in self.messages if topic.endswith("/config")]
 
 
 class Nobody:

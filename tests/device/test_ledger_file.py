@@ -125,13 +125,13 @@ def test_a_draw_in_every_slot_is_never_refused_by_a_cap_of_all_slots():
 
 def test_reports_of_several_dimensions_come_back_whole():
     storage = Memory()
-    ledger = Ledger(storage, 4, 24)
-    wide = bytes.fromhex("0102a1b2c3d4000f2f0a0000002a000100000007fffffff9")
+    ledger = Ledger(storage, 4, 32)
+    wide = bytes.fromhex("0202a1b2c3d4e5f60718000f2f0a0000002a00010000000900000007fffffff9")
     ledger.outbox.append(wide)
-    ledger.outbox.append(wide[:1] + b"\1" + wide[2:14] + b"\0\0")
+    ledger.outbox.append(wide[:1] + b"\1" + wide[2:18] + b"\0\0" + wide[20:24])
     ledger.write(1, 0, 0)
-    outbox = Ledger(storage, 4, 24).outbox
-    assert [len(outbox[i]) for i in range(2)] == [24, 16]
+    outbox = Ledger(storage, 4, 32).outbox
+    assert [len(outbox[i]) for i in range(2)] == [32, 24]
     assert outbox[0] == wide
     assert outbox.remove(outbox[1])
     assert outbox.remove(wide)

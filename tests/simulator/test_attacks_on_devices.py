@@ -12,7 +12,7 @@ from support.designed import frozen_tables
 from support.paho_client import leave
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.campaign import LARGEST_BODY, Campaign
+from undertone_shared.campaign import LARGEST_BODY, Campaign, write_canonical
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.issue import build, pack
@@ -100,7 +100,9 @@ def tampered(epoch, last):
 
     def body(**changes):
         mechanism = {**fields["rule"]["mechanism"], **changes}
-        return json.dumps({**fields, "rule": {**fields["rule"], "mechanism": mechanism}}).encode()
+        pieces = []
+        write_canonical({**fields, "rule": {**fields["rule"], "mechanism": mechanism}}, pieces.append)
+        return b"".join(pieces)
 
     def rows(*moves):
         """With weights of the row 9 changed: (column, by)."""

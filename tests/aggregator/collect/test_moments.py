@@ -10,7 +10,7 @@ from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpa
 from undertone_shared.report import STREAM
 
 released = st.integers(-0x7FFFFFFF, 0x7FFFFFFF)
-KEY = Key("load", b"abcd", STREAM, "all", 7)
+KEY = Key("load", b"abcdefgh", STREAM, "all", 7)
 
 
 @settings(max_examples=60, deadline=None)

@@ -217,7 +217,7 @@ def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
         (pack(STREAM, mark, FIRST + 239, (3,), 1, 1), "future"),
         (payload, "counted"),
         (payload, "duplicate"),
-        (payload[:10] + b"\0\0\0\1\0\1", "conflict"),
+        (payload[:14] + b"\0\0\0\1\0\1" + payload[20:], "conflict"),
     ]
     rules = admission(fleet)
     for data, reason in offers:
