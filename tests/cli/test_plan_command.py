@@ -26,7 +26,7 @@ def test_the_page_says_what_it_would_cost():
     words = " ".join(found.stdout.split())
     assert "with 3 devices at ε = 1 nothing would be visible" in words
     assert "each day: 48 readings add up to ε = 48" in words
-    assert "48 reports of 16 bytes" in words
+    assert "48 reports of 24 bytes" in words
 
 
 @pytest.mark.parametrize(

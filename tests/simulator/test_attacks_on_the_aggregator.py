@@ -89,7 +89,7 @@ class Scene:
         return report_topic(self.world.config.broker.prefix, "test", liar.name)
 
     def report(self, slot=0, symbol=3, kind=COHORT, fingerprint=None):
-        return pack(kind, fingerprint or self.campaign.fingerprint, self.campaign.first_slot + slot, (symbol,))
+        return pack(kind, fingerprint or self.campaign.fingerprint, self.campaign.first_slot + slot, (symbol,), 1)
 
     def expect(self, outcome, before, more=1):
         deadline = time.monotonic() + 10
@@ -112,7 +112,7 @@ def test_every_lie_is_counted_by_its_reason_and_the_honest_go_on(scene):
         ("duplicate", topic, scene.report(0)),
         ("conflict", topic, scene.report(0, symbol=4)),
         ("wrong_kind", topic, scene.report(1, kind=REPORT)),
-        ("other_campaign", topic, scene.report(1, fingerprint=b"\0\1\2\3")),
+        ("other_campaign", topic, scene.report(1, fingerprint=b"\0\1\2\3\4\5\6\7")),
         ("other_campaign", topic, scene.report(-1)),
         ("symbol", topic, scene.report(1, symbol=1 << 20)),
         ("future", topic, scene.report(500)),
@@ -170,7 +170,7 @@ def test_a_device_cannot_publish_a_campaign(scene):
         assert arrived.wait(10)
     finally:
         leave(reader)
-    assert [message[12:] for message in seen] == [scene.campaign.body]
+    assert [message[12:-64] for message in seen] == [scene.campaign.body]
 
 
 def test_a_retained_report_is_not_counted_again(scene):

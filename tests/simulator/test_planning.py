@@ -104,7 +104,7 @@ def test_traffic_counts_the_packets(households):
     traffic = plan_fleet(households, 10, "1", kind="hybrid", campaign="demo", device="load-001").traffic
     # Header 2, topic 2 + 33, identifier 2, report 16; PUBACK 4.
     topic = len("undertone/v2/demo/12/load-001/report")
-    assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 16 + 4)
+    assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 24 + 4)
     assert traffic.packets == 96
 
 

@@ -12,11 +12,11 @@ from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import reconcile
 
-FINGERPRINT = b"abcd"
+FINGERPRINT = b"abcdefgh"
 
 
 def report(slot, symbol=3):
-    return pack(COHORT, FINGERPRINT, slot, (symbol,))
+    return pack(COHORT, FINGERPRINT, slot, (symbol,), 1)
 
 
 def judged(store, *deliveries):

@@ -42,7 +42,7 @@ def show_reports(plan: "FleetPlan") -> None:
         )
     of = plan.traffic
     console.print(
-        f"a device and day: {of.reports} reports of 16 bytes, {of.mqtt_bytes:,} bytes of MQTT with acknowledgements,"
+        f"a device and day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with acknowledgements,"
         f" {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
         f" {of.campaign_bytes:,} bytes of hourly campaign copies"
     )
