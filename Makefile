@@ -6,11 +6,13 @@ BIN := .venv/bin
 SLOW_FIRST := --durations=10 --timeout=0
 SOURCES := shared device aggregator simulator cli tests
 
-.PHONY: help test test-services services check format slow exhaustive demo tools clean
+.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
 	@echo "make test-services   the tests that need PostgreSQL and other servers, which it installs"
+	@echo "make docs-test   what the guides show is run and compared;  make site  builds them into out/site"
+	@echo "make release     wheel and sdist, checked and tried in a fresh environment; uploads nothing"
 	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
@@ -20,8 +22,23 @@ help:
 test: check tools
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-services: .venv/.installed tools services
+test-services: .venv/.installed tools services docs-test
 	$(BIN)/pytest -m services -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The commands and examples of the guides, their figures, links and paths; then the site, built --strict.
+docs-test: .venv/.installed tools
+	$(BIN)/pytest -m "services or not services" tests/docs tests/cli/test_api.py tests/test_docs.py -n $(WORKERS) $(ARGS)
+
+# The drawings of docs/, from their text; graphviz makes them.
+diagrams:
+	for text in docs/diagrams/*.dot; do dot -Tsvg "$$text" -o "$${text%.dot}.svg"; done
+
+site: .venv/.installed
+	$(BIN)/mkdocs build --strict --site-dir out/site
+
+# Builds, checks and tries a release; uploading it is left to a person.
+release: .venv/.installed
+	@scripts/release.sh
 
 services: .venv/.installed
 	@scripts/services.sh

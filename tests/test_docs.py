@@ -23,6 +23,28 @@ def test_links_lead_somewhere(guide):
     assert not missing, f"{guide.name} points to {', '.join(missing)}"
 
 
+# Files and folders of the repository that a guide names, such as `tests/device/test_board.py`.
+_PATH = re.compile(r"`((?:tests|docs|shared|device|aggregator|simulator|cli|scripts)/[\w./-]+)(?:::\w+)?`")
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(REPO)))
+def test_paths_are_there(guide):
+    named = _PATH.findall(guide.read_text(encoding="utf-8"))
+    missing = [path for path in named if not ((REPO / path).exists() or (guide.parent / path).exists())]
+    assert not missing, f"{guide.name} names {', '.join(missing)}"
+
+
+def test_the_guides_stay_short():
+    """Results aside, at most 2,200 lines: what grows is cut elsewhere."""
+    lines = {guide: len(guide.read_text(encoding="utf-8").splitlines()) for guide in GUIDES}
+    counted = {
+        str(guide.relative_to(REPO)): n
+        for guide, n in lines.items()
+        if guide.relative_to(REPO).parts[:2] != ("docs", "results") and guide.name not in ("results.md", "CHANGELOG.md")
+    }
+    assert sum(counted.values()) <= 2_200, counted
+
+
 _INSTALLS = re.compile(r"(?:pip3? install|pip wheel|pipx install|uv add)[^`\n]*")
 # On the index, this name belongs to an unrelated tool with the same command.
 _BARE = re.compile(r"(?<![\w/.-])undertone(?![\w-]|/)")

@@ -24,40 +24,52 @@ if TYPE_CHECKING:
     from undertone_central.release import Released as Released
     from undertone_central.release import open_release as open_release
     from undertone_central.release import release as release
+    from undertone_simulator.doors import plan as plan
+    from undertone_simulator.doors import simulate as simulate
+    from undertone_simulator.planning import FleetPlan as FleetPlan
+    from undertone_simulator.simulated import Simulated as Simulated
 
 _PLACES = {
     "Broker": "undertone_central.release",
     "Certificate": "undertone_aggregator.design.certificate",
     "Estimate": "undertone_aggregator.estimate.estimates",
+    "FleetPlan": "undertone_simulator.planning",
     "Quantile": "undertone_aggregator.estimate.distribution",
     "RangeEstimate": "undertone_aggregator.estimate.estimates",
     "Release": "undertone_central.release",
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",
+    "Simulated": "undertone_simulator.simulated",
     "certify": "undertone.api",
     "certify_published": "undertone.api",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
     "open_store": "undertone_aggregator.results",
+    "plan": "undertone_simulator.doors",
     "release": "undertone_central.release",
+    "simulate": "undertone_simulator.doors",
 }
 
 __all__ = [
     "Broker",
     "Certificate",
     "Estimate",
+    "FleetPlan",
     "Quantile",
     "RangeEstimate",
     "Release",
     "Released",
     "Results",
+    "Simulated",
     "__version__",
     "certify",
     "certify_published",
     "mechanisms",
     "open_release",
     "open_store",
+    "plan",
     "release",
+    "simulate",
 ]
 
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds wheel and sdist into dist/, checks both, and runs the wheel in a fresh environment. Uploads nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/.venv/bin
+version=$("$bin/python" -c 'import undertone; print(undertone.__version__)')
+
+[[ -z $(git status --porcelain) ]] || { echo "there are uncommitted changes: a release is what is committed" >&2; exit 1; }
+grep -q "^## $version " CHANGELOG.md || { echo "CHANGELOG.md has no section $version" >&2; exit 1; }
+rm -rf dist
+"$bin/python" -m build --outdir dist .
+"$bin/twine" check --strict dist/*
+"$bin/python" scripts/wheel_contents.py dist/undertone_ldp-"$version"-py3-none-any.whl
+
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+"$bin/python" -m venv "$fresh/venv"
+"$fresh/venv/bin/pip" install --quiet --disable-pip-version-check "dist/undertone_ldp-$version-py3-none-any.whl[simulator]"
+cd "$fresh"
+[[ $(venv/bin/undertone --version) == "undertone $version" ]]
+venv/bin/undertone certify --mechanism hybrid --epsilon 1 >/dev/null
+venv/bin/undertone simulate --devices 2000 --slots 4 >/dev/null
+if command -v mosquitto >/dev/null || [[ -x $bin/../../.tools/bin/mosquitto ]]; then
+    PATH="$bin/../../.tools/bin:$PATH" venv/bin/undertone demo --devices 50 --slots 6 --png demo.png >/dev/null
+    [[ -s demo.png ]]
+else
+    echo "no mosquitto: the demonstration was not run"
+fi
+echo "dist/ holds $version, checked; upload it by hand: twine upload dist/*"

@@ -1,0 +1,44 @@
+"""Takes the guides that stand beside their code into the site, and points their links to where they are there."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+# Of the repository: of the site.
+GUIDES = {
+    "README.md": "index.md",
+    "device/README.md": "guides/device.md",
+    "aggregator/README.md": "guides/aggregator.md",
+    "simulator/README.md": "guides/simulator.md",
+}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the guides."""
+    for source, target in GUIDES.items():
+        files.append(File.generated(config, target, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links to files of the repository to their pages; what has none keeps its words."""
+    here = page.file.src_uri
+    source = next((s for s, target in GUIDES.items() if target == here), f"docs/{here}")
+
+    def moved(link: re.Match[str]) -> str:
+        image, words, address = link.groups()
+        path, mark, anchor = address.partition("#")
+        if "://" in address or not path:
+            return link.group(0)
+        aim = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        place = GUIDES.get(aim) or (aim.removeprefix("docs/") if aim.startswith("docs/") else None)
+        if place is None or files.get_file_from_path(place) is None:
+            return words
+        return f"{image}[{words}]({os.path.relpath(place, os.path.dirname(here) or '.')}{mark}{anchor})"
+
+    return _LINK.sub(moved, markdown)

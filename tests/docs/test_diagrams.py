@@ -1,0 +1,25 @@
+"""The drawings are made from the text beside them: every label of the one is in the other."""
+
+import html
+import re
+
+import pytest
+
+from support.micropython import REPO
+
+TEXTS = sorted((REPO / "docs" / "diagrams").glob("*.dot"))
+_LABEL = re.compile(r'label="([^"]+)"')
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
+def test_the_drawing_is_of_this_text(text):
+    labels = {part for label in _LABEL.findall(text.read_text("utf-8")) for part in label.split("\\n")}
+    drawn = html.unescape(re.sub(r"<!--.*?-->|<[^>]+>", "\n", text.with_suffix(".svg").read_text("utf-8"), flags=re.S))
+    lines = {" ".join(line.split()) for line in drawn.splitlines()}
+    assert labels
+    assert {label for label in labels if label not in lines} == set()
+
+
+def test_every_drawing_is_shown():
+    pages = "".join(path.read_text("utf-8") for path in (REPO / "docs").glob("*.md"))
+    assert [text.stem for text in TEXTS if f"diagrams/{text.stem}.svg" not in pages] == []

@@ -1,0 +1,42 @@
+"""The site builds with --strict, and asks nobody else for anything when it is read."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.micropython import REPO
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_every_guide_is_a_page(site):
+    pages = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")}
+    guides = {path.relative_to(REPO / "docs").with_suffix("").as_posix() for path in (REPO / "docs").rglob("*.md")}
+    assert guides | {"index", "guides/device", "guides/aggregator", "guides/simulator"} <= pages
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    loads = re.compile(r"""<(?:link|script|img|iframe|source)\b[^>]*?(?:href|src)=["']?((?:https?:)?//[^"'\s>]+)""")
+    fetched = {
+        f"{path.relative_to(site)}: {address}"
+        for path in site.rglob("*.html")
+        for address in loads.findall(path.read_text("utf-8"))
+        if "rel=canonical" not in address
+    }
+    assert fetched == set()
+
+
+def test_the_search_index_and_the_api_are_in_it(site):
+    assert (site / "search" / "search_index.json").stat().st_size > 100_000
+    assert "undertone_central.release.release" in (site / "reference.html").read_text("utf-8")
