@@ -31,12 +31,13 @@ class Simulated:
     notes: list[str] = field(default_factory=list)
     _models: dict[str, float] = field(default_factory=dict)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.
         from undertone_aggregator.binding import open_campaign
         from undertone_aggregator.collect.store import Batch, open_store
 
+        path = Path(path)
         if path.exists():
             raise Invalid(f"{path} exists already: a simulation is never added to a store")
         with open_store(path) as store:
