@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.admission import UNGROUPED
+from undertone_aggregator.collect.devices import UNGROUPED
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_shared.campaign import Campaign
 from undertone_shared.schedule import Schedule

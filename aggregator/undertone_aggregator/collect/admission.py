@@ -5,8 +5,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.devices import UNGROUPED, Devices
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
@@ -48,7 +52,6 @@ LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 # How far a device's clock may be ahead of ours.
 TOLERANCE_SECONDS = 60
-UNGROUPED = "other"
 
 
 class Admission:
@@ -74,11 +77,12 @@ class Admission:
         self.seen = seen
         self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
+        self.cells = cells
+        self.audit = audit
+        self.devices = Devices(self._device_of, groups)
         self._campaign = campaign
-        self._cells = cells
         self._slot_seconds = slot_seconds
         self._groups = groups
-        self._audit = audit
         self._tolerance = tolerance_seconds
         self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
         # The levels of `undertone_shared.intake.parse_report_topic`, matched in one go.
@@ -95,9 +99,22 @@ class Admission:
         device = match[2] if match else ""
         outcome = self._judge(int(match[1]), device, payload, retained, now, batch) if match else TOPIC
         batch.outcomes[outcome] += 1
-        if self._audit:
+        if self.audit:
             batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
         return outcome
+
+    def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Which slots [n] are neither `FUTURE` nor `LATE`."""
+        ends = (slots + 1) * self._slot_seconds
+        return (ends <= now + self._tolerance) & (ends >= now - self._late)
+
+    def _device_of(self, topic: str) -> tuple[str, int] | None:
+        """(device, key) of a report's topic under its own shard, else None."""
+        match = self._topic(topic)
+        if match is None:
+            return None
+        home, key = device_key(match[2])
+        return (match[2], key) if int(match[1]) == home else None
 
     def _judge(self, shard: int, device: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
         if retained:
@@ -125,7 +142,7 @@ class Admission:
         outcome = self._first(key, slot, payload, now, batch)
         if outcome == COUNTED:
             at = self._key(came, device, slot)
-            self._cells(rule.kind).add(rule, came, key, at, self.chains, batch)
+            self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
         return outcome
 
     def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:

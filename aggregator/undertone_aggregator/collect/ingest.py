@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from undertone_aggregator.collect.admission import Admission, worker_shards
@@ -11,6 +11,7 @@ from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
+from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
 from undertone_aggregator.collect.store import Batch, Store, StoreError
 from undertone_shared.topics import SHARDS
@@ -160,15 +161,14 @@ class Ingest:
             self._store.compact_chains(self._plan.name, admission.chains.records())
         self._records = 0
 
-    def judge(self, deliveries: Iterable[Delivery]) -> Batch:
+    def judge(self, deliveries: Sequence[Delivery]) -> Batch:
         """The batch that these deliveries make."""
         # A new epoch is in the store before it is broadcast, hence before any report that follows it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
         batch = Batch()
         now = int(self._clock())
-        for topic, payload, retained, _ in deliveries:
-            self._admission.judge(topic, payload, retained, now, batch)
+        Lane(self._admission, self._say).judge(deliveries, now, batch)
         return batch
 
     def _resume(self) -> Admission:

@@ -49,6 +49,17 @@ class Layout:
             added += [(at + 1 + 3 * k, u), (at + 2 + 3 * k, u * u >> _HALF), (at + 3 + 3 * k, u * u & _LOW)]
         return added
 
+    def reports(self, released: Counts, index: Counts) -> Counts:
+        """What reports [n] of one coordinate with chain indices [n] add, as a whole vector."""
+        counts = np.zeros(self.cells, dtype=np.int64)
+        counts[0] = len(released)
+        at = _HEAD + (np.minimum(index, self.ages) - 1) * self._row
+        u = (released + _BIAS).astype(np.uint64)
+        squares = u * u
+        for part, amount in enumerate((np.ones_like(u), u, squares >> np.uint64(_HALF), squares & np.uint64(_LOW))):
+            np.add.at(counts, at + part, amount.astype(np.int64))
+        return counts
+
     def pair(self, lag: int) -> list[tuple[int, int]]:
         """What one more device in this slot and ``lag`` slots before, 1 to 64, adds."""
         return [(lag, 1)]

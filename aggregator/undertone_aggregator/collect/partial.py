@@ -59,6 +59,11 @@ class Partial(Mapping[Key, Counts]):
             counts = self._counts[key] = np.zeros(symbols, dtype=np.int64)
         counts[symbol] += 1
 
+    def add_counts(self, key: Key, added: Counts) -> None:
+        """Add a whole histogram, in place."""
+        counts = self._counts.get(key)
+        self._counts[key] = added if counts is None else add_counts(counts, added)
+
     def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
         """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
         counts = self._counts.get(key)

@@ -31,6 +31,9 @@ _LOW = (1 << 64) - 1
 _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
+_RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
+# The largest step that `newer` takes: shifts of 64 bits are undefined.
+NEWER = 63
 # New devices wait in a dictionary until they are worth a merge into the sorted words.
 _YOUNG = 4096
 
@@ -111,6 +114,23 @@ class Seen:
             self._codes[at] = row[2]
         return COUNTED
 
+    def settle(self) -> None:
+        """Move new devices to where `look_up` finds them, when they are many enough to be worth it."""
+        if len(self._young) > len(self._keys) >> 6:
+            self._merge_young()
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """(column or -1 [n], words [4, n]) of devices by key; a device that is new here has no column yet."""
+        if not len(self._keys):
+            return np.full(len(keys), -1), np.zeros((4, len(keys)), dtype=np.uint64)
+        column = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
+        words = self._words[:, column]
+        return np.where(words[0] == keys, column, -1), words
+
+    def write(self, column: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+        """Replace the words [4, n] of devices that `look_up` found."""
+        self._words[:, column] = words
+
     def snapshot(self) -> bytes:
         """The whole state, 32 bytes per device, little-endian words in the order of the module's head."""
         self._merge_young()
@@ -152,3 +172,34 @@ class Seen:
         self._words = np.ascontiguousarray(words)
         # Memoryviews give and take Python integers several times faster than numpy scalars.
         self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
+
+
+def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The words [4, n] of devices after a report each for a newer slot, 1 to `NEWER` after their newest.
+
+    What `Seen.judge` does for such a report, without a branch.
+    """
+    heads = words[1]
+    gap = slots.astype(np.uint64) - (heads >> np.uint64(32))
+    high = (heads & np.uint64(_U32)) << gap | words[2] >> np.uint64(64) - gap
+    low = words[2] << gap | np.uint64(1)
+    digests = (words[3] << np.uint64(_DIGEST_BITS) | codes) & np.uint64(_DIGESTS)
+    return np.stack([words[0], slots.astype(np.uint64) << np.uint64(32) | high & np.uint64(_U32), low, digests])
+
+
+def gaps(words: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By how many slots each report is newer than its device's newest; negative for an older one."""
+    newest: NDArray[np.int64] = (words[1] >> np.uint64(32)).astype(np.int64)
+    return slots - newest
+
+
+def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:
+    """`digest` of each payload."""
+    return np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
+
+
+def records(keys: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> bytes:
+    """`record` of each counted report, one after the other."""
+    table = np.empty(len(keys), dtype=_RECORDS)
+    table["key"], table["slot"], table["code"] = keys, slots, codes
+    return table.tobytes()

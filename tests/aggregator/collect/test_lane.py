@@ -1,0 +1,341 @@
+"""The fast lane beside the rules: whatever arrives, and in whatever order, both count and refuse the same."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from support.server import FIRST, PREFIX, campaign, delivery, two_epochs
+from undertone_aggregator.collect import lane as module
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.columns import Columns
+from undertone_aggregator.collect.devices import Devices
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.lane import LEAST, Lane
+from undertone_aggregator.collect.seen import COUNTED, RECORD_BYTES, Seen, digest, record
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.config import StreamPlan
+from undertone_aggregator.stream_rounds import stream_rule
+from undertone_shared import report
+from undertone_shared.issue import build
+from undertone_shared.schedule import Schedule
+from undertone_shared.topics import report_topic
+
+GROUPS = {f"d{number}": f"g{number % 3}" for number in range(0, 60, 2)}
+OLD, NEW = two_epochs()
+
+
+def turns() -> list[Epoch]:
+    """A report epoch in turns of seven."""
+    one = NEW.campaign
+    made = build(
+        name="meters",
+        sensor="load",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=1000,
+        slot_seconds=1,
+        cycle=4,
+        epoch=FIRST + 100,
+        last_slot=FIRST + 1000,
+        default=0,
+        cohort=one.cohort,
+        report=one.report,
+        schedule=Schedule(bytes(16), 7, 3),
+    )
+    return [OLD, Epoch(made, FIRST + 90)]
+
+
+def streams() -> list[Epoch]:
+    from support.server import plan
+
+    chosen = StreamPlan(reports=40, chains=3)
+    made = build(
+        name="meters",
+        sensor="load",
+        unit="Wh",
+        measure="sum",
+        offset=0,
+        bound=1000,
+        slot_seconds=1,
+        cycle=4,
+        epoch=FIRST + 100,
+        last_slot=FIRST + 1000,
+        default=0,
+        stream=stream_rule(plan(), chosen),
+    )
+    return [Epoch(made, FIRST + 90)]
+
+
+EPOCHS = {"scalar": two_epochs(), "turns": turns(), "stream": streams()}
+
+
+def admission(epochs: list[Epoch], **options: Any) -> Admission:
+    made = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True, **options)
+    made.timeline = Timeline(epochs)
+    return made
+
+
+def honest(epochs: list[Epoch], chance: random.Random, device: str, slot: int) -> tuple[str, bytes]:
+    one = chance.choice(epochs).campaign if chance.random() < 0.1 else epochs[-1].campaign
+    sequence = chance.randrange(1, 1000)
+    if chance.random() < 0.95:
+        # Mostly the device's turn.
+        slot += -(slot + one.schedule.place(device)) % one.schedule.stride
+    if one.rule.kind == "stream":
+        payload = report.pack(
+            report.STREAM, one.fingerprint, slot, (chance.randrange(-5000, 5000),), sequence, chance.randrange(1, 41)
+        )
+        return report_topic(PREFIX, "meters", device), payload
+    return delivery(one, device, slot, chance.randrange(12), sequence)
+
+
+def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, bytes]:
+    """The same delivery, damaged in one of the ways that somebody may think of."""
+    kind = chance.randrange(12)
+    data = bytearray(payload)
+    if kind == 0:
+        return topic, bytes(data[: chance.randrange(len(data))])
+    if kind == 1:
+        return topic, payload + chance.choice([b"x", b"1234", bytes(28), bytes(9)])
+    if kind == 2:
+        return topic.replace("/report", chance.choice(["", "/reports", "/report/x"])), payload
+    if kind == 3:
+        levels = topic.split("/")
+        levels[-3] = str(chance.randrange(70))
+        return "/".join(levels), payload
+    if kind == 4:
+        return chance.choice(["", "x", PREFIX + "/meters/1/A/report", "\N{SNOWMAN}" * 9]), payload
+    if kind == 5:
+        # The value, larger than any table.
+        data[14:18] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\xff\xff"])
+        return topic, bytes(data)
+    if kind == 6:
+        data[10:14] = chance.choice([bytes(4), b"\xff\xff\xff\xff", (FIRST + 500).to_bytes(4, "big")])
+        return topic, bytes(data)
+    if kind == 7:
+        data[20:24] = bytes(4)
+        return topic, bytes(data)
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return topic, bytes(data)
+
+
+def stream_of(
+    epochs: list[Epoch], chance: random.Random, devices: int, count: int, share: float, steps: int
+) -> list[Delivery]:
+    """Deliveries of a fleet: mostly newer slots, some old, some again, some in conflict, a share damaged."""
+    newest = Counter[str]()
+    sent: list[tuple[str, bytes]] = []
+    made = []
+    for _ in range(count):
+        device = f"d{chance.randrange(devices)}"
+        newest[device] += chance.choice([0, 1, 1, 1, 2, steps]) * epochs[-1].campaign.schedule.stride
+        slot = FIRST + 100 + newest[device] - chance.choice([0] * 6 + [1, 3, 40, 95, 96, 97, 120])
+        came = honest(epochs, chance, device, slot)
+        if sent and chance.random() < 0.08:
+            came = chance.choice(sent[-300:])
+        if chance.random() < share:
+            came = hostile(chance, *came)
+        sent.append(came)
+        made.append(Delivery(*came, chance.random() < 0.01, None))
+    return made
+
+
+def records(batch: Batch) -> dict[bytes, list[bytes]]:
+    """The deduplication's records of each device, in their order."""
+    rows: dict[bytes, list[bytes]] = {}
+    for at in range(0, len(batch.seen), RECORD_BYTES):
+        row = bytes(batch.seen[at : at + RECORD_BYTES])
+        rows.setdefault(row[:8], []).append(row)
+    return rows
+
+
+def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
+    """What a store keeps of the rows: a report's first outcome, unless it was counted."""
+    kept: dict[tuple[str, bytes], str] = {}
+    for device, code, outcome in batch.audit:
+        if outcome == COUNTED or (device, code) not in kept:
+            kept[device, code] = outcome
+    return kept
+
+
+def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int, **options: Any) -> tuple[int, int]:
+    """Judge in batches by both; (counted, counted by the lane)."""
+    fast, slow = admission(epochs, **options), admission(epochs, **options)
+    judged = 0
+    counted = 0
+    original = fast.judge
+
+    def count(*arguments: Any) -> str:
+        nonlocal judged
+        outcome = original(*arguments)
+        judged += outcome == COUNTED
+        return outcome
+
+    fast.judge = count  # type: ignore[method-assign]
+
+    def fail(sentence: str) -> None:
+        raise AssertionError(sentence)
+
+    for first in range(0, len(deliveries), size):
+        part = deliveries[first : first + size]
+        one, other = Batch(), Batch()
+        Lane(fast, fail).judge(part, now, one)
+        for topic, payload, retained, _ in part:
+            slow.judge(topic, payload, retained, now, other)
+        assert one.outcomes == other.outcomes
+        assert one.partial == other.partial
+        assert records(one) == records(other)
+        assert sorted(one.chains[i : i + 20] for i in range(0, len(one.chains), 20)) == sorted(
+            other.chains[i : i + 20] for i in range(0, len(other.chains), 20)
+        )
+        assert audits(one) == audits(other)
+        counted += one.outcomes[COUNTED]
+    assert fast.seen.snapshot() == slow.seen.snapshot()
+    assert sorted(_rows(fast)) == sorted(_rows(slow))
+    return counted, counted - judged
+
+
+def _rows(one: Admission) -> list[bytes]:
+    data = one.chains.records()
+    return [data[i : i + 20] for i in range(0, len(data), 20)]
+
+
+@pytest.mark.parametrize("kind", EPOCHS)
+@pytest.mark.parametrize("seed", range(4))
+def test_both_say_the_same_of_hostile_deliveries(kind: str, seed: int) -> None:
+    chance = random.Random(seed)
+    devices, size = chance.choice([(5, 40), (50, 100), (300, 500), (2000, 2000)])
+    steps = chance.choice([3, 63, 64, 65, 120])
+    deliveries = stream_of(EPOCHS[kind], chance, devices, 6000, chance.choice([0.0, 0.05, 0.25]), steps)
+    groups = chance.choice([None, GROUPS])
+    counted, quick = compare(EPOCHS[kind], deliveries, size, FIRST + 900, groups=groups)
+    assert counted > 100
+    assert quick > counted // 20 or devices == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EPOCHS)
+def test_both_say_the_same_of_a_million(kind: str) -> None:
+    for seed in range(34):
+        chance = random.Random(1000 + seed)
+        devices, size = chance.choice([(20, 60), (300, 500), (3000, 2000), (20_000, 2000)])
+        deliveries = stream_of(EPOCHS[kind], chance, devices, 10_000, chance.choice([0.0, 0.05, 0.3]), 65)
+        compare(EPOCHS[kind], deliveries, size, FIRST + chance.choice([150, 300, 900]), groups=GROUPS)
+
+
+def test_an_honest_fleet_takes_the_lane_however_small() -> None:
+    """All but each device's first report, be they fifty or three thousand."""
+    for devices in (50, 3000):
+        deliveries = [
+            Delivery(*delivery(OLD.campaign, f"d{number}", FIRST + slot, 1, slot + 1), False, None)
+            for slot in range(4)
+            for number in range(devices)
+        ]
+        counted, quick = compare([OLD], deliveries, max(devices, LEAST), FIRST + 50)
+        assert counted == 4 * devices
+        assert quick == 3 * devices
+
+
+def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order() -> None:
+    deliveries = [
+        Delivery(*delivery(OLD.campaign, f"d{number}", FIRST + slot, 1, slot + 1), False, None)
+        for slots in ((0,), (1, 2, 5, 4, 6))
+        for number in range(LEAST)
+        for slot in slots
+    ]
+    counted, quick = compare([OLD], deliveries[:LEAST], LEAST, FIRST + 50)
+    assert (counted, quick) == (LEAST, 0)
+    # Slots 1, 2 and 5; from 4 on, which is older than 5, all go one by one.
+    counted, quick = compare([OLD], deliveries, len(deliveries), FIRST + 50)
+    assert counted == 6 * LEAST
+    assert quick == 0, "nobody is known before the batch"
+    counted, quick = compare([OLD], deliveries, LEAST, FIRST + 50)
+    assert counted == 6 * LEAST
+    assert quick >= 3 * LEAST
+
+
+def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliveries = [
+        Delivery(*delivery(OLD.campaign, f"d{number}", FIRST + slot, 1), False, None)
+        for slot in range(3)
+        for number in range(LEAST)
+    ]
+    broken, whole = admission([OLD]), admission([OLD])
+    said: list[str] = []
+
+    def fail(*_: object) -> None:
+        raise IndexError("poison")
+
+    for at in range(0, len(deliveries), LEAST):
+        part = deliveries[at : at + LEAST]
+        one, other = Batch(), Batch()
+        Lane(whole).judge(part, FIRST + 50, other)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "newer", fail)
+            Lane(broken, said.append).judge(part, FIRST + 50, one)
+        assert one.outcomes == other.outcomes
+        assert one.partial == other.partial
+    assert broken.seen.snapshot() == whole.seen.snapshot()
+    assert said
+    assert "IndexError('poison')" in said[0]
+
+
+@pytest.mark.parametrize("payload", [b"", b"7 bytes", bytes(23), bytes(25), bytes(1000)])
+def test_a_batch_of_one_poison_report(payload: bytes) -> None:
+    """Once, a batch with fewer bytes than one report broke the lane, and its report came back for ever."""
+    topic = report_topic(PREFIX, "meters", "d1")
+    compare([OLD], [Delivery(topic, payload, False, None)] * LEAST, LEAST, FIRST + 50)
+    compare([OLD], [Delivery(topic, payload, False, None)], 1, FIRST + 50)
+
+
+def test_columns_are_the_reports_fields() -> None:
+    payloads = [
+        report.pack(report.REPORT, b"abcdefgh", 2**32 - 1, (2**32 - 1,), 2**32 - 1),
+        report.pack(report.STREAM, b"\xff" * 8, 7, (-(2**31) + 1,), 1, 65535),
+        b"short",
+    ]
+    columns = Columns(payloads)
+    assert columns.sound.tolist() == [True, True, False]
+    assert columns.kind.tolist()[:2] == [1, 2]
+    assert [one.to_bytes(8, "big") for one in columns.fingerprint.tolist()[:2]] == [b"abcdefgh", b"\xff" * 8]
+    assert columns.slot.tolist()[:2] == [2**32 - 1, 7]
+    assert columns.symbol.tolist()[0] == 2**32 - 1
+    assert columns.released.tolist()[1] == -(2**31) + 1
+    assert columns.chain.tolist()[:2] == [0, 65535]
+
+
+def test_devices_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    from undertone_aggregator.collect import devices as devices_module
+
+    monkeypatch.setattr(devices_module, "MOST", 100)
+    known = Devices(lambda topic: None if topic == "x" else (topic, int(topic)), {"7": "north"})
+    for first in range(0, 1000, 30):
+        rows = known.rows([str(number) for number in range(first, first + 30)] + ["x", str(first)])
+        assert rows[-2] == -1
+        assert rows[-1] == rows[0]
+        assert known.keys[rows[:30]].tolist() == list(range(first, first + 30))
+        assert [known.name(row) for row in rows[:30].tolist()] == [str(first + i) for i in range(30)]
+        assert len(known._names) <= 131
+    schedule = Schedule(bytes(16), 7, 3)
+    rows = known.rows(["7", "8", "x"])
+    places = known.places(schedule, rows, rows >= 0)
+    assert places[:2].tolist() == [schedule.place("7"), schedule.place("8")]
+    assert [known.group_name(int(known.groups[row])) for row in rows[:2]] == ["north", "other"]
+
+
+def test_records_are_those_of_one_by_one() -> None:
+    import numpy as np
+
+    from undertone_aggregator.collect import seen
+
+    made = seen.records(
+        np.array([2**64 - 1, 3], np.uint64), np.array([2**32 - 1, 0]), np.array([2**21 - 1, 5], np.uint64)
+    )
+    assert made == record(2**64 - 1, 2**32 - 1, 2**21 - 1) + record(3, 0, 5)
+    assert seen.digests([b"x", b"y"], 2).tolist() == [digest(b"x"), digest(b"y")]
+    assert campaign().name == "meters"
