@@ -96,7 +96,8 @@ def honest(epochs: list[Epoch], chance: random.Random, device: str, slot: int) -
 
 def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, bytes]:
     """The same delivery, damaged in one of the ways that somebody may think of."""
-    kind = chance.randrange(12)
+    # What was damaged before may be too short for more.
+    kind = chance.randrange(12) if topic.endswith("/report") and len(payload) >= report.LENGTH else 4
     data = bytearray(payload)
     if kind == 0:
         return topic, bytes(data[: chance.randrange(len(data))])
