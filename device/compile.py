@@ -24,6 +24,21 @@ def board_files() -> dict[str, Path]:
     return {there: ROOT / here for there, here in package["urls"]}
 
 
+def manifest() -> str:
+    """What device/manifest.py says: the same modules, for firmware that has them frozen."""
+    lines = [
+        '"""A board\'s modules for frozen firmware: `device/compile.py --manifest` writes it from package.json."""\n',
+        "# ruff: noqa: F821",
+        "# mypy: ignore-errors\n",
+    ]
+    for name in ("undertone_shared", "undertone_device"):
+        files = sorted(Path(there).name for there in board_files() if there.startswith(f"{name}/"))
+        base = "../shared" if name == "undertone_shared" else "."
+        listed = "".join(f'        "{file}",\n' for file in files)
+        lines.append(f'package(\n    "{name}",\n    (\n{listed}    ),\n    base_path="{base}",\n    opt=3,\n)')
+    return "\n".join(lines) + "\n"
+
+
 def shorten(source: str) -> str:
     """The module without what only type checkers read, its private names as _0, _1, ... in the order of first use."""
     # The compiler leaves out what stands under `if False`.
@@ -66,8 +81,15 @@ def compile_boards(out: Path) -> list[Path]:
 def main(argv: list[str]) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Compile the device for boards: .mpy files for a board's /lib.")
-    parser.add_argument("out", type=Path, metavar="OUT")
-    out: Path = parser.parse_args(argv).out
+    parser.add_argument("out", type=Path, metavar="OUT", nargs="?")
+    parser.add_argument("--manifest", action="store_true", help="write device/manifest.py instead, for frozen firmware")
+    arguments = parser.parse_args(argv)
+    if arguments.manifest:
+        (ROOT / "device/manifest.py").write_text(manifest(), encoding="utf-8")
+        return 0
+    out: Path | None = arguments.out
+    if out is None:
+        parser.error("expected OUT, or --manifest")
     files = compile_boards(out)
     print(f"{len(files)} modules, {sum(file.stat().st_size for file in files)} bytes in {out}")
     return 0

@@ -51,7 +51,7 @@ def start_watchdog():
     for milliseconds in WATCHDOG_MILLISECONDS:
         try:
             return machine.WDT(timeout=milliseconds)
-        except (AttributeError, ValueError, OSError):
+        except (AttributeError, TypeError, ValueError, OSError):
             continue
     return None
 
@@ -104,7 +104,7 @@ def make_client(config, alive, asleep=None, acknowledged=None):
 
     ntp = config.ntp
     policy = assembly.read_policy(config)
-    transport = assembly.board_transport(config, policy, clock.ticks, CONNECT_MILLISECONDS)
+    transport = assembly.board_transport(config, policy, clock.ticks, CONNECT_MILLISECONDS, alive)
     client = assembly.make_client(
         config,
         policy,
@@ -131,8 +131,9 @@ def run_loop(config, alive, stopped):
     client = make_client(config, alive)
     said = ""
     while not stopped():
-        # Without a network the client goes on: slots are closed, and the outbox keeps their reports.
-        link.check()
+        # Without a network the client goes on: slots are closed, and the outbox keeps their reports. It looks no name
+        # up, which would block for longer than some watchdogs wait.
+        client.reachable = link.check()
         client.step(STEP_MILLISECONDS)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != said:
@@ -142,14 +143,14 @@ def run_loop(config, alive, stopped):
 
 
 def slept(memory, now):
-    """Milliseconds from the last draw to now, by the clock that ran on through the sleep; None after another boot.
+    """Milliseconds from the last draw or boot to now, by the clock that ran on through the sleep; None after a boot.
 
-    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then; zeros
-    where that was not known.
+    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then.
     """
-    if machine.reset_cause() != machine.DEEPSLEEP_RESET or len(memory) < 8:
+    # Some ports do not tell a wake from a boot.
+    cause = getattr(machine, "DEEPSLEEP_RESET", None)
+    if cause is None or machine.reset_cause() != cause or len(memory) < 8:
         return None
-    # Zeros are too long ago.
     seconds = now - int.from_bytes(memory[:4], "big")
     if not 0 <= seconds < 1000000:
         return None
@@ -175,10 +176,8 @@ def run_once(config, alive):
     now = clock.unix_time()
     if memory is not None:
         # Never more than has passed: the time since this wake's draw counts as none.
-        since = None if asleep is None else asleep + elapsed(started)
-        if report is not None:
-            since = 0
-        times = bytes(8) if since is None else now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
+        since = 0 if report is not None else (asleep or 0) + elapsed(started)
+        times = now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
         memory(times + b"".join(acknowledged[-REMEMBERED:]))
     campaign = client.reporter.campaign
     seconds = UNKNOWN_SLEEP_SECONDS

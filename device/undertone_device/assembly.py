@@ -60,13 +60,17 @@ def tls_context(broker: "Broker", policy: "Policy") -> "Any":
 
 
 def board_transport(
-    config: "Config", policy: "Policy", ticks: "Callable[[], int]", milliseconds: int = CONNECT_MILLISECONDS
+    config: "Config",
+    policy: "Policy",
+    ticks: "Callable[[], int]",
+    milliseconds: int = CONNECT_MILLISECONDS,
+    alive: "Callable[[], None] | None" = None,
 ) -> StreamTransport:
     """The transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
     return StreamTransport(
-        opener(broker.host, broker.port, context, milliseconds),
+        opener(broker.host, broker.port, context, milliseconds, alive),
         ticks,
         config.name,
         broker.user,

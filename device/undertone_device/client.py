@@ -61,6 +61,8 @@ class Client:
     ):
         self.reporter = reporter
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
+        # Whether there is a network to connect over; whoever knows that there is none says so here.
+        self.reachable = True
         # For people: why there is no connection, or what was refused since it was made.
         self.trouble = ""
         self._transport = transport
@@ -222,7 +224,7 @@ class Client:
         return left
 
     def _connect(self) -> None:
-        if self._since(self._waits_since) < self._wait:
+        if not self.reachable or self._since(self._waits_since) < self._wait:
             return
         try:
             self._transport.connect()

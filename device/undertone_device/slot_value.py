@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
 _LARGEST = (1 << 30) - 1
-# ulab computes in float32 on most boards: integers are exact below 2^24.
-_EXACT = 1 << 24
+# ulab adds in single precision on most boards, exactly below 2^24: this many samples of 16 bits at a time.
+_PART = 128
 
 
 def total(samples: "Sequence[int]") -> int:
-    """The exact sum of a buffer of integers; by ulab where it is present and every partial sum is exact in it."""
-    if _ulab is not None and len(samples) > 8:
-        vector = _ulab.array(samples)
-        if max(int(_ulab.max(vector)), -int(_ulab.min(vector))) * len(samples) < _EXACT:
-            return int(_ulab.sum(vector))
+    """The exact sum of a buffer: integers of 30 bits, or a ulab array of 8 or 16 bits each. Raises Invalid.
+
+    ulab's own ``sum`` is a mean times n, which rounds.
+    """
+    if _ulab is None or not isinstance(samples, _ulab.ndarray):
+        for sample in samples:
+            check_sample(sample)
+        return sum(samples)
+    if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
+        raise Invalid(
+            "samples are an array of dtype %r, expected a row of int8, uint8, int16 or uint16" % samples.dtype
+        )
     result = 0
-    for sample in samples:
-        result += sample
+    ones = _ulab.ones(min(len(samples), _PART))
+    for start in range(0, len(samples), _PART):
+        part = samples[start : start + _PART]
+        result += int(_ulab.dot(part, ones[: len(part)]))
     return result
 
 

@@ -27,20 +27,36 @@ else:
     _AGAIN = ()
 
 
-def opener(host: str, port: int, context: "Any", milliseconds: int) -> "Callable[[], SocketStream]":
-    """What makes a new connection each time it is called; see `SocketStream`."""
-    return lambda: SocketStream(host, port, context, milliseconds)
+def opener(
+    host: str, port: int, context: "Any", milliseconds: int, alive: "Callable[[], None] | None" = None
+) -> "Callable[[], SocketStream]":
+    """What makes a new connection each time it is called; see `SocketStream`.
+
+    The last address that answered is tried before the name is looked up: that may take longer than a watchdog waits.
+    """
+    known: list[Any] = []
+    return lambda: SocketStream(host, port, context, milliseconds, alive, known)
 
 
 class SocketStream:
     """A TCP connection to the first address of ``host`` that answers, under TLS if there is a context.
 
-    Connecting and the handshake take at most ``milliseconds`` each. Raises OSError, also where the certificate does
-    not verify.
+    Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, a watchdog's feed, is called before
+    each step. ``known``: addresses that answered. Raises OSError, also where the certificate does not verify.
     """
 
-    def __init__(self, host: str, port: int, context: "Any" = None, milliseconds: int = CONNECT_MILLISECONDS):
-        raw = _connect(host, port, milliseconds)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: "Any" = None,
+        milliseconds: int = CONNECT_MILLISECONDS,
+        alive: "Callable[[], None] | None" = None,
+        known: "list[Any] | None" = None,
+    ):
+        alive = alive or _nothing
+        raw = _connect(host, port, milliseconds, alive, [] if known is None else known)
+        alive()
         self._socket: Any = raw
         if context is not None:
             try:
@@ -95,18 +111,26 @@ class SocketStream:
             pass
 
 
-def _connect(host: str, port: int, milliseconds: int) -> "Any":
+def _nothing() -> None:
+    pass
+
+
+def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]", known: "list[Any]") -> "Any":
     failure = OSError("no address for %s" % host)
-    for address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
-        raw = socket.socket(address[0], socket.SOCK_STREAM)
-        try:
-            raw.settimeout(milliseconds / 1000)
-            raw.connect(address[-1])
-        except OSError as error:
-            raw.close()
-            failure = error
-            continue
-        if hasattr(socket, "TCP_NODELAY"):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return raw
+    for look_up in (False, True):
+        alive()
+        for address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM) if look_up else known[:]:
+            alive()
+            raw = socket.socket(address[0], socket.SOCK_STREAM)
+            try:
+                raw.settimeout(milliseconds / 1000)
+                raw.connect(address[-1])
+            except OSError as error:
+                raw.close()
+                failure = error
+                continue
+            if hasattr(socket, "TCP_NODELAY"):
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            known[:] = [address]
+            return raw
     raise failure

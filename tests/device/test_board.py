@@ -66,9 +66,9 @@ class Site:
         board = {"offset": (seconds - int(time.time())) % 60, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
-    def run(self, mode):
+    def run(self, *mode):
         paths = [BOARD, *mp.SOURCES]
-        result = self._run(BOARD / "drive.py", mode, cwd=self.folder, paths=paths, timeout=60)
+        result = self._run(BOARD / "drive.py", *mode, cwd=self.folder, paths=paths, timeout=60)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout.splitlines()
 
@@ -121,3 +121,17 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
         board = json.loads((running.folder / "board.json").read_text())
         (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
     assert len(set(running.slots())) == 1
+
+
+@pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
+def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
+    running = site(60, boots_per_day=1000)
+    running.start_within_the_slot(20)
+    for _ in range(3):
+        assert running.run("sleep", port)[-1].startswith("deepsleep")
+    # The first wake or two only begin the ledger.
+    assert len(running.slots()) >= 1
+
+
+def test_a_board_with_a_small_watchdog_on_mains_power(site):
+    assert site(1).run("2", "rp2")[-1].endswith("True 2")

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import importlib.util
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from support import micropython as mp
 REPO = mp.REPO
 NOT_ON_BOARDS = {
     "shared": {"analysis.py", "intake.py", "issue.py"},
-    "device": {"__main__.py", "gateway.py", "paho_transport.py", "seams.py", "status.py"},
+    "device": {"__main__.py", "gateway.py", "paho_transport.py", "seams.py", "spent.py", "status.py"},
 }
 PROBE = """
 from undertone_device import assembly, client, config, reporter, socket_stream, storage, stream_transport
@@ -75,6 +76,34 @@ def test_meters_protocols_are_a_package_of_their_own():
         f"undertone_device/sensors/{p.name}": f"device/undertone_device/sensors/{p.name}" for p in folder.glob("*.py")
     }
     assert package("sensors.json")["version"] == package()["version"]
+
+
+def test_the_manifest_freezes_exactly_what_mip_installs():
+    frozen = []
+
+    def freeze(name, files, base_path, opt):
+        assert opt == 3
+        for file in files:
+            assert (REPO / "device" / base_path / name / file).is_file()
+            frozen.append(f"{name}/{file}")
+
+    manifest = (REPO / "device/manifest.py").read_text(encoding="utf-8")
+    exec(compile(manifest, "manifest.py", "exec"), {"package": freeze})
+    assert sorted(frozen) == sorted(dict(package()["urls"]))
+    # And it is what the command writes.
+    spec = importlib.util.spec_from_file_location("device_compile", REPO / "device/compile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.manifest() == manifest
+
+
+def test_the_measurement_runs_on_a_small_heap(micropython, tmp_path):
+    mp.compile_boards(tmp_path / "lib")
+    script = mp.compile_mpy(REPO / "device/measure.py", tmp_path / "program", optimise=3)[0]
+    code = "import sys; sys.path.append(sys.argv[1]); import measure; measure.main()"
+    result = micropython(code, str(script.parent), paths=[tmp_path / "lib"], heap="80wk", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "os.urandom(32)" in result.stdout
 
 
 def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):

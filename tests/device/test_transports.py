@@ -11,7 +11,7 @@ import pytest
 from fake_broker import FakeBroker
 
 from support.private_broker import PrivateBroker
-from undertone_device import clock
+from undertone_device import clock, socket_stream
 from undertone_device.paho_transport import PahoTransport
 from undertone_device.socket_stream import SocketStream
 from undertone_device.stream_transport import StreamTransport
@@ -261,3 +261,26 @@ def test_the_stream_only_waits_in_poll(free_port):
             stream.wait(5000, False)
             assert stream.read(buffer) == 2
         stream.close()
+
+
+def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_the_watchdog(monkeypatch):
+    """A look-up may take longer than a watchdog waits: it comes first once, then only when the address fails."""
+    steps = []
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(*arguments):
+        steps.append("look up")
+        return look_up("127.0.0.1", *arguments[1:])
+
+    monkeypatch.setattr(socket_stream.socket, "getaddrinfo", getaddrinfo)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = socket_stream.opener("broker.example", port, None, 1000, lambda: steps.append("fed"))
+        for expected in (["fed", "fed", "look up", "fed", "fed"], ["fed", "fed", "fed"]):
+            steps.clear()
+            connect().close()
+            assert steps == expected
+    steps.clear()
+    with pytest.raises(OSError, match="refused"):
+        connect()
+    assert steps == ["fed", "fed", "fed", "look up", "fed"]

@@ -1,38 +1,78 @@
-"""Sums by ulab equal the loop's: against a stand-in that has ulab's names only, and its float32."""
+"""Sums of sample buffers under real ulab, with floats of 32 and of 64 bits: exact, or refused."""
 
-import random
-from types import SimpleNamespace
+import subprocess
 
-import numpy
 import pytest
 
-from undertone_device import slot_value
+from support import micropython as mp
+from support.ci import unavailable
+
+RANDOM_BUFFERS = """
+from ulab import numpy as np
+from undertone_device.slot_value import SlotValue, total
+state = 1
+def below(n):
+    global state
+    state = (state * 1103515245 + 12345) & 0x3fffffff
+    return (state >> 6) % n
+wrong = 0
+for dtype, low, high in ((np.int8, -128, 127), (np.uint8, 0, 255), (np.int16, -32768, 32767), (np.uint16, 0, 65535)):
+    for n in list(range(1, 20)) + [127, 128, 129, 500, 1000]:
+        for kind in range(8):
+            if kind == 0:
+                values = [low] * n
+            elif kind == 1:
+                values = [high] * n
+            else:
+                values = [low + below(high - low + 1) for _ in range(n)]
+            vector = np.array(values, dtype=dtype)
+            assert total(vector) == sum(values), (dtype, values)
+            wrong += int(np.sum(np.array(values))) != sum(values)
+            for measure, value in (("sum", sum(values)), ("mean", (2 * sum(values) + n) // (2 * n)),
+                                   ("max", max(values)), ("last", values[-1])):
+                slot = SlotValue(measure)
+                slot.add_many(vector, 0)
+                assert slot.close(0) == value, measure
+print("wrong", wrong)
+"""
+
+REFUSED = """
+from ulab import numpy as np
+from undertone_device.slot_value import SlotValue
+from undertone_shared.errors import Invalid
+for bad in (np.array([1, 2, 3]), np.array([1.5, 2]), np.array([[1, 2], [3, 4]], dtype=np.int16), [1.5], [1 << 40]):
+    slot = SlotValue("sum")
+    try:
+        slot.add_many(bad, 0)
+    except Invalid as error:
+        assert "expected" in str(error)
+    else:
+        raise AssertionError(bad)
+    assert slot.close(0) is None, "part of it was counted"
+print("refused")
+"""
 
 
-@pytest.fixture
-def ulab(monkeypatch):
-    """What ulab.numpy offers for this, in single precision as on most boards."""
-    calls = []
+@pytest.fixture(params=["32", "64"])
+def ulab(request):
+    try:
+        program = mp.ulab_interpreter(request.param)
+    except (OSError, subprocess.SubprocessError) as error:
+        unavailable(f"{mp.ulab_folder()} has no interpreter with ulab that runs: {error}")
+    if program is None:
+        pytest.skip(f"no interpreters with ulab in {mp.ulab_folder()}: set UNDERTONE_MICROPYTHON_ULAB")
 
-    def vector(samples):
-        calls.append(len(samples))
-        return numpy.array(list(samples), dtype=numpy.float32)
+    def run(code):
+        result = mp.run_micropython(code, program=program)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
-    names = SimpleNamespace(
-        array=vector, sum=lambda v: numpy.float32(v.sum(dtype=numpy.float32)), max=numpy.max, min=numpy.min
-    )
-    monkeypatch.setattr(slot_value, "_ulab", names)
-    return calls
-
-
-def test_sums_are_exact_whatever_the_size_of_the_samples(ulab):
-    rng = random.Random(1)
-    for bits in range(1, 30):
-        samples = [rng.randint(-(1 << bits), 1 << bits) for _ in range(48)]
-        assert slot_value.total(samples) == sum(samples)
-    assert len(ulab) == 29
+    return run
 
 
-def test_short_buffers_do_not_pay_for_a_vector(ulab):
-    assert slot_value.total([1, 2, 3]) == 6
-    assert ulab == []
+def test_sums_are_exact_where_ulabs_own_are_not(ulab):
+    assert int(ulab(RANDOM_BUFFERS).split()[-1]) > 0
+
+
+def test_what_cannot_be_summed_exactly_is_refused(ulab):
+    assert ulab(REFUSED) == "refused\n"

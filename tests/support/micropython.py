@@ -41,6 +41,23 @@ def interpreter32() -> str | None:
     return shutil.which("node") if NODE_PACKAGE.exists() else None
 
 
+def ulab_folder() -> Path:
+    """Where interpreters with ulab are looked for."""
+    return Path(os.environ.get("UNDERTONE_MICROPYTHON_ULAB") or REPO.parent / "shared/tools")
+
+
+def ulab_interpreter(floats: str) -> Path | None:
+    """A unix MicroPython with ulab and floats of this many bits, None where the folder is not there.
+
+    Raises OSError if the folder is there and what is in it does not run.
+    """
+    if not ulab_folder().is_dir():
+        return None
+    program = ulab_folder() / f"micropython-ulab-f{floats}"
+    subprocess.run([program, "-c", "import ulab"], check=False, capture_output=True, timeout=60).check_returncode()
+    return program
+
+
 def run_micropython(
     script: str | Path,
     *args: str,
@@ -48,15 +65,17 @@ def run_micropython(
     paths: Iterable[Path | str] = SOURCES,
     cwd: Path | str | None = None,
     timeout: float = 120,
+    program: str | Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script (a Path) or code (a str) under the unix port; the exit code and both outputs are in the result.
 
-    `heap` bounds the garbage-collected heap, as in "64k". `paths` is where it imports from, besides the script's
-    folder. An uncaught exception's traceback is on stdout. Raises FileNotFoundError where there is no interpreter.
+    `program` is another interpreter. `heap` bounds the garbage-collected heap, as in "64k". `paths` is where it imports
+    from, besides the script's folder. An uncaught exception's traceback is on stdout. Raises FileNotFoundError where
+    there is no interpreter.
     """
-    if (program := interpreter()) is None:
+    if program is None and (program := interpreter()) is None:
         raise FileNotFoundError(MISSING)
-    command = [program]
+    command = [str(program)]
     if heap is not None:
         command += ["-X", f"heapsize={heap}"]
     command += [str(script)] if isinstance(script, Path) else ["-c", script]

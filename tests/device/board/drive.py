@@ -1,4 +1,7 @@
-"""Runs device/main.py on the board that is not there: MODE is how many acknowledged reports to wait for, or sleep."""
+"""Runs device/main.py on the board that is not there.
+
+MODE [PORT]: how many acknowledged reports to wait for, or sleep; the port whose names its modules have.
+"""
 
 import os
 import sys
@@ -8,7 +11,11 @@ import main
 import network
 import ntptime
 
+from undertone_device import socket_stream
 from undertone_shared import entropy
+
+if len(sys.argv) > 2:
+    machine.become(sys.argv[2])
 
 
 class Os:
@@ -18,7 +25,23 @@ class Os:
         return os.urandom(n)
 
 
+class Sockets:
+    """Looks no name up while the radio has no network: it would block for longer than the watchdog waits."""
+
+    looked_up = 0
+
+    def __getattr__(self, name):
+        return getattr(sockets, name)
+
+    def getaddrinfo(self, *arguments):
+        assert network.up
+        Sockets.looked_up += 1
+        return sockets.getaddrinfo(*arguments)
+
+
 entropy.os = Os()
+sockets = socket_stream.socket
+socket_stream.socket = Sockets()
 
 mode = sys.argv[1]
 if mode == "sleep":

@@ -1,4 +1,8 @@
-"""A board that is not there: its watchdog, and a clock and memory that survive deep sleep in board.json."""
+"""A board that is not there: its watchdog, and a clock and memory that survive deep sleep in board.json.
+
+``become(port)`` leaves exactly the names that this port's modules have, of those that some port has and a board's
+program may want (MicroPython 1.28: docs and ports/*/modmachine.c).
+"""
 
 import json
 import sys
@@ -35,10 +39,11 @@ clock.unix_time = unix_time
 
 class WDT:
     fed = 0
+    longest = 8388
 
-    def __init__(self, timeout):
-        if timeout > 8388:
-            raise ValueError("timeout exceeds 8388")
+    def __init__(self, id=0, timeout=5000):
+        if timeout > self.longest:
+            raise ValueError("timeout is too long")
 
     def feed(self):
         WDT.fed += 1
@@ -57,5 +62,31 @@ def reset_cause():
 
 def deepsleep(milliseconds):
     print("deepsleep", milliseconds)
-    save(offset=load()["offset"] + milliseconds // 1000, cause=DEEPSLEEP_RESET)
+    save(offset=load()["offset"] + milliseconds // 1000, cause=globals().get("DEEPSLEEP_RESET", PWRON_RESET))
     sys.exit(0)
+
+
+class PlainRTC:
+    def datetime(self):
+        return (2026, 11, 21, 5, 0, 0, 0, 0)
+
+
+# port: (names beside WDT, RTC, reset_cause, deepsleep and PWRON_RESET; RTC.memory; the watchdog's longest)
+PORTS = {
+    "esp32": (("DEEPSLEEP_RESET",), True, 1 << 30),
+    "esp8266": (("DEEPSLEEP_RESET",), True, 5000),
+    "rp2": ((), False, 8388),
+    "mimxrt": ((), False, 128000),
+    "stm32": (("DEEPSLEEP_RESET",), False, 32000),
+}
+
+
+def become(port):
+    names, memory, longest = PORTS[port]
+    if "DEEPSLEEP_RESET" not in names:
+        del globals()["DEEPSLEEP_RESET"]
+        # After a sleep, such a port says what it says after any boot.
+        save(cause=PWRON_RESET)
+    if not memory:
+        globals()["RTC"] = PlainRTC
+    WDT.longest = longest

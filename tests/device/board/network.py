@@ -2,6 +2,7 @@
 
 STA_IF = 0
 log = []
+up = False
 
 
 def hostname(name):
@@ -19,5 +20,7 @@ class WLAN:
         log.append("connect " + ssid)
 
     def isconnected(self):
+        global up
         self._looks += 1
-        return self._looks > 2
+        up = self._looks > 2
+        return up

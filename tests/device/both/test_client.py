@@ -139,6 +139,18 @@ def test_reports_wait_while_the_broker_is_away_and_leave_oldest_first():
     assert rig.broker.subscribed == [CONFIG, CONFIG]
 
 
+def test_nothing_is_looked_up_while_there_is_no_network():
+    rig = Rig()
+    rig.client.reachable = False
+    connect = rig.client._transport.connect
+    rig.client._transport.connect = None  # whoever calls it fails
+    rig.steps(20)
+    rig.client._transport.connect = connect
+    rig.client.reachable = True
+    rig.settle()
+    assert rig.client.online
+
+
 def test_no_more_than_the_limit_is_in_flight():
     rig = online(in_flight=3)
     rig.broker.acknowledges = False

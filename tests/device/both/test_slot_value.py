@@ -88,3 +88,15 @@ def test_only_integers_of_thirty_bits_are_samples():
             assert "a sample is" in str(error)
         else:
             raise AssertionError(sample)
+
+
+def test_every_sample_of_a_buffer_is_checked():
+    for measure in ("sum", "mean", "max", "last", "duration", "counter"):
+        for bad in (1.5, 1 << 40, -(1 << 30), None, "3"):
+            value = SlotValue(measure)
+            try:
+                value.add_many([1, bad, 2], 0)
+            except Invalid as error:
+                assert "sample" in str(error)
+            else:
+                raise AssertionError((measure, bad))
