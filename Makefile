@@ -6,7 +6,9 @@ BIN := .venv/bin
 SLOW_FIRST := --durations=10 --timeout=0
 SOURCES := shared device aggregator simulator cli tests
 
-.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive demo tools clean
+MINUTES ?= 60
+
+.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive chaos demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -15,6 +17,7 @@ help:
 	@echo "make release     wheel and sdist, checked and tried in a fresh environment; uploads nothing"
 	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
+	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
 	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
 	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
@@ -58,6 +61,9 @@ slow: .venv/.installed tools
 
 exhaustive: .venv/.installed tools
 	$(BIN)/pytest -m exhaustive -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+
+chaos: .venv/.installed tools
+	$(BIN)/python -m undertone_simulator.chaos --minutes $(MINUTES) $(ARGS)
 
 demo: .venv/.installed tools
 	@mkdir -p out

@@ -9,6 +9,7 @@ from undertone_simulator.wire_device import DEATHS
 
 # Slots after which a killed device boots again, and held reports are released.
 REST = 2
+AHEAD = 7
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Fault:
     kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
     sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is cut;
     hold: its reports stay back and leave REST slots later, the newest first; lie: from now on it sends the largest
-    symbol, whatever it measures. Raises Invalid for another name.
+    symbol, whatever it measures; step: its clock is AHEAD seconds ahead for REST slots. Raises Invalid for another
+    name.
     """
 
     slot: int
@@ -41,7 +43,7 @@ class Fault:
         return range(-1 if self.name == "kill" else 0, REST + 1)
 
 
-FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold", "lie")
+FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold", "lie", "step")
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
@@ -60,6 +62,8 @@ def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
                     device.restart()
             elif since == REST and fault.name == "hold":
                 device.release()
+            elif since == REST and fault.name == "step":
+                device.ahead = 0
 
     return on_slot
 
@@ -76,5 +80,8 @@ def _begin(fleet: Fleet, fault: Fault) -> None:
         device.drop_connection()
     elif fault.name == "lie":
         device.lie()
+    elif fault.name == "step":
+        fleet.wire.ledger.fault("stepped", fault.device)
+        device.ahead = AHEAD
     else:
         device.hold_back()

@@ -25,6 +25,8 @@ THRESHOLD = "threshold"
 REPORT = "report"
 # A managed broker saves its queues every two seconds; what it acknowledged since dies with it.
 BROKER_WINDOW_SECONDS = 3.0
+# An empty message, which only an attacker sends.
+_EMPTY = "-"
 
 
 class Play(NamedTuple):
@@ -34,6 +36,10 @@ class Play(NamedTuple):
     column: int
     stride: int
     phase: str
+
+
+def _hex(report: bytes) -> str:
+    return report.hex() or _EMPTY
 
 
 def _milliseconds() -> int:
@@ -55,15 +61,15 @@ class FleetLedger:
 
     def sent(self, device: str, report: bytes) -> None:
         """`report` is about to be handed to the transport; call `flush` before it is."""
-        self._add("sent", device, report.hex())
+        self._add("sent", device, _hex(report))
 
     def acked(self, device: str, report: bytes) -> None:
         """The broker has acknowledged `report`."""
-        self._add("acked", device, report.hex())
+        self._add("acked", device, _hex(report))
 
     def lost(self, device: str, report: bytes, fault: str) -> None:
         """`report` is gone from the device by the named fault."""
-        self._add("lost", device, report.hex(), fault)
+        self._add("lost", device, _hex(report), fault)
 
     def fault(self, name: str, device: str = "-") -> None:
         """The named fault happens now, to one device or to what all of them share."""
@@ -134,7 +140,7 @@ class Sent:
         try:
             moment, kind, arguments = int(words[0]), words[1], words[2:]
             if kind in ("sent", "acked", "lost"):
-                key = (arguments[0], bytes.fromhex(arguments[1]))
+                key = (arguments[0], bytes.fromhex(arguments[1].removeprefix(_EMPTY)))
                 if kind == "lost":
                     self.lost[key] = arguments[2]
                 else:

@@ -66,6 +66,8 @@ class WireDevice:
         self.drawn = 0
         self.die_at: str | None = None
         self.duplicate_next = False
+        # Seconds by which its clock is wrong.
+        self.ahead = 0
         self.held: list[bytes] | None = None
         self._lying = lying
         self._leaves = leaves
@@ -137,7 +139,7 @@ class WireDevice:
         if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
             return
         try:
-            if self.reporter.accept(payload, int(self._wire.clock.now())):
+            if self.reporter.accept(payload, int(self._wire.clock.now()) + self.ahead):
                 self._wire.on_campaign(payload)
         except (Invalid, Refused):
             return
@@ -176,7 +178,7 @@ class WireDevice:
         # The slot in which a device is switched on is not a whole one.
         if reporter is None or not self._joined(slot + 1):
             return False
-        now = int(self._wire.clock.now())
+        now = int(self._wire.clock.now()) + self.ahead
         dropped = reporter.dropped
         oldest = reporter.outbox[0] if len(reporter.outbox) else b""
         report = reporter.close_slot(now)

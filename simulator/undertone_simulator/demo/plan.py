@@ -145,10 +145,10 @@ class Collection(Protocol):
         """What a demonstration that has ended found. Raises Invalid if there is nothing to show."""
 
 
-def prepare(options: Options, folder: Path, port: int, collection: Collection) -> Plan:
+def prepare(options: Options, folder: Path, port: int, collection: Collection, *, boots_per_day: int = 10) -> Plan:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
-    Raises Invalid, or OSError.
+    ``boots_per_day``: of every device's policy. Raises Invalid, or OSError.
     """
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
@@ -160,7 +160,9 @@ def prepare(options: Options, folder: Path, port: int, collection: Collection) -
     config = parse_config(text, folder)
     names = device_names(SENSOR, options.devices)
     # One-second slots: every report is written before it is sent, so that a killed device loses none.
-    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=10, **stream_policy(config))
+    policy = make_policy(
+        config.campaign, insecure=True, write_seconds=1, boots_per_day=boots_per_day, **stream_policy(config)
+    )
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")
     return Plan(options, folder, readings, config, config_file, names, note, rounds)

@@ -1,0 +1,120 @@
+"""Runs a soak; see `undertone_simulator.chaos`. Exit codes: 0 survived, 1 not, 2 bad arguments."""
+
+import argparse
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from undertone_aggregator.broker import free_port
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.store import open_store
+from undertone_simulator.chaos.judge import failures, thetas
+from undertone_simulator.chaos.scene import Scene
+from undertone_simulator.chaos.schedule import Event, schedule
+from undertone_simulator.demo.plan import Options, prepare
+from undertone_simulator.demo.reports import Reports
+from undertone_simulator.ledger import REPORT, LedgerTail, read_ledgers
+from undertone_simulator.stage import Stage
+from undertone_simulator.verify import Accounts, reconcile
+
+EPSILON = "4"
+WORKERS = 2
+_DRAIN_SECONDS = 60.0
+_STUCK_SECONDS = 120.0
+
+
+class Soak(Reports):
+    """Reports, θ looked at each minute, and several ingest workers."""
+
+    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+        """See `Reports`."""
+        minute = super().table(options, rounds, bound).replace(f"epoch_slots = {options.slots}", "epoch_slots = 60")
+        return f'{minute}mechanism = "hybrid"\n\n[server]\nworkers = {WORKERS}\n'
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(prog="chaos", description="A soak under faults, by a seeded schedule.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, help="the schedule's; drawn and printed if absent")
+    parser.add_argument("--devices", type=int, default=40)
+    parser.add_argument("--directory", type=Path, help="keep all files in this new folder")
+    given = parser.parse_args(arguments)
+    if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
+        parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
+    seed = secrets.randbits(32) if given.seed is None else given.seed
+    say(f"seed {seed}: run it again with --seed {seed} --minutes {given.minutes:g} --devices {given.devices}")
+    if given.directory is not None:
+        return soak(given.minutes, seed, given.devices, given.directory)
+    with tempfile.TemporaryDirectory(prefix="undertone-chaos-") as folder:
+        return soak(given.minutes, seed, given.devices, Path(folder))
+
+
+def say(sentence: str) -> None:
+    """One line with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
+
+
+def soak(minutes: float, seed: int, devices: int, folder: Path) -> int:
+    """Run it all in ``folder``; 0 if everything is as it should be."""
+    slots = round(60 * minutes)
+    events = schedule(seed, slots)
+    options = Options(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6)
+    plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
+    with Stage(folder, plan.config.broker.port) as stage:
+        scene = Scene(plan, stage, seed, say)
+        scene.start()
+        say(f"{devices} devices, {len(events)} events, {len(scene.job.faults)} faults of single devices")
+        _play(scene, events)
+        scene.finish()
+        accounts = _drained(scene)
+        scene.stop_aggregator()
+    with open_store(folder / "store.sqlite", read_only=True) as store:
+        wrong = list(failures(scene, events, accounts, store))
+        chosen = thetas(Timeline(store.epochs()))
+    say(accounts.sentence())
+    say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
+    for event, code, sentence in scene.rung:
+        say(f"{event}: refused with code {code}: {sentence[:200]}")
+    for sentence in wrong:
+        say(f"NOT SURVIVED: {sentence}")
+    say(f"seed {seed}: {'survived' if not wrong else f'{len(wrong)} things are not as they should be'}")
+    return 1 if wrong else 0
+
+
+def _play(scene: Scene, events: list[Event]) -> None:
+    """The events at their seconds of the report phase, then until the fleet has ended."""
+    tail = LedgerTail(scene.plan.folder / "fleet.ledger")
+    waiting = list(events)
+    patience = time.monotonic() + _STUCK_SECONDS + sum(scene.plan.rounds) + scene.plan.options.slots
+    while scene.stage.fleet is not None and (scene.stage.fleet.poll() is None or waiting):
+        scene.check()
+        first = next((play.first for play in tail.poll().plays if play.phase == REPORT), None)
+        if first is not None and waiting and time.time() - first >= waiting[0].second:
+            event = waiting.pop(0)
+            say(str(event))
+            scene.happen(event)
+        if time.monotonic() > patience:
+            raise RuntimeError(f"no end in sight: {scene.stage.words('fleet.log')[-500:]}")
+        time.sleep(0.05)
+
+
+def _drained(scene: Scene) -> Accounts:
+    """The accounts, once they hold or the time is up."""
+    folder = scene.plan.folder
+    paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    while True:
+        scene.check()
+        with open_store(folder / "store.sqlite", read_only=True) as store:
+            sent = read_ledgers([path for path in paths if path.exists()])
+            accounts = reconcile(sent, store, hostile=frozenset([scene.hostile.name]))
+        if accounts.holds or time.monotonic() > deadline:
+            return accounts
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

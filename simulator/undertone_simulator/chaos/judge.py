@@ -1,0 +1,73 @@
+"""Whether a soak was survived: identities, θ, alarms."""
+
+import re
+from collections.abc import Iterable, Iterator
+from statistics import median
+
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.store import Store
+from undertone_simulator.chaos.scene import Scene
+from undertone_simulator.chaos.schedule import Event
+from undertone_simulator.demo.plan import Plan
+from undertone_simulator.playback import Playback
+from undertone_simulator.simulation import Simulation
+from undertone_simulator.verify import Accounts
+
+# Event -> what the server must have said at least once.
+SAID = {
+    "aggregator-kill": r"resuming campaign",
+    "aggregator-term": r"resuming campaign",
+    "worker-kill": r"ended with code -9: starting it again",
+    "broker-kill": r"connected again|cannot be reached",
+    "broker-term": r"connected again|cannot be reached",
+    "disk-full": r"cannot be written, trying again",
+}
+# Event -> what the server that must not run says.
+REFUSED = {
+    "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
+    "second-server": r"another process|is in use|another server",
+    "other-store": r"another server issued",
+}
+# θ in chaos over θ in peace, either way.
+FACTOR = 2.0
+
+
+def failures(scene: Scene, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
+    """A sentence for each thing that is not as it should be."""
+    names = [event.name for event in events]
+    if not accounts.holds:
+        counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
+        yield f"unexplained: {counts}; {'; '.join(accounts.examples[:5])}"
+    if not accounts.counted:
+        yield "no report was counted"
+    yield from scene.ended
+    log = scene.log()
+    for name, said in SAID.items():
+        times = sum(bool(re.search(said, sentence)) for sentence in log)
+        if name in names and not times:
+            yield f"{name}: the server never said {said!r}"
+    for event, code, sentence in scene.rung:
+        if code != 2 or not re.search(REFUSED[event], sentence):
+            yield f"{event}: code {code}, {sentence!r}, expected {REFUSED[event]!r}"
+    if "flood" in names and not accounts.rejected_deliveries:
+        yield "flood: nothing was rejected"
+    yield from _thetas(scene.plan, Timeline(store.epochs()))
+
+
+def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
+    found, peace = thetas(timeline), thetas(_undisturbed(plan))
+    if not found:
+        yield "no report epoch began"
+    elif not 1 / FACTOR <= median(found) / median(peace) <= FACTOR:
+        yield f"theta is {median(found):g} in the middle epoch, expected within {FACTOR:g} times of {median(peace):g}"
+
+
+def thetas(timeline: Timeline) -> list[int]:
+    """θ of the report epochs."""
+    return [epoch.campaign.rule.ranges[0][2] for epoch in timeline.epochs if epoch.campaign.rule.ranges]
+
+
+def _undisturbed(plan: Plan) -> Timeline:
+    """What the same fleet gives in peace."""
+    playback = Playback(plan.readings.per_day, plan.stride)
+    return Simulation(plan.config.campaign, plan.readings, len(plan.names), 1, playback=playback).run().timeline

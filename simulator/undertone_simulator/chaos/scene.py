@@ -1,0 +1,274 @@
+"""The processes of a soak, and how each event of the schedule happens to them."""
+
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from undertone_aggregator.broker import ManagedBroker
+from undertone_simulator.chaos.hostile import Hostile
+from undertone_simulator.chaos.schedule import Event, device_faults
+from undertone_simulator.demo.plan import Plan
+from undertone_simulator.fleet_process import Job
+from undertone_simulator.ledger import FleetLedger
+from undertone_simulator.stage import Stage, end, find_micropython
+
+Say = Callable[[str], None]
+# No file of the server may grow beyond this while its disk is full.
+_FULL = 4096
+_REFUSED_SECONDS = 30.0
+
+
+class Scene:
+    """``rung``: sentences of a second server, or of one whose plan was edited, by event."""
+
+    def __init__(self, plan: Plan, stage: Stage, seed: int, say: Say) -> None:
+        self.plan = plan
+        self.stage = stage
+        self.rung: list[tuple[str, int, str]] = []
+        self.ended: list[str] = []
+        self.victims: list[str] = []
+        self._say = say
+        self._chance = random.Random(f"undertone chaos targets {seed}")
+        self._ledger = FleetLedger(plan.folder / "demo.ledger")
+        self._clock = plan.folder / "clock"
+        self._clock.write_text("0")
+        self._copier: threading.Thread | None = None
+        self._expected_to_run = False
+        # The last device is the hostile one; the one before runs under MicroPython, where that is here.
+        names = plan.names
+        self.micropython = names[-2] if find_micropython() is not None else None
+        self.fleet = names[: -1 if self.micropython is None else -2]
+        self.job = Job(
+            folder=str(plan.folder),
+            members=len(self.fleet),
+            readings=str(plan.folder / "readings.npz"),
+            ledger=str(plan.folder / "fleet.ledger"),
+            slots=plan.options.slots,
+            per_day=plan.readings.per_day,
+            stride=plan.stride,
+            state=str(plan.folder / "state"),
+            faults=device_faults(seed, plan.options.slots, self.fleet),
+        )
+        config = plan.config
+        self.hostile = Hostile(
+            names[-1], plan.folder, config.broker.prefix, config.campaign.name, config.broker.port, self._chance
+        )
+
+    # The processes
+
+    def start(self) -> None:
+        """Broker, devices, server."""
+        self.stage.broker.start()
+        self.stage.start_fleet(self.job)
+        if self.micropython is not None:
+            row = self.plan.names.index(self.micropython)
+            readings = [self.plan.readings.at(row, column) or 0 for column in range(self.plan.options.slots)]
+            self.stage.start_micropython(self.micropython, readings, 1 << 30)
+        while not self.stage.fleet_ready():
+            if self.stage.fleet is None or self.stage.fleet.poll() is not None:
+                raise RuntimeError(f"the fleet did not start: {self.stage.words('fleet.log')}")
+            time.sleep(0.1)
+        self.start_aggregator()
+
+    def start_aggregator(self) -> None:
+        """The server with a clock that can be stepped; its log comes through a pipe, for its disk may be full."""
+        stage = self.stage
+        stage.aggregator = subprocess.Popen(
+            self._server(self.plan.config_file),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "UNDERTONE_CLOCK": str(self._clock)},
+            start_new_session=True,
+        )
+        self._copier = threading.Thread(target=self._copy, args=(stage.aggregator,), daemon=True)
+        self._copier.start()
+        self._expected_to_run = True
+
+    def _server(self, config: Path) -> list[str]:
+        stepped = [sys.executable, "-m", "undertone_simulator.chaos.stepped"]
+        return [*stepped, "undertone", "aggregate", "--config", str(config), "--json"]
+
+    def _copy(self, child: "subprocess.Popen[bytes]") -> None:
+        assert child.stdout is not None
+        with (self.plan.folder / "aggregator.log").open("ab") as log:
+            for line in child.stdout:
+                log.write(line)
+                log.flush()
+
+    def check(self) -> None:
+        """Note a server that has ended by itself, and start it again."""
+        child = self.stage.aggregator
+        if self._expected_to_run and child is not None and child.poll() is not None:
+            self.ended.append(f"the server ended by itself with code {child.returncode}")
+            self._say(self.ended[-1])
+            self.start_aggregator()
+
+    def _end_aggregator(self, how: signal.Signals) -> None:
+        self._expected_to_run = False
+        end(self.stage.aggregator, how)
+
+    def workers(self) -> list[int]:
+        """Process ids of the server's ingest workers."""
+        child = self.stage.aggregator
+        if child is None:
+            return []
+        pids = _children(child.pid)
+        return [pid for pid in pids if b"spawn_main" in _command(pid)]
+
+    # Events
+
+    def happen(self, event: Event) -> None:
+        """Make it happen, from its beginning to its end."""
+        self._ledger.fault(event.name.replace("-", "_"))
+        self._ledger.flush()
+        name, _, how = event.name.partition("-")
+        if how in ("kill", "term", "stop") and name != "worker":
+            self._signal(name, how, event.seconds)
+        else:
+            getattr(self, "_" + event.name.replace("-", "_"))(event.seconds)
+
+    def _signal(self, name: str, how: str, seconds: float) -> None:
+        """-9 or TERM and started again after ``seconds``, or STOP and CONT."""
+        broker = self.stage.broker
+        assert isinstance(broker, ManagedBroker)
+        if how == "stop":
+            _pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
+            return
+        sign = signal.SIGKILL if how == "kill" else signal.SIGTERM
+        self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
+        self._ledger.flush()
+        if name == "broker":
+            (broker.kill if how == "kill" else broker.stop)()
+        elif name == "aggregator":
+            self._end_aggregator(sign)
+        else:
+            end(self.stage.fleet, sign)
+        time.sleep(seconds)
+        if name == "broker":
+            broker.start()
+        elif name == "aggregator":
+            self.start_aggregator()
+        else:
+            self.stage.start_fleet(self.job)
+
+    def _worker_kill(self, seconds: float) -> None:
+        for pid in self._chance.sample(self.workers(), min(1, len(self.workers()))):
+            os.kill(pid, signal.SIGKILL)
+
+    def _worker_stop(self, seconds: float) -> None:
+        _pause(self._chance.sample(self.workers(), min(1, len(self.workers()))), seconds)
+
+    def _disk_full(self, seconds: float) -> None:
+        pids = [pid for pid in (self.stage.aggregator.pid if self.stage.aggregator else 0, *self.workers()) if pid]
+        before = resource.prlimit(pids[0], resource.RLIMIT_FSIZE)
+        for limits in ((_FULL, before[1]), before):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+            time.sleep(seconds if limits != before else 0.0)
+
+    def _step(self, by: float, seconds: float) -> None:
+        for offset in (by, 0.0):
+            self._clock.write_text(str(offset))
+            time.sleep(seconds if offset else 0.0)
+
+    def _clock_forward(self, seconds: float) -> None:
+        self._step(self._chance.uniform(1, 90), seconds)
+
+    def _clock_back(self, seconds: float) -> None:
+        self._step(-self._chance.uniform(1, 90), seconds)
+
+    def _theft(self, seconds: float) -> None:
+        victim = self._chance.choice(self.fleet)
+        if self.hostile.steal(victim, seconds):
+            self.victims.append(victim)
+
+    def _flood(self, seconds: float) -> None:
+        self.hostile.flood(seconds)
+
+    def _edit(self, seconds: float) -> None:
+        """Half the ε, and a restart: the server says so, and does not start; then the file is as it was."""
+        text = self.plan.config_file.read_text()
+        self._end_aggregator(signal.SIGTERM)
+        self.plan.config_file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'))
+        self._refused("edit", self.plan.config_file)
+        self.plan.config_file.write_text(text)
+        self.start_aggregator()
+
+    def _second_server(self, seconds: float) -> None:
+        self._refused("second-server", self.plan.config_file)
+
+    def _other_store(self, seconds: float) -> None:
+        other = self.plan.folder / "other.toml"
+        other.write_text(self.plan.config_file.read_text().replace('"store.sqlite"', '"other.sqlite"'))
+        self._refused("other-store", other)
+        for path in self.plan.folder.glob("other.sqlite*"):
+            path.unlink()
+
+    def _refused(self, event: str, config: Path) -> None:
+        """Start a server that must not run, and note its last word and exit code."""
+        try:
+            done = subprocess.run(
+                self._server(config), capture_output=True, text=True, timeout=_REFUSED_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            self.rung.append((event, 0, "it went on"))
+            return
+        words = (done.stderr + done.stdout).strip().splitlines()
+        self.rung.append((event, done.returncode, words[-1] if words else "it said nothing"))
+
+    # The end
+
+    def finish(self) -> None:
+        """The fleet has ended: everything else may."""
+        end(self.stage.micropython, signal.SIGINT)
+        self.hostile.close()
+        self._ledger.close()
+
+    def stop_aggregator(self) -> None:
+        """End the server, and have all of its log."""
+        self._end_aggregator(signal.SIGTERM)
+        if self._copier is not None:
+            self._copier.join(5)
+
+    def log(self) -> list[str]:
+        """What the server said, a sentence each."""
+        sentences = []
+        for line in (self.plan.folder / "aggregator.log").read_text(errors="replace").splitlines():
+            try:
+                sentences.append(str(json.loads(line).get("message", "")))
+            except ValueError:
+                sentences.append(line)
+        return sentences
+
+
+def _pause(pids: list[int], seconds: float) -> None:
+    for sign in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        time.sleep(seconds if sign is signal.SIGSTOP else 0.0)
+
+
+def _children(pid: int) -> list[int]:
+    pids = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            pids += [int(word) for word in task.read_text().split()]
+    return pids
+
+
+def _command(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""

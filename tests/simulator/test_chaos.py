@@ -1,0 +1,85 @@
+"""The soak's schedule and its judge; the soak itself is `make chaos`."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_simulator.chaos import judge
+from undertone_simulator.chaos.judge import failures
+from undertone_simulator.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
+from undertone_simulator.faults import FAULTS
+from undertone_simulator.verify import Accounts
+
+
+def test_the_seed_makes_the_schedule():
+    events = schedule(7, 600)
+    assert events == schedule(7, 600) != schedule(8, 600)
+    assert {event.name for event in events} == set(EVENTS)
+    # One at a time, with calm between, and none near the end.
+    for event, following in pairwise(events):
+        assert following.second >= event.second + event.seconds + 2.9
+    assert events[-1].second + events[-1].seconds <= 600 - QUIET
+
+
+def test_the_faults_of_devices_are_known():
+    faults = device_faults(7, 3600, ["a", "b"])
+    assert faults == device_faults(7, 3600, ["a", "b"])
+    assert {name for _, name, _ in faults} <= set(FAULTS)
+    assert len(faults) > 300
+
+
+def scene(log=(), rung=(), ended=()):
+    return SimpleNamespace(plan=None, log=lambda: list(log), rung=list(rung), ended=list(ended))
+
+
+def accounts(**fields):
+    return Accounts(counted=10, deliveries={"received": 12, "counted": 10, "malformed": 2}, **fields)
+
+
+GOOD = {
+    "log": [
+        "resuming campaign demo with 3 epochs",
+        "worker x ended with code -9: starting it again",
+        "connected again to the broker",
+        "the store cannot be written, trying again: full",
+    ],
+    "rung": [
+        ("edit", 2, 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
+        ("second-server", 2, "error: another process holds the store"),
+        ("other-store", 2, "holds a campaign that another server issued at"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "of", "said"),
+    [
+        ({}, accounts(), None),
+        ({"log": GOOD["log"][1:]}, accounts(), "aggregator-kill: the server never said"),
+        ({"log": GOOD["log"][:1]}, accounts(), "disk-full: the server never said"),
+        ({"rung": [("edit", 0, "it went on")]}, accounts(), "edit: code 0"),
+        ({"ended": ["the server ended by itself with code 1"]}, accounts(), "ended by itself"),
+        ({}, accounts(unexplained={"drawn twice": 1}), "unexplained: 1 drawn twice"),
+        ({}, Accounts(), "no report was counted"),
+        ({}, Accounts(counted=1, deliveries={"received": 1, "counted": 1}), "flood: nothing was rejected"),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):
+    monkeypatch.setattr(judge, "_thetas", lambda plan, timeline: iter(()))
+    events = [Event(1.0, name, 0.0) for name in EVENTS]
+    store = SimpleNamespace(epochs=lambda: [])
+    wrong = list(failures(scene(**{**GOOD, **changes}), events, of, store))
+    assert wrong == [] if said is None else any(said in sentence for sentence in wrong), wrong
+
+
+@pytest.mark.parametrize(("theta", "fine"), [(100, True), (199, True), (201, False), (49, False)])
+def test_theta_is_compared_with_peace(theta, fine, monkeypatch):
+    def timeline(value):
+        rule = SimpleNamespace(ranges=((0, 0, value),))
+        return SimpleNamespace(epochs=[SimpleNamespace(campaign=SimpleNamespace(rule=rule))])
+
+    monkeypatch.setattr(judge, "_undisturbed", lambda plan: timeline(100))
+    assert (list(judge._thetas(None, timeline(theta))) == []) is fine
+    assert list(judge._thetas(None, Timeline(()))) == ["no report epoch began"]
