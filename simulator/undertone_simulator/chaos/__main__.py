@@ -2,6 +2,7 @@
 
 import argparse
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
         parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
+    # A shell's background job inherits Ctrl-C as ignored; however it ends, no process is left behind.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
     say(f"seed {seed}: run it again with --seed {seed} --minutes {given.minutes:g} --devices {given.devices}")
     if given.directory is not None:
