@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
-from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.partial import EVERYBODY, Partial
+from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_aggregator.collection import collection_of, estimator_of, guarantee_of
 from undertone_aggregator.config import Config
@@ -218,14 +219,18 @@ class Coordinator:
         newest = self._timeline.last
         if newest is None:
             return
-        outcomes = self.store.outcomes()
+        outcomes, lost = self.store.outcomes(), self._lost()
         cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
-        message = status_message(newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total}, self._world)
-        self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
-        parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
-        self.journal.say(
-            "deliveries", f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet"), **outcomes
+        message = status_message(
+            newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total, "lost": lost}, self._world
         )
+        self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
+        missing = lost[EVERYBODY]["reports"]
+        parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
+        said = f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet")
+        if missing:
+            said += f"; {missing} reports were drawn and never came"
+        self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
 
     def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:
@@ -251,6 +256,16 @@ class Coordinator:
                 ours = False
             if not ours:
                 self.journal.alarm("foreign", f"somebody else broadcasts the campaign {self.plan.name}")
+
+    def _lost(self) -> dict[str, dict[str, int | None]]:
+        """Group -> reports that were drawn and never came, and since when (Unix second); ``all``: together."""
+        groups = by_group(self.store.losses())
+        oldest = min((slot for _, slot in groups.values()), default=None)
+        groups[EVERYBODY] = (sum(n for group, (n, _) in groups.items()), oldest)  # type: ignore[assignment]
+        return {
+            group: {"reports": n, "since": None if slot is None else slot * self.plan.slot_seconds}
+            for group, (n, slot) in groups.items()
+        }
 
     def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
         return self.store.partial(first, last, kind=kind)

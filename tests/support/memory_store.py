@@ -14,7 +14,7 @@ from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
 from undertone_shared.errors import Invalid
 
 _NUMBERS = itertools.count()
-_KEPT = ("_meta", "_epochs", "_partials", "_outcomes", "_seen", "_chains", "_audit")
+_KEPT = ("_meta", "_epochs", "_partials", "_outcomes", "_seen", "_chains", "_sequences", "_losses", "_audit")
 
 
 class MemoryStore:
@@ -29,6 +29,8 @@ class MemoryStore:
         self._outcomes: Counter[str] = Counter()
         self._seen: list[tuple[str, bool, bytes]] = []
         self._chains: list[tuple[str, bytes]] = []
+        self._sequences: list[tuple[str, bytes]] = []
+        self._losses: Counter[tuple[str, int]] = Counter()
         self._audit: dict[tuple[str, bytes], str] = {}
 
     @property
@@ -99,6 +101,9 @@ class MemoryStore:
                 self._seen.append((worker, False, bytes(batch.seen)))
             if batch.chains:
                 self._chains.append((worker, bytes(batch.chains)))
+            if batch.sequences:
+                self._sequences.append((worker, bytes(batch.sequences)))
+            self._losses.update(batch.lost)
             for device, digest, outcome in batch.audit:
                 if outcome is None:
                     raise StoreError("an outcome is missing")
@@ -120,6 +125,9 @@ class MemoryStore:
     def outcomes(self) -> Counter[str]:
         return Counter({**self._outcomes, RECEIVED: sum(self._outcomes.values())})
 
+    def losses(self) -> dict[tuple[str, int], int]:
+        return {key: n for key, n in self._losses.items() if n}
+
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         return ((device, digest, outcome) for (device, digest), outcome in self._audit.items())
 
@@ -132,6 +140,13 @@ class MemoryStore:
 
     def chains(self) -> Iterator[bytes]:
         return (data for _, data in self._chains)
+
+    def sequences(self) -> Iterator[bytes]:
+        return (data for _, data in self._sequences)
+
+    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        self._sequences = [row for row in self._sequences if row[0] != worker and not everyone]
+        self._sequences.append((worker, records))
 
     def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
         self._chains = [row for row in self._chains if row[0] != worker and not everyone]

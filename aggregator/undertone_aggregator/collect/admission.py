@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +14,7 @@ from undertone_aggregator.collect.devices import UNGROUPED, Devices
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
+from undertone_aggregator.collect.sequences import Losses, Sequences
 from undertone_aggregator.collect.store import Batch
 from undertone_shared import intake
 from undertone_shared.errors import Invalid
@@ -57,8 +58,8 @@ TOLERANCE_SECONDS = 60
 class Admission:
     """The rules for one campaign. ``groups``: device -> group; without it everybody is in group ``all``.
 
-    ``cells``: what a counted report of a rule's kind adds. ``seen`` and ``chains`` are the state of deduplication, and
-    of streams' chains, for this admission's shards.
+    ``cells``: what a counted report of a rule's kind adds. ``seen``, ``chains`` and ``sequences`` are the state of
+    deduplication, of streams' chains and of what is missing, for this admission's shards; ``losses``: of all.
     """
 
     def __init__(
@@ -73,8 +74,12 @@ class Admission:
         audit: bool = False,
         tolerance_seconds: int = TOLERANCE_SECONDS,
         chains: Chains | None = None,
+        sequences: Sequences | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self.seen = seen
+        self.sequences = Sequences() if sequences is None else sequences
+        self._losses = Losses() if losses is None else losses
         self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
         self.cells = cells
@@ -143,7 +148,30 @@ class Admission:
         if outcome == COUNTED:
             at = self._key(came, device, slot)
             self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
+            self.note_sequence(key, slot, came.sequence, at.group, batch)
         return outcome
+
+    def note_sequences(
+        self,
+        keys: NDArray[np.uint64],
+        slots: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        groups: Sequence[str],
+        batch: Batch,
+    ) -> None:
+        """The same of many reports [n], in the order of each device."""
+        plain = self.sequences.expected(keys, slots, numbers)
+        batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
+        for i in np.flatnonzero(~plain).tolist():
+            self.note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
+
+    def note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
+        """What the number in a counted report says of those that never came."""
+        first_slot = self.timeline.epochs[0].campaign.first_slot
+        missing = self.sequences.observe(key, first_slot, slot, sequence)
+        batch.sequences += self.sequences.record(key)
+        if missing:
+            batch.lost.update(dict(self._losses.note(missing, group, slot)))
 
     def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
         """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""

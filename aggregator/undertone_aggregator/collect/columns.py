@@ -42,5 +42,6 @@ class Columns:
         self.symbol = table["value"].astype(np.int64)
         self.released = table["value"].astype(np.uint32).view(np.int32).astype(np.int64)
         self.chain = table["chain"].astype(np.int64)
+        self.sequence = table["sequence"].astype(np.int64)
         self.device: NDArray[np.uint64] = np.zeros(len(payloads), dtype=np.uint64)
         self.sound: NDArray[np.bool_] = sized & (table["version"] == VERSION) & (table["sequence"] > 0)

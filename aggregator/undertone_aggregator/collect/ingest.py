@@ -13,6 +13,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
+from undertone_aggregator.collect.sequences import Losses, Sequences
 from undertone_aggregator.collect.store import Batch, Store, StoreError
 from undertone_shared.topics import SHARDS
 
@@ -159,6 +160,8 @@ class Ingest:
         self._store.compact_seen(self._plan.name, admission.seen.snapshot())
         if len(admission.chains):
             self._store.compact_chains(self._plan.name, admission.chains.records())
+        if len(admission.sequences):
+            self._store.compact_sequences(self._plan.name, admission.sequences.snapshot())
         self._records = 0
 
     def judge(self, deliveries: Sequence[Delivery]) -> Batch:
@@ -179,6 +182,8 @@ class Ingest:
         seen.load(self._store.seen(), shards)
         chains = Chains()
         chains.load(self._store.chains(), shards)
+        sequences = Sequences()
+        sequences.load(self._store.sequences(), shards)
         return Admission(
             plan.prefix,
             plan.campaign,
@@ -186,6 +191,8 @@ class Ingest:
             seen,
             cells=plan.cells,
             chains=chains,
+            sequences=sequences,
+            losses=Losses(self._store.losses()),
             groups=plan.groups,
             audit=plan.audit,
         )

@@ -126,6 +126,8 @@ class Lane:
             key = Key(campaign.name, campaign.fingerprint, kind, admission.devices.group_name(group), slot)
             cells = admission.cells(campaign.rule.kind)
             cells.add_all(campaign.rule, columns, part, key, admission.chains, batch)
+        names = [admission.devices.group_name(group) for group in groups[at].tolist()]
+        admission.note_sequences(columns.device[at], columns.slot[at], columns.sequence[at], names, batch)
         if admission.audit:
             for i in at.tolist():
                 name = admission.devices.name(int(plain.rows[i]))

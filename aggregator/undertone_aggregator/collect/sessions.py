@@ -15,6 +15,7 @@ from undertone_aggregator.collect.ingest import Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.link import Address, forget_session
 from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.sequences import Sequences
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collect.workers import LOCK_SECONDS
 from undertone_shared.errors import Invalid
@@ -104,6 +105,10 @@ def _consolidate(store: Store) -> None:
     chains.load(store.chains())
     if len(chains):
         store.compact_chains("", chains.records(), everyone=True)
+    sequences = Sequences()
+    sequences.load(store.sequences())
+    if len(sequences):
+        store.compact_sequences("", sequences.snapshot(), everyone=True)
 
 
 def slots_of(store: Store) -> set[int]:

@@ -79,6 +79,17 @@ class SqlStore(Database):
                 self._append(tables.seen, worker, bytes(batch.seen), is_snapshot=False)
             if batch.chains:
                 self._append(tables.chains, worker, bytes(batch.chains))
+            if batch.sequences:
+                self._append(tables.sequences, worker, bytes(batch.sequences))
+            self._upsert(
+                tables.losses,
+                [
+                    {"worker": worker, "grp": group, "slot": slot, "n": n}
+                    for (group, slot), n in batch.lost.items()
+                    if n
+                ],
+                lambda new: {"n": tables.losses.c.n + new.n},
+            )
             self._upsert(
                 tables.counters,
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
@@ -141,6 +152,12 @@ class SqlStore(Database):
         counters[RECEIVED] = sum(counters.values())
         return counters
 
+    def losses(self) -> dict[tuple[str, int], int]:
+        table = tables.losses
+        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self._mine(table))
+        rows = self._rows(total.group_by(table.c.grp, table.c.slot))
+        return {(group, slot): int(n) for group, slot, n in rows if n}
+
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         table = tables.audit
         for row in self._rows(select(table).where(self._mine(table))):
@@ -160,6 +177,15 @@ class SqlStore(Database):
     def chains(self) -> Iterator[bytes]:
         for row in self._segments(tables.chains):
             yield bytes(row.data)
+
+    def sequences(self) -> Iterator[bytes]:
+        for row in self._segments(tables.sequences):
+            yield bytes(row.data)
+
+    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        with self.transaction():
+            self._forget(tables.sequences, worker, everyone)
+            self._append(tables.sequences, worker, records)
 
     def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
         with self.transaction():

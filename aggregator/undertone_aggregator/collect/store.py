@@ -33,6 +33,8 @@ class Batch:
     """What one transaction adds. ``seen``: records of the counted reports, see `undertone_aggregator.collect.seen`.
 
     ``chains``: records of the counted stream reports, see `undertone_aggregator.collect.chains`.
+    ``sequences``: records of their devices, see `undertone_aggregator.collect.sequences`. ``lost``: (group, slot in
+    which it was noticed) -> reports that are missing, less those that came after all.
     ``audit``: (device, digest of the payload, outcome) of every delivery.
     """
 
@@ -40,6 +42,8 @@ class Batch:
     outcomes: Counter[str] = field(default_factory=Counter)
     seen: bytearray = field(default_factory=bytearray)
     chains: bytearray = field(default_factory=bytearray)
+    sequences: bytearray = field(default_factory=bytearray)
+    lost: Counter[tuple[str, int]] = field(default_factory=Counter)
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
 
 
@@ -100,6 +104,9 @@ class Store(Protocol):
     def outcomes(self) -> Counter[str]:
         """Deliveries by outcome, over all workers: ``received`` is the sum of all others."""
 
+    def losses(self) -> dict[tuple[str, int], int]:
+        """(group, slot in which it was noticed) -> reports that devices drew and nobody saw, over all workers."""
+
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """(device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
 
@@ -113,6 +120,12 @@ class Store(Protocol):
 
     def chains(self) -> Iterator[bytes]:
         """The segments that `undertone_aggregator.collect.chains.Chains.load` takes, oldest first."""
+
+    def sequences(self) -> Iterator[bytes]:
+        """The segments that `undertone_aggregator.collect.sequences.Sequences.load` takes, oldest first."""
+
+    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
 
     def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
         """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""

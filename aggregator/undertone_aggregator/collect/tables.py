@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0002"
+HEAD = "0003"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -96,6 +96,25 @@ chains = Table(
     Column("worker", Text, nullable=False),
     Column("data", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
+)
+sequences = Table(
+    "sequences",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    _campaign(index=True),
+    Column("worker", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+# slot: in which it was noticed that n reports are missing.
+losses = Table(
+    "losses",
+    metadata,
+    _campaign(primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("grp", Text, primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", BigInteger, nullable=False),
 )
 audit = Table(
     "audit",

@@ -1,0 +1,171 @@
+"""Which reports devices drew and nobody saw, from the sequence numbers in those that were counted: 16 bytes a device.
+
+Kept of each device: its newest counted slot t and the number n in that report. A report for a slot u > t with number m
+> n shows m - n - 1 that were drawn between and have not come, at most u - t - 1, for a device draws once a slot. A
+number that goes back, m <= n, is of a ledger that began again: m - 1. A report for an older slot with a smaller number
+closes a gap. The first report of a device shows m - 1, if the campaign is old enough for that many.
+
+Two words of 64 bits: the device's key, and (newest slot, its number). Only reports that are counted are looked at: one
+that was refused stands in its counter, and in a gap.
+"""
+
+import struct
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import SHARDS
+
+_RECORD = struct.Struct("<QQ")
+RECORD_BYTES = _RECORD.size
+_U32 = 0xFFFFFFFF
+# New devices wait in a dictionary until they are worth a merge into the sorted words.
+_YOUNG = 4096
+
+CLOSES = -1
+
+
+def step(newest: int, number: int, slot: int, sequence: int) -> int:
+    """What a counted report shows to be missing, or `CLOSES`; ``newest``, ``number``: of the device's newest one."""
+    if slot > newest:
+        return min(sequence - number - 1 if sequence > number else max(sequence - 1, 0), slot - newest - 1)
+    return CLOSES if slot < newest and sequence < number else 0
+
+
+def start(first_slot: int, slot: int, sequence: int) -> int:
+    """What a device's first report shows; a number beyond the campaign's age counts another campaign's, too."""
+    return sequence - 1 if 0 < sequence <= slot - first_slot + 1 else 0
+
+
+class Sequences:
+    """The state of all devices."""
+
+    def __init__(self) -> None:
+        self._young: dict[int, int] = {}
+        self._set(np.empty((2, 0), dtype=np.uint64))
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._young)
+
+    def observe(self, key: int, first_slot: int, slot: int, sequence: int) -> int:
+        """Remember a counted report; how many it shows to be missing, `CLOSES` when it is one of those, else 0.
+
+        ``first_slot``: the campaign's first.
+        """
+        word = self._young.get(key)
+        at = -1
+        if word is None:
+            at = bisect_left(self._keys, key)
+            if at == len(self._keys) or self._keys[at] != key:
+                self._young[key] = slot << 32 | sequence
+                if len(self._young) > max(_YOUNG, len(self._keys) >> 6):
+                    self._merge()
+                return start(first_slot, slot, sequence)
+            word = self._words_of[at]
+        newest = word >> 32
+        missing = step(newest, word & _U32, slot, sequence)
+        if slot > newest:
+            if at < 0:
+                self._young[key] = slot << 32 | sequence
+            else:
+                self._words_of[at] = slot << 32 | sequence
+        return missing
+
+    def expected(
+        self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which of these reports [n] are a known device's only one here, newer, and the very next number."""
+        self._merge()
+        if not len(self._keys):
+            return np.zeros(len(keys), dtype=bool)
+        _, place, times = np.unique(keys, return_inverse=True, return_counts=True)
+        at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
+        word = self._words[1, at]
+        newest, number = (word >> np.uint64(32)).astype(np.int64), (word & np.uint64(_U32)).astype(np.int64)
+        known = (self._words[0, at] == keys) & (times[place] == 1)
+        mask: NDArray[np.bool_] = known & (slots > newest) & (numbers == number + 1)
+        return mask
+
+    def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
+        """Remember what was ``expected``; the records."""
+        words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
+        self._words[1, np.searchsorted(self._words[0], keys)] = words
+        return np.stack([keys, words]).T.astype("<u8").tobytes()
+
+    def record(self, key: int) -> bytes:
+        """A device's state, as the store keeps it."""
+        word = self._young.get(key)
+        return _RECORD.pack(key, self._words_of[bisect_left(self._keys, key)] if word is None else word)
+
+    def snapshot(self) -> bytes:
+        """The state of all devices: their records."""
+        self._merge()
+        return self._words.T.astype("<u8").tobytes()
+
+    def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
+        """Take over a store's segments in the order of writing, of these shards only; a later record replaces.
+
+        Raises Invalid for a damaged one.
+        """
+        mine = np.zeros(256, dtype=bool)
+        mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
+        rows = [self._words]
+        for data in segments:
+            if len(data) % RECORD_BYTES:
+                raise Invalid(f"a segment of sequence numbers has {len(data)} bytes, expected whole rows")
+            words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 2).T
+            rows.append(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
+        words = np.concatenate(rows, axis=1)
+        # The last of equal keys: the first in the reverse order.
+        keys, at = np.unique(words[0, ::-1], return_index=True)
+        self._set(np.stack([keys, words[1, ::-1][at]]))
+
+    def _merge(self) -> None:
+        if self._young:
+            young = np.array(sorted(self._young.items()), dtype=np.uint64).T
+            self._young.clear()
+            at = np.searchsorted(self._words[0], young[0])
+            self._set(np.insert(self._words, at, young, axis=1))
+
+    def _set(self, words: NDArray[np.uint64]) -> None:
+        self._words = np.ascontiguousarray(words)
+        # Memoryviews give and take Python integers several times faster than numpy scalars.
+        self._keys, self._words_of = (memoryview(row) for row in self._words)
+
+
+class Losses:
+    """Missing reports by group, at the slot in which each was noticed; ``known``: what the store holds."""
+
+    def __init__(self, known: Mapping[tuple[str, int], int] | None = None) -> None:
+        self._open: dict[str, Counter[int]] = {}
+        for (group, slot), n in (known or {}).items():
+            self._open.setdefault(group, Counter())[slot] += n
+
+    def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
+        """What a report for ``slot`` changes: ((group, slot), amount)."""
+        slots = self._open.setdefault(group, Counter())
+        if missing > 0:
+            slots[slot] += missing
+            return [((group, slot), missing)]
+        # It was noticed later than it was drawn, and there is nothing better to know.
+        later = min((noticed for noticed, n in slots.items() if noticed > slot and n > 0), default=None)
+        if missing == 0 or later is None:
+            return []
+        slots[later] -= 1
+        if not slots[later]:
+            del slots[later]
+        return [((group, later), -1)]
+
+
+def by_group(losses: Mapping[tuple[str, int], int]) -> dict[str, tuple[int, int]]:
+    """group -> (missing reports, slot in which the oldest was noticed), of a store's losses."""
+    totals: dict[str, tuple[int, int]] = {}
+    for (group, slot), n in losses.items():
+        if n > 0:
+            total, oldest = totals.get(group, (0, slot))
+            totals[group] = (total + n, min(oldest, slot))
+    return totals

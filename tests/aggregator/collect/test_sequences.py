@@ -1,0 +1,154 @@
+"""What sequence numbers show of reports that were drawn and never came."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from support import deliveries
+from support.memory_store import MemoryStore
+from support.server import FIRST, PREFIX, SEED, delivery, two_epochs
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan
+from undertone_aggregator.collect.intake import Delivery, Intake
+from undertone_aggregator.collect.seen import device_key
+from undertone_aggregator.collect.sequences import CLOSES, RECORD_BYTES, Losses, Sequences, by_group
+from undertone_aggregator.collect.sessions import open_intake
+from undertone_aggregator.collection import cells_of
+from undertone_shared.errors import Invalid
+
+OLD, _ = two_epochs()
+ONE = device_key("d1")[1]
+
+
+def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]:
+    """What each (slot, sequence) of one device shows."""
+    sequences = Sequences()
+    return [sequences.observe(ONE, first_slot, slot, sequence) for slot, sequence in reports]
+
+
+@pytest.mark.parametrize(
+    ("reports", "shown"),
+    [
+        # In order; with slots in which the device drew nothing.
+        ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
+        # A gap, which two late reports close.
+        ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
+        # The first ones are missing; the campaign is too young for more than that.
+        ([(103, 4)], [3]),
+        ([(103, 40)], [0]),
+        # The ledger began again, and its first report is missing.
+        ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
+        # A device that lies: no more than the slots between.
+        ([(100, 1), (102, 4_000_000_000)], [0, 1]),
+        # A report of the old ledger that comes late.
+        ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
+        # The same slot again, under another number.
+        ([(100, 1), (100, 7)], [0, 0]),
+    ],
+)
+def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list[int]) -> None:
+    assert observed(reports) == shown
+
+
+def test_the_state_survives_in_records_and_in_snapshots() -> None:
+    chance = random.Random(7)
+    one = Sequences()
+    records: list[bytes] = []
+    keys = [device_key(f"d{number}")[1] for number in range(9000)]
+    for slot in range(3):
+        for key in chance.sample(keys, 6000):
+            one.observe(key, 0, slot, slot + 1)
+            records.append(one.record(key))
+    replayed, resumed, half = Sequences(), Sequences(), Sequences()
+    replayed.load(records)
+    snapshot = one.snapshot()
+    resumed.load([snapshot])
+    half.load([snapshot], range(32))
+    assert replayed.snapshot() == resumed.snapshot() == snapshot
+    assert len(snapshot) == RECORD_BYTES * len(one)
+    assert 0 < len(half) < len(one)
+    with pytest.raises(Invalid, match="expected whole rows"):
+        Sequences().load([b"x"])
+
+
+def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:
+    losses = Losses({("north", 5): 2})
+    total: Counter[tuple[str, int]] = Counter({("north", 5): 2})
+    for missing, group, slot in [(1, "north", 9), (3, "south", 9), (CLOSES, "north", 3), (CLOSES, "south", 9)]:
+        total.update(dict(losses.note(missing, group, slot)))
+    assert by_group(total) == {"north": (2, 5), "south": (3, 9)}
+    total.update(dict(losses.note(CLOSES, "north", 4)))
+    assert by_group(total) == {"north": (1, 9), "south": (3, 9)}
+
+
+class Dropping:
+    """A broker that drops: an intake that acknowledges, and does not pass on, what ``drop`` names."""
+
+    def __init__(self, inner: Intake, drop: set[tuple[str, bytes]]) -> None:
+        self._inner = inner
+        self._drop = drop
+        self.dropped = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._inner.ready
+
+    def take(self, seconds: float) -> Sequence[Delivery]:
+        taken = self._inner.take(seconds)
+        gone = [delivery for delivery in taken if delivery[:2] in self._drop]
+        self._inner.acknowledge(gone)
+        self.dropped += len(gone)
+        return [delivery for delivery in taken if delivery[:2] not in self._drop]
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        self._inner.acknowledge(deliveries)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with deliveries.open_broker(tmp_path / "b") as made:
+        yield made
+
+
+def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: ManagedBroker) -> None:
+    chance = random.Random(SEED[1])
+    slots, names = 60, [f"d{number}" for number in range(60)]
+    reports = [
+        (name, n, delivery(OLD.campaign, name, FIRST + n, chance.randrange(3), n + 1))
+        for n in range(slots)
+        for name in names
+    ]
+    # The last report of a device shows what is missing before it; after it nothing would.
+    drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
+    # Some come late, some twice.
+    order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))
+    sent = [reports[i][2] for i in order] + [reports[i][2] for i in order[::50]]
+    groups = {name: "north" if number % 3 else "south" for number, name in enumerate(names)}
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of, batch=200, groups=groups)
+    store = MemoryStore()
+    store.set_meta({"campaign": "meters"})
+    store.add_epoch(OLD)
+    intake = Dropping(open_intake(deliveries.address(broker), plan, print), drop)
+    deliveries.wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
+    ingest = Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
+    sender = deliveries.Sender(broker)
+    made = sender.send(sent)
+    goal = sum(message not in drop for message in sent)
+    deliveries.wait_for(lambda: bool(ingest.step()) and store.outcomes()["received"] >= goal, 60)
+    sender.flush(made)
+    sender.close()
+    intake.close()
+    mine = Counter(groups[name] for name, _, message in reports if message in drop)
+    shown = {group: n for group, (n, _) in by_group(store.losses()).items()}
+    assert 20 < sum(mine.values()) <= intake.dropped
+    assert shown == mine
+    # A worker that starts again goes on where the store left it.
+    Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
+    assert store.outcomes()["counted"] == len(reports) - len(drop)
