@@ -190,6 +190,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
             slow.judge(topic, payload, retained, now, other)
         assert one.outcomes == other.outcomes
         assert one.partial == other.partial
+        assert sum(one.lost.values()) == sum(other.lost.values())
         assert records(one) == records(other)
         assert sorted(one.chains[i : i + 20] for i in range(0, len(one.chains), 20)) == sorted(
             other.chains[i : i + 20] for i in range(0, len(other.chains), 20)
@@ -197,6 +198,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
         assert audits(one) == audits(other)
         counted += one.outcomes[COUNTED]
     assert fast.seen.snapshot() == slow.seen.snapshot()
+    assert fast.sequences.snapshot() == slow.sequences.snapshot()
     assert sorted(_rows(fast)) == sorted(_rows(slow))
     return counted, counted - judged
 
