@@ -1,4 +1,4 @@
-"""A board's modules for frozen firmware: `device/compile.py --manifest` writes it from package.json."""
+"""A board's modules for frozen firmware: `undertone device compile --manifest` writes it."""
 
 # ruff: noqa: F821
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""Prints what each module weighs as .mpy, the form that boards load, made by device/compile.py as they get it.
+"""Prints what each module weighs as .mpy, the form that boards load, made by `undertone device compile` as they get it.
 
 usage: .venv/bin/python scripts/mpy_sizes.py
 """

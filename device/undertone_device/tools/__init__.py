@@ -1,0 +1,1 @@
+"""What a PC does for boards and services: compile, flash, install. CPython only."""

@@ -1,0 +1,57 @@
+"""The commands of `undertone device` that prepare boards and services."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+NAMES = ("compile", "flash", "label", "install")
+
+
+def add(commands: Any) -> None:
+    """Add them to the parser of `undertone device`."""
+    words = {
+        "compile": "what a board needs as .mpy files, into a folder for its /lib",
+        "flash": "a device's files and the package onto a board, over USB",
+        "label": "a label for a device's case: name and QR code, as SVG",
+        "install": "this machine's device as a service",
+    }
+    parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
+    kind = parsers["compile"].add_mutually_exclusive_group(required=True)
+    kind.add_argument("out", type=Path, metavar="OUT", nargs="?")
+    kind.add_argument("--manifest", type=Path, metavar="FILE", help="a manifest for frozen firmware instead")
+    parsers["flash"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
+    parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
+    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
+    parsers["flash"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
+    parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
+    parsers["label"].add_argument("--out", type=Path, default=Path("label.svg"), metavar="FILE")
+    parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
+    parsers["install"].add_argument("--config", type=Path, required=True, metavar="FILE")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run one of them. Raises Invalid."""
+    if arguments.command == "compile":
+        from undertone_device.tools.compile import compile_boards, manifest
+
+        if arguments.manifest is not None:
+            arguments.manifest.write_text(manifest(), encoding="utf-8")
+            return
+        files = compile_boards(arguments.out)
+        print(f"{len(files)} modules, {sum(file.stat().st_size for file in files)} bytes in {arguments.out}")
+    elif arguments.command == "flash":
+        from undertone_device.tools.flash import flash
+
+        flash(arguments.folder, arguments.port, arguments.sensor, print, meters=arguments.meters)
+    elif arguments.command == "label":
+        from undertone_device.tools.label import label
+
+        arguments.out.write_text(label(arguments.folder), encoding="utf-8")
+        print(f"{arguments.out}: print it 62 mm wide")
+    else:
+        from undertone_device.tools.install import NAME, UNITS, install
+
+        commands = install(arguments.config)
+        print(f"{UNITS / NAME} is written; now run")
+        for command in commands:
+            print(f"  {command}")

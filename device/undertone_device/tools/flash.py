@@ -1,0 +1,75 @@
+"""A device's files and the package onto a board, over USB, by mpremote: ``undertone device flash FOLDER --port PORT``.
+
+Order matters when the cable is pulled: the program first stops being the old one, the configuration comes last but
+one, and main.py last. The board's state folder (ledger, campaigns) is never touched.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from undertone_device.tools.compile import board_files, compile_boards
+from undertone_device.tools.shipped import LISTS, shipped
+from undertone_shared.errors import Invalid
+
+Say = Callable[[str], None]
+_SECONDS = 120
+
+
+def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool = False) -> list[str]:
+    """Everything that goes onto the board, below ``out``, in the order of copying. Raises Invalid.
+
+    ``folder`` is what `provision` wrote for this device. ``sensor``: the board's sensor.py.
+    """
+    names = ["device.json", "policy.json"]
+    for name in names:
+        if not (folder / name).is_file():
+            raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
+    settings = json.loads((folder / "device.json").read_text(encoding="utf-8"))
+    broker = settings.get("broker", {})
+    named = (broker.get("password_file"), (broker.get("tls") or {}).get("ca"))
+    names += [name for name in named if name is not None]
+    compiled = compile_boards(out / "lib", board_files(*(LISTS if meters else LISTS[:1])))
+    order = [str(path.relative_to(out)) for path in compiled]
+    for name in names:
+        if "/" in name or not (folder / name).is_file():
+            raise Invalid(f"{folder} has no file {name}, which device.json names")
+        shutil.copyfile(folder / name, out / name)
+    if sensor is not None:
+        shutil.copyfile(sensor, out / "sensor.py")
+        names.append("sensor.py")
+    shutil.copyfile(shipped("main.py"), out / "main.py")
+    return order + names + ["main.py"]
+
+
+def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: bool = False) -> None:
+    """Put a device onto the board at ``port``. Raises Invalid with mpremote's words; it may be run again."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch)
+        order = collect(folder, out, sensor, meters=meters)
+        say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
+        # A board that is cut off in the middle must not start half of it.
+        _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
+        for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):
+            _mpremote(port, "fs", "mkdir", f":{place}", may_fail=True)
+        for number, name in enumerate(order, 1):
+            _mpremote(port, "fs", "cp", str(out / name), f":{name}")
+            if number % 10 == 0 or number == len(order):
+                say(f"{number} of {len(order)} files")
+
+
+def _mpremote(port: str, *words: str, may_fail: bool = False) -> None:
+    command = [sys.executable, "-m", "mpremote", "connect", port] + list(words)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise Invalid(f"the board at {port} does not answer within {_SECONDS} s") from None
+    if "No module named mpremote" in done.stderr:
+        raise Invalid("flashing needs mpremote: pip install 'undertone-ldp[boards]'")
+    if done.returncode and not may_fail:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise Invalid(f"the board at {port}: {said[-1] if said else 'mpremote failed'}")

@@ -1,0 +1,49 @@
+"""A device as a service of this machine: ``undertone device install --systemd``."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from undertone_device.tools.shipped import shipped
+from undertone_shared.errors import Invalid
+
+UNITS = Path("/etc/systemd/system")
+NAME = "undertone-device.service"
+
+
+def unit(config: Path, python: str = sys.executable) -> str:
+    """The service's text for this interpreter and this configuration."""
+    text = shipped(NAME).read_text(encoding="utf-8")
+    start = f"ExecStart={_quoted(python)} -m undertone_device run --config {_quoted(str(config.resolve()))}"
+    return re.sub(r"^ExecStart=.*$", lambda _: start, text, flags=re.MULTILINE)
+
+
+def install(config: Path, folder: Path = UNITS) -> list[str]:
+    """Write the service; what is left to do, as commands. Raises Invalid where it cannot be written, or is there."""
+    path = folder / NAME
+    if not config.is_file():
+        raise Invalid(f"--config is {config}, expected the device's configuration")
+    text = unit(config)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise Invalid(f"{path} is there already and says something else: remove it first")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}") from None
+    commands = ["systemctl daemon-reload", f"systemctl enable --now {NAME.partition('.')[0]}"]
+    if not _is_user("undertone"):
+        commands.insert(0, "useradd --system --home /var/lib/undertone undertone")
+    return commands
+
+
+def _is_user(name: str) -> bool:
+    return subprocess.run(["id", name], capture_output=True, check=False).returncode == 0
+
+
+def _quoted(word: str) -> str:
+    """As systemd reads it: quoted, with % and quotes escaped. Raises Invalid for a line end."""
+    if "\n" in word:
+        raise Invalid(f"the path {word!r} has a line end")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if re.search(r"[^A-Za-z0-9_./-]", word) else word

@@ -1,0 +1,31 @@
+"""A label for a device's case: its name, its campaign, and both as a QR code, in one SVG file. No secret is on it."""
+
+import html
+from pathlib import Path
+
+from undertone_device.config import read_config
+from undertone_shared.errors import Invalid
+
+_SIZE = 5
+
+
+def label(folder: Path) -> str:
+    """The label of the device in ``folder``, 62 mm wide. Raises Invalid without segno."""
+    try:
+        import segno
+    except ImportError:
+        raise Invalid("labels need segno: pip install 'undertone-ldp[boards]'") from None
+    config = read_config(str(folder / "device.json"))
+    code = segno.make_qr(f"undertone:{config.name}", error="m")
+    side = code.symbol_size(scale=_SIZE, border=2)[0]
+    picture = code.svg_inline(scale=_SIZE, border=2)
+    lines = (("700 22px", config.name), ("14px", f"campaign {', '.join(config.campaigns)}"), ("14px", "Undertone"))
+    texts = "".join(
+        f'<text x="{side + 10}" y="{side // 3 + 28 * i}" style="font:{font} sans-serif">{html.escape(text)}</text>'
+        for i, (font, text) in enumerate(lines)
+    )
+    width = side + 10 + 14 * max(len(text) for _, text in lines)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {side}" width="62mm">'
+        f'<rect width="100%" height="100%" fill="#fff"/>{picture}{texts}</svg>\n'
+    )

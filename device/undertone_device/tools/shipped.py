@@ -1,0 +1,28 @@
+"""The files that stand beside the packages: a board's program, examples, the service, the lists of modules."""
+
+from pathlib import Path
+
+from undertone_shared.errors import Invalid
+
+_HERE = Path(__file__).resolve()
+# In the wheel they lie in the package (pyproject.toml); in a checkout, where they are written.
+_WHEEL = _HERE.parents[1] / "board"
+_PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
+FILES = (
+    "main.py",
+    "measure.py",
+    "undertone-device.service",
+    "examples/device.json",
+    "examples/policy.json",
+    "examples/own_loop.py",
+    "examples/unix_device.py",
+)
+LISTS = ("package.json", "sensors.json")
+
+
+def shipped(name: str) -> Path:
+    """The path of one of these files. Raises Invalid for an installation that lacks it."""
+    for place in _PLACES:
+        if (place / name).is_file():
+            return place / name
+    raise Invalid(f"this installation lacks {name}: install undertone-ldp again")

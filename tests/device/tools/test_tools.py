@@ -1,0 +1,139 @@
+"""What a PC does for boards and services: the files arrive, the board starts with them, the service names them."""
+
+import json
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import micropython as mp
+from support.board import Board
+from support.ci import unavailable
+from undertone_device import __main__ as command
+from undertone_device.tools.flash import collect
+from undertone_device.tools.install import NAME, install, unit
+from undertone_device.tools.label import label
+from undertone_device.tools.shipped import FILES, LISTS, shipped
+from undertone_shared.errors import Invalid
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A device's folder, as provision writes it."""
+    made = tmp_path / "meter-17"
+    made.mkdir()
+    device = {
+        "name": "meter-17",
+        "broker": {"host": "broker.example", "password_file": "password", "tls": {"ca": "ca.crt"}},
+        "campaigns": ["load"],
+        "policy": "policy.json",
+        "state": "state",
+    }
+    (made / "device.json").write_text(json.dumps(device))
+    shutil.copy(mp.REPO / "device/examples/policy.json", made / "policy.json")
+    (made / "password").write_text("secret\n")
+    (made / "ca.crt").write_text("certificate\n")
+    return made
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Board]:
+    if mp.interpreter() is None:
+        unavailable(mp.MISSING)
+    flash = tmp_path / "flash"
+    flash.mkdir()
+    running = Board(flash)
+    yield running
+    running.close()
+
+
+@pytest.mark.micropython
+def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_path: Path, capsys) -> None:
+    flash = tmp_path / "flash"
+    (flash / "main.py").write_text("the program before")
+    (flash / "state").mkdir()
+    (flash / "state/ledger").write_text("what was spent")
+    sensor = tmp_path / "sensor.py"
+    sensor.write_text("def read():\n    return 7\n")
+    assert command.main(["flash", str(folder), "--port", board.path, "--sensor", str(sensor)]) == 0
+    said = capsys.readouterr().out
+    assert f"to {board.path}" in said
+    expected = collect(folder, tmp_path / "again", sensor)
+    written = {str(path.relative_to(flash)) for path in flash.rglob("*") if path.is_file()}
+    assert written == {*expected, "state/ledger"}
+    for name in expected:
+        assert (flash / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    assert (flash / "state/ledger").read_text() == "what was spent"
+    # The code on the board loads there, without any source.
+    result = mp.run_micropython(
+        "from undertone_device.config import read_config\nprint(read_config('device.json').name)",
+        cwd=flash,
+        paths=[flash / "lib"],
+    )
+    assert result.stdout.strip() == "meter-17", result.stderr
+
+
+def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path, tmp_path: Path) -> None:
+    order = collect(folder, tmp_path / "out")
+    assert order[-1] == "main.py"
+    assert order[-5:-1] == ["device.json", "policy.json", "password", "ca.crt"]
+    assert not any("sensors" in name for name in order)
+    assert any("sensors/p1" in name for name in collect(folder, tmp_path / "more", meters=True))
+    (folder / "ca.crt").unlink()
+    with pytest.raises(Invalid, match=r"has no file ca\.crt"):
+        collect(folder, tmp_path / "less")
+    (folder / "policy.json").unlink()
+    with pytest.raises(Invalid, match=r"has no policy\.json"):
+        collect(folder, tmp_path / "least")
+
+
+def test_a_port_that_is_none_is_one_sentence(folder: Path, capsys) -> None:
+    assert command.main(["flash", str(folder), "--port", "/dev/absent"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: the board at /dev/absent")
+    assert said.count("\n") == 1
+
+
+def test_the_service_names_this_interpreter_and_this_configuration(folder: Path, tmp_path: Path) -> None:
+    text = unit(folder / "device.json")
+    start = f"ExecStart={sys.executable} -m undertone_device run --config {folder / 'device.json'}"
+    assert start in text.splitlines()
+    odd = unit(tmp_path / 'a "b" 100%' / "device.json", "/usr/bin/python3")
+    assert '\\"b\\" 100%%/device.json"' in odd
+    units = tmp_path / "units"
+    units.mkdir()
+    commands = install(folder / "device.json", units)
+    assert commands[-1] == "systemctl enable --now undertone-device"
+    assert (units / NAME).read_text() == text
+    install(folder / "device.json", units)
+    (units / NAME).write_text("mine")
+    with pytest.raises(Invalid, match="says something else"):
+        install(folder / "device.json", units)
+    with pytest.raises(Invalid, match="cannot be written"):
+        install(folder / "device.json", tmp_path / "absent")
+
+
+def test_a_label_shows_the_name_and_no_secret(folder: Path) -> None:
+    text = label(folder)
+    words = [element.text for element in ElementTree.fromstring(text).iter() if element.tag.endswith("text")]
+    assert words == ["meter-17", "campaign load", "Undertone"]
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize("name", [*FILES, *LISTS])
+def test_every_file_that_the_docs_install_is_there(name: str) -> None:
+    assert shipped(name).read_bytes()
+
+
+def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("systemd-analyze is not here")
+    path = tmp_path / NAME
+    path.write_text(unit(folder / "device.json").replace("User=undertone", "User=root"))
+    done = subprocess.run([verify, "verify", str(path)], capture_output=True, text=True, check=False)
+    assert NAME not in done.stderr, done.stderr
