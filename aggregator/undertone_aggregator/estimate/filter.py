@@ -77,9 +77,7 @@ def fit(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calend
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
     used = values[part]
-    centre = float(np.mean(used))
-    variance = float(np.mean(noise.variance[part]))
-    scale = math.sqrt(max(float(np.var(used)) - variance, 0.05 * float(np.var(used)), 1e-6 * variance, 1e-24))
+    centre, scale = float(np.mean(used)), _scale(used, noise.part(first, len(slots)))
     observed = _observed(
         slots[part], used, noise.part(first, len(slots)), calendar.part(first, len(slots)), model, centre, scale
     )
@@ -144,6 +142,15 @@ def check(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Cale
         raise Invalid(f"a slot's noise has variance {float(noise.variance.min())}, expected a positive number")
     if calendar.cycle < 1:
         raise Invalid(f"cycle is {calendar.cycle}, expected at least 1 slot")
+
+
+def _scale(values: Vector, noise: Noise) -> float:
+    """What standard deviation the signal may have: what the noise leaves, and what it could hide."""
+    variance = float(np.mean(noise.variance))
+    share = 0.0 if noise.carried is None else float(np.clip(np.mean(noise.carried), 0.0, 0.99))
+    independent = len(values) * (1.0 - share) / (1.0 + share)
+    hidden = variance * math.sqrt(2.0 / max(independent, 2.0))
+    return math.sqrt(max(float(np.var(values)) - variance, 0.0) + hidden)
 
 
 def _observed(

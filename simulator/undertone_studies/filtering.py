@@ -1,0 +1,253 @@
+"""What the filter makes of a published series: real and synthetic truths, noise of each way of collecting.
+
+The truth is the mean of a fleet's truncated readings, slot by slot. The noise of a slot is drawn with its exact
+variance (a mean of hundreds of reports is normal): of each reading's own report (``event``), of the devices whose turn
+it is, sampling included (``turns``), or of streams renewed each day, correlated within it (``stream``).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design import hybrid, worst_variance
+from undertone_aggregator.design.stream import choose, rho_for
+from undertone_aggregator.design.stream.integers import release_variance
+from undertone_aggregator.estimate import filter as core
+from undertone_aggregator.estimate.calendar import Days, calendar
+from undertone_aggregator.estimate.estimates import Z
+from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_aggregator.estimate.state_space import Noise
+from undertone_shared.stream import GAUSSIAN
+from undertone_simulator.populations import POPULATIONS
+from undertone_simulator.simulation import START
+from undertone_studies.cgm_populations import EDRP_FILE, EDRP_RANGE, london
+
+Array = NDArray[np.float64]
+
+FLEETS = (500, 5_000, 50_000)
+DAYS = 28
+STRIDE = 49
+SLEW = Fraction(1, 20)
+DELTA = 1e-5
+# What a fleet larger than this has for readings is taken from so many devices.
+_MOST = 4096
+# Cycles after which hyper-parameters are refitted; a server does so after each. Few slots are fitted sooner.
+_REFITS = (1 / 6, 1 / 3, 2 / 3, 1, 4 / 3, 2, *range(3, 10), *range(10, 61, 2))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
+
+    ``range``: a stream's, of which the slew is a share.
+    """
+
+    name: str
+    unit: str
+    readings: Array
+    bound: float
+    range: float
+    cycle: int
+    slot_seconds: int
+    first: int
+
+    @property
+    def slots(self) -> NDArray[np.int64]:
+        """Numbers of the slots."""
+        return np.arange(self.first, self.first + self.readings.shape[1])
+
+
+def edrp(data: Path, days: int = DAYS) -> Truth:
+    """Half-hours of 622 Scottish households from Sunday 1 March 2009 on. Raises OSError."""
+    with np.load(data / EDRP_FILE) as file:
+        wh = file["wh"][:, : 48 * days].astype(np.float64)
+    return Truth("EDRP", "Wh", wh, 10_000.0, EDRP_RANGE, 48, 1800, 1_235_865_600 // 1800)
+
+
+def daily(data: Path) -> Truth:
+    """Days of the London households that miss none, weeks as cycles. Raises OSError."""
+    streams = london(data)
+    kwh = streams.windows[0] * streams.range
+    return Truth("London daily", "kWh", kwh[:, : 7 * 4 * 13], streams.range, streams.range, 7, 86400, 15_700)
+
+
+def synthetic(name: str, seed: int, days: int = DAYS) -> Truth:
+    """A population of the simulator, from a Monday on."""
+    source = POPULATIONS[name](seed)
+    readings = source.part(0, _MOST, range(days * source.per_day))[0].T.astype(np.float64)
+    bound, first = float(source.bound), START // source.step_seconds
+    top = float(np.quantile(readings, 0.995))
+    return Truth(name, source.unit, readings, bound, top, source.per_day, source.step_seconds, first)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A series as it is published: the truncated ``truth`` [n], the raw mean, and the noise; ``values`` are drawn."""
+
+    truth: Array
+    raw_truth: Array
+    noise: Noise
+    theta: float
+
+    def drawn(self, rng: np.random.Generator) -> Array:
+        """The truth and one draw of the noise, [n]."""
+        deviation = np.sqrt(self.noise.variance)
+        fresh = rng.standard_normal(len(deviation))
+        if self.noise.carried is None:
+            return self.truth + deviation * fresh
+        noise = np.empty(len(deviation))
+        for i, share in enumerate(self.noise.carried):
+            before = noise[i - 1] if share else 0.0
+            new = deviation[i] ** 2 - (share * deviation[i - 1]) ** 2 if share else deviation[i] ** 2
+            noise[i] = share * before + np.sqrt(new) * fresh[i]
+        return self.truth + noise
+
+
+Way = Callable[[Truth, int], Published]
+
+
+def event(epsilon: str) -> Way:
+    """Every device reports every slot by the Hybrid."""
+    variance = float(worst_variance(hybrid(epsilon)))
+
+    def publish(truth: Truth, devices: int) -> Published:
+        fleet = truth.readings[:devices]
+        theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
+        noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
+        return _published(fleet, theta, Noise(noise))
+
+    return publish
+
+
+def turns(epsilon: str) -> Way:
+    """A device in `STRIDE` reports a slot; the mean is of the whole fleet."""
+    variance = float(worst_variance(hybrid(epsilon)))
+
+    def publish(truth: Truth, devices: int) -> Published:
+        fleet = truth.readings[:devices]
+
+        def noise(theta: float, spread: Array) -> Array:
+            return (theta**2 / 4 * variance + spread * (1 - 1 / STRIDE)) * STRIDE / devices
+
+        theta = _best(fleet, truth.bound, noise)
+        return _published(fleet, theta, Noise(noise(theta, np.minimum(fleet, theta).var(axis=0))))
+
+    return publish
+
+
+def stream(epsilon: str) -> Way:
+    """Streams with correlated Gaussian noise, (ε, δ) for each cycle."""
+
+    def publish(truth: Truth, devices: int) -> Published:
+        fleet, cycle = truth.readings[:devices], truth.cycle
+        rho = rho_for(GAUSSIAN, float(epsilon), DELTA)
+        # The variances are of a range of 1, whatever its integers.
+        rule = choose(GAUSSIAN, rho, slew=SLEW, reports=cycle, theta=10_000, renewal=cycle)
+        age = np.arange(fleet.shape[1]) % cycle
+        of_age = np.array([release_variance(rule, age) for age in range(1, cycle + 1)])
+        variance = truth.range**2 * of_age[age] / devices
+        carried = np.where(age == 0, 0.0, rule.reuse / (1 << rule.shift))
+        return _published(fleet, truth.range, Noise(variance, carried))
+
+    return publish
+
+
+def _best(fleet: Array, bound: float, noise: Callable[[float, Array], Array | float]) -> float:
+    """The θ with the least mean square error of a slot, bias and noise."""
+    errors = []
+    thetas = np.geomspace(max(float(np.quantile(fleet, 0.5)), bound / 1000), bound, 40)
+    raw = fleet.mean(axis=0)
+    for theta in thetas:
+        truncated = np.minimum(fleet, theta)
+        bias = raw - truncated.mean(axis=0)
+        errors.append(float(np.mean(bias**2 + noise(float(theta), truncated.var(axis=0)))))
+    return float(thetas[int(np.argmin(errors))])
+
+
+def _published(fleet: Array, theta: float, noise: Noise) -> Published:
+    return Published(np.minimum(fleet, theta).mean(axis=0), fleet.mean(axis=0), noise, theta)
+
+
+@dataclass(frozen=True)
+class Result:
+    """``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over raw's,
+    and the share of 95 % intervals that hold the truncated mean; ``causal`` with refits, from the second cycle on.
+    ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and smoothing."""
+
+    raw: float
+    smoothed: float
+    smoothed_held: float
+    causal: float
+    causal_held: float
+    late: float
+    seconds: float
+
+
+def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Result:
+    """Over several draws of the noise."""
+    published = way(truth, devices)
+    days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
+    found = [_one(truth, published, days, seed) for seed in seeds]
+    squares = np.array([[np.mean(np.square(errors)) for errors in row[0]] for row in found])
+    raw, smoothed, raw_later, causal, late = np.sqrt(squares.mean(axis=0))
+    level = float(np.mean(published.truth))
+    held = np.mean([row[1] for row in found], axis=0)
+    return Result(
+        raw=100 * raw / level,
+        smoothed=smoothed / raw,
+        smoothed_held=float(held[0]),
+        causal=causal / raw_later,
+        causal_held=float(held[1]),
+        late=100 * late / level,
+        seconds=float(np.mean([row[2] for row in found])),
+    )
+
+
+def _one(
+    truth: Truth, published: Published, days: Calendar, seed: int
+) -> tuple[list[Array], tuple[float, float], float]:
+    values = published.drawn(np.random.default_rng([17, seed]))
+    start = time.perf_counter()
+    done = core.filtered(truth.slots, values, published.noise, days)
+    seconds = time.perf_counter() - start
+    causal, error = as_it_goes(truth, values, published.noise, days)
+    begin = 2 * truth.cycle
+    later = slice(begin, None)
+    late = slice(min(14 * truth.cycle, len(values) // 2), None)
+    exact = published.truth
+    held = (
+        float(np.mean(np.abs(done.mean - exact) <= Z * done.standard_error)),
+        float(np.mean(np.abs(causal - exact)[later] <= Z * error[later])),
+    )
+    errors = [
+        values - exact,
+        done.mean - exact,
+        (values - exact)[later],
+        (causal - exact)[later],
+        (causal - exact)[late],
+    ]
+    return errors, held, seconds
+
+
+def as_it_goes(truth: Truth, values: Array, noise: Noise, days: Calendar) -> tuple[Array, Array]:
+    """(mean, standard error) of each slot from the slots up to it alone, hyper-parameters refitted now and then."""
+    mean, error = values.copy(), np.sqrt(noise.variance)
+    ends = [round(cycles * truth.cycle) for cycles in _REFITS]
+    ends = [end for end in ends if core.FEWEST <= end < len(values)]
+    for begin, end in zip(ends, [*ends[1:], len(values)], strict=True):
+        seen = (truth.slots[:begin], values[:begin], noise.part(0, begin), days.part(0, begin))
+        done = core.filtered(*seen)
+        if not done.used or done.fitted is None:
+            continue
+        run = core.running(done.fitted, noise)
+        core.step(run, done.fitted, *seen)
+        part = slice(begin, end)
+        mean[part], error[part] = core.step(
+            run, done.fitted, truth.slots[part], values[part], noise.part(begin, end), days.part(begin, end)
+        )
+    return mean, error
