@@ -141,6 +141,7 @@ def device(packed):
             "slot_seconds": 60,
             "theta": [1, 4000],
             "duration_seconds": 400 * 86400,
+            "insecure": True,
             "reports_per_period": 2000,
         }
     )

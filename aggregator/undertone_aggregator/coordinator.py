@@ -79,6 +79,7 @@ class Coordinator:
     outlet: Publisher
     journal: Journal
     clock: Callable[[], float] | None = None
+    sign: Callable[[bytes], bytes] | None = None
 
     def __post_init__(self) -> None:
         self.plan, self.prefix = self.config.campaign, self.config.broker.prefix
@@ -120,7 +121,9 @@ class Coordinator:
         """Publish the newest campaign, its header issued now."""
         newest = self._timeline.last
         if newest is not None:
-            self.outlet.publish(config_topic(self.prefix, self.plan.name), pack(newest.campaign, now), again=True)
+            self.outlet.publish(
+                config_topic(self.prefix, self.plan.name), pack(newest.campaign, now, self.sign), again=True
+            )
             self._published_at = now
 
     def _progress(self, what: str) -> None:

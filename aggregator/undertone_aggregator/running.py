@@ -86,13 +86,23 @@ class Running:
                 # Devices are told to report only once the broker keeps reports for us.
                 while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                     self._check()
-                self.coordinator = Coordinator(config, seed, store, outlet, self.journal, clock)
+                self.coordinator = Coordinator(config, seed, store, outlet, self.journal, clock, self._sign())
                 self._tick(self.coordinator, store, outlet, stop)
             finally:
                 for worker in self._workers:
                     worker.stop()
             self._check()
             self.coordinator.status(int(clock()))
+
+    def _sign(self) -> Callable[[bytes], bytes] | None:
+        """What signs campaigns; None without a key."""
+        path = self.config.path(self.config.server.signing_key)
+        if not path.exists():
+            self.journal.say("warning", f"warning: there is no {path}: campaigns are not signed")
+            return None
+        from undertone_aggregator.signing import read_key
+
+        return read_key(path).sign
 
     def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
         """Raises Invalid when devices follow a campaign of this name that the store does not know."""

@@ -92,6 +92,7 @@ def main() -> None:
             "slot_seconds": 60,
             "theta": [100, 1000],
             "duration_seconds": 30 * 86400,
+            "insecure": True,
             "reports_per_period": 1440,
         }
     )

@@ -1,4 +1,4 @@
-"""``python -m undertone_device run|status --config device.json``: a device on a phone, a gateway, a Raspberry Pi.
+"""``python -m undertone_device run|status|reset-campaign --config FILE``: a device on a phone, a gateway, a Pi.
 
 Exit codes: 0 done, 2 bad input or usage.
 """
@@ -11,11 +11,13 @@ import time
 from typing import Any
 
 from undertone_device import clock, gateway, status
+from undertone_device.assembly import read_policy
 from undertone_device.config import read_config
+from undertone_device.reporter import Reporter
 from undertone_device.settings import Config
-from undertone_device.storage import read_bounded
+from undertone_device.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools
-from undertone_shared.entropy import EntropyError
+from undertone_shared.entropy import Entropy, EntropyError
 from undertone_shared.errors import Invalid
 
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
@@ -32,6 +34,8 @@ def main(argv: list[str]) -> int:
         if arguments.command in tools.NAMES:
             tools.run(arguments)
             return 0
+        if arguments.command == "reset-campaign":
+            return _reset(read_config(arguments.config), arguments.json)
         return _status(read_config(arguments.config), arguments.json)
     except (Invalid, EntropyError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -43,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in (
         ("run", "read, perturb and report until stopped by SIGTERM or Ctrl-C"),
+        ("reset-campaign", "forget the accepted campaigns; every count of what was spent stays"),
         ("status", "what the device takes part in, what it costs in privacy, what it has refused"),
     ):
         command = commands.add_parser(name, help=description, description=description)
@@ -53,6 +58,19 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="machine-readable lines")
     tools.add(commands)
     return parser
+
+
+def _reset(config: Config, as_json: bool) -> int:
+    storage = FileStorage(config.state)
+    # Raises Invalid while the device runs.
+    storage.claim()
+    reporter = Reporter(config.name, read_policy(config), storage, Entropy(), clock.ticks)
+    names = [campaign.name for campaign in (reporter.campaign, reporter.next_campaign) if campaign is not None]
+    reporter.reset_campaign()
+    print(
+        json.dumps({"forgotten": names}) if as_json else f"forgotten: {', '.join(names) or 'no campaign was accepted'}"
+    )
+    return 0
 
 
 def _status(config: Config, as_json: bool) -> int:
@@ -102,6 +120,8 @@ def explain(state: dict[str, Any]) -> list[str]:
         f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} in the outbox,"
         f" {state['dropped']} dropped from a full one"
     )
+    signers = state["signers"]
+    lines.append(f"signers     {signers}" if signers else "signers     none: insecure, anybody's campaign is taken")
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
     if state["paused"]:

@@ -7,6 +7,8 @@ from undertone_shared.errors import Invalid, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from undertone_device.guard import Guard
     from undertone_device.ledger import Ledger, Storage
     from undertone_shared.campaign import Campaign
@@ -30,22 +32,30 @@ class Acceptance:
         self.campaign = self.files.load(ledger.current, policy)
         self.following = self.files.load(ledger.next, policy)
 
-    def accept(self, message: "bytes | memoryview", now: int, name: "str | None") -> bool:
+    def accept(
+        self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
+    ) -> bool:
         """See `Reporter.accept`."""
         try:
-            return self._accept(message, now, name)
+            return self._accept(message, now, name, alive)
         except (Refused, Invalid) as error:
             reason = getattr(error, "reason", "invalid")
             self.refusals[reason] = self.refusals.get(reason, 0) + 1
             raise
 
-    def _accept(self, message: "bytes | memoryview", now: int, name: "str | None") -> bool:
+    def _accept(
+        self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
+    ) -> bool:
         issued_at, fingerprint = campaigns.header(message)
         for known in (self.campaign, self.following):
             if known is not None and known.fingerprint == fingerprint:
                 _check_name(known, name)
                 self._hear(issued_at, now)
                 return False
+        # Once per body: the one that was accepted is known above.
+        self._policy.check_signature(
+            campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
+        )
         campaign = campaigns.Campaign(campaigns.body_of(message))
         _check_name(campaign, name)
         self._policy.check_campaign(campaign)
@@ -96,6 +106,15 @@ class Acceptance:
             self.campaign = campaign
         else:
             self.following = campaign
+
+    def reset(self) -> None:
+        """Forget the campaigns and their epochs; every count of what was spent stays. Raises OSError."""
+        ledger = self._ledger
+        ledger.last_epoch = 0
+        ledger.current = ledger.next = NO_CAMPAIGN
+        self.campaign = self.following = None
+        self._guard.restart()
+        self._guard.write()
 
     def promote(self, now: int) -> "Campaign | None":
         """The current campaign; the next one becomes it when its epoch begins."""

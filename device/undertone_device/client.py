@@ -269,7 +269,7 @@ class Client:
         for name in self._campaigns:
             if topic == config_topic(self._prefix, name):
                 try:
-                    self.reporter.accept(payload, self._clock(), name)
+                    self.reporter.accept(payload, self._clock(), name, self._alive)
                     self.counts["heard"] += 1
                 except (Refused, Invalid) as refused:
                     self.trouble = "campaign refused: %s" % refused

@@ -64,6 +64,7 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
+        self._modulus = counter_modulus
         self._open = OpenSlot(ticks, counter_modulus)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
@@ -88,17 +89,32 @@ class Reporter:
         """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
         return self._accepted.files.name_of(report)
 
-    def accept(self, message: "bytes | memoryview", now: int, name: "str | None" = None) -> bool:
+    def accept(
+        self,
+        message: "bytes | memoryview",
+        now: int,
+        name: "str | None" = None,
+        alive: "Callable[[], object] | None" = None,
+    ) -> bool:
         """Take a campaign message; True if it is a new campaign, False for the one accepted already.
 
         ``name``: the campaign that the message's topic names, if it came by one; the message must be of that one.
+        ``alive``: a watchdog's feed, while a new campaign's signature is verified.
         Raises Refused or Invalid, counts the reason in ``refusals`` and keeps the last good one.
         """
         had = self.campaign
-        new = self._accepted.accept(message, now, name)
+        new = self._accepted.accept(message, now, name, alive)
         if new and had is None:
             self.paused = None
         return new
+
+    def reset_campaign(self) -> None:
+        """Forget the accepted campaigns, as their owner's way out of one that should not be; what was spent stays.
+
+        Raises OSError.
+        """
+        self._accepted.reset()
+        self._open = OpenSlot(self._ticks, self._modulus)
 
     # Slots
 

@@ -34,6 +34,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "outbox": len(reporter.outbox),
         "dropped": reporter.dropped,
         "refusals": reporter.refusals,
+        "signers": len(policy.signers),
         "campaign": None,
     }
     campaign = reporter.campaign

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
+    from undertone_shared.stream import StreamRule
+
 
 class WindowAnalysis:
     """Weights, decode and variance of a `WindowMechanism`."""
@@ -313,3 +316,24 @@ class StreamAnalysis:
         if self.law == "one-bit":
             return int(max(first, (later + a) // (a - self.reuse))) + 1
         return self.levels // 2 + 12 * (root(max(first, later // (a * a - self.reuse * self.reuse))) + 1)
+
+
+class CampaignAnalysis:
+    """What a receiver asks of a `Campaign`."""
+
+    rule: "ScalarRule | StreamRule"
+
+    @property
+    def cohort(self) -> "Cohort | None":
+        """Who reports for the threshold; None where nobody does."""
+        return self.rule.cohort
+
+    @property
+    def report(self) -> "ReportRule | None":
+        """How a scalar campaign's devices report. Goes when its callers ask the rule."""
+        return self.rule.report
+
+    @property
+    def stream(self) -> "StreamRule | None":
+        """The rule of a stream. Goes when its callers ask the rule."""
+        return None if self.rule.kind != "stream" else self.rule  # type: ignore[return-value]

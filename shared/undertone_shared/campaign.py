@@ -17,12 +17,17 @@ from undertone_shared.report import FINGERPRINT_BYTES
 from undertone_shared.schedule import Schedule, check_coprime
 from undertone_shared.topics import check_name
 
+try:
+    from undertone_shared.analysis import CampaignAnalysis
+except ImportError:  # on a board
+    CampaignAnalysis = object  # type: ignore[assignment,misc]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
+    from undertone_shared.scalar import ScalarRule
     from undertone_shared.stream import StreamRule
 
     Rule = ScalarRule | StreamRule
@@ -55,7 +60,7 @@ def _stream(fields: "dict[str, Any]", bound: int, cycle: int, schedule: Schedule
 RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
-class Campaign:
+class Campaign(CampaignAnalysis):
     """One epoch of one campaign, validated. ``body`` are its exact bytes, ``fingerprint`` their sha256's first 8.
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
@@ -99,22 +104,7 @@ class Campaign:
         kind = rule.get("kind") if isinstance(rule, dict) else None
         if not isinstance(kind, str) or kind not in RULES:
             raise Invalid("rule has kind %r, expected one of %s" % (kind, ", ".join(sorted(RULES))))
-        self.rule = RULES[kind](fields, self.bound, self.cycle, self.schedule)
-
-    @property
-    def cohort(self) -> "Cohort | None":
-        """Who reports for the threshold; None where nobody does."""
-        return self.rule.cohort
-
-    @property
-    def report(self) -> "ReportRule | None":
-        """How a scalar campaign's devices report. Goes when its callers ask the rule."""
-        return self.rule.report
-
-    @property
-    def stream(self) -> "StreamRule | None":
-        """The rule of a stream. Goes when its callers ask the rule."""
-        return None if self.rule.kind != "stream" else self.rule  # type: ignore[return-value]
+        self.rule: Rule = RULES[kind](fields, self.bound, self.cycle, self.schedule)
 
     @property
     def end(self) -> int:
@@ -170,22 +160,18 @@ def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
 
     Text is written as it is: what would need an escape has no canonical form, and neither has another type.
     """
-    if isinstance(value, dict):
-        lead = b"{"
-        for key in sorted(value):
+    named = isinstance(value, dict)
+    if named or isinstance(value, list):
+        put(b"{" if named else b"[")
+        lead = b""
+        for element in sorted(value) if named else value:
             put(lead)
-            write_canonical(key, put)
-            put(b":")
-            write_canonical(value[key], put)
             lead = b","
-        put(b"}" if value else b"{}")
-    elif isinstance(value, list):
-        lead = b"["
-        for element in value:
-            put(lead)
             write_canonical(element, put)
-            lead = b","
-        put(b"]" if value else b"[]")
+            if named:
+                put(b":")
+                write_canonical(value[element], put)
+        put(b"}" if named else b"]")
     elif isinstance(value, str):
         put(('"%s"' % value).encode())
     elif value is None:

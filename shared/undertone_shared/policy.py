@@ -20,7 +20,8 @@ sensor_busy    another campaign holds the sensor
 epoch_rollback not later than the accepted epoch
 epoch_too_soon less than the minimum time after the accepted epoch
 epoch_pending  an accepted epoch has not begun yet
-epoch_ahead    starts more than seven days ahead
+epoch_ahead    starts further ahead than allowed
+signature      none of the owner's signers signed it
 ended          its last slot is over
 clock          issued_at and the device's clock differ by more than a day
 storage        the device could not store it
@@ -36,6 +37,7 @@ from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from undertone_shared.notation import Mechanism
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 LARGEST = 4096
-# How far ahead of the clock an epoch may start, so that the epoch space cannot be burnt.
-LARGEST_LEAD_SECONDS = 7 * 86400
+MOST_SIGNERS = 4
+_KEY_BYTES = 32
 _YEAR = 366 * 86400
 # The tick counter comes round after 12.4 days.
 LARGEST_REST_SECONDS = 6 * 86400
@@ -67,6 +69,8 @@ _FIELDS = {
     "write_seconds": 60,
     "one_shot": False,
     "insecure": False,
+    "signers": (),
+    "lead_seconds": 86400,
     "stream": False,
 }
 _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
@@ -83,8 +87,10 @@ class Policy:
     shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for one cycle of the
     campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between writes to flash; shorter
     slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock that survives sleep.
-    ``insecure``: MQTT without TLS, for a demonstration on loopback. ``stream``: what is allowed of streams, which is
-    nothing without it.
+    ``signers``: public keys (Ed25519, 32 bytes in hex), at most 4, one of which must have signed a campaign.
+    ``insecure``: MQTT without TLS and no signers, for a demonstration on loopback. ``lead_seconds``: how far ahead of
+    the clock an epoch may start, so that the epoch space cannot be burnt. ``stream``: what is allowed of streams, which
+    is nothing without it.
     """
 
     def __init__(self, fields: "dict[str, Any]"):
@@ -117,6 +123,8 @@ class Policy:
                 raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
         self.one_shot: bool = merged["one_shot"]
         self.insecure: bool = merged["insecure"]
+        self.signers = _signers(merged["signers"], self.insecure)
+        self.lead_seconds = check_integer("lead_seconds", merged["lead_seconds"], 1, _YEAR)
         self.rest_by = merged["rest_by"] or ("clock" if self.one_shot else "ticks")
         if self.rest_by not in ("ticks", "clock"):
             raise Invalid("rest_by is %r, expected ticks or clock" % (self.rest_by,))
@@ -166,6 +174,18 @@ class Policy:
                 "%s.mechanism has certificate %d/%d, allowed is %d/%d" % (name, a, b, self.cap[0], self.cap[1]),
             )
 
+    def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
+        """Raises Refused unless one of the signers signed the digest of a campaign; ``alive``: a watchdog's feed."""
+        if not self.signers:
+            return
+        # A board loads this code when it hears of a new campaign, and only then.
+        from undertone_shared.ed25519 import verify
+
+        for key in self.signers:
+            if verify(key, digest, signature, alive):
+                return
+        raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
+
     def check_succession(self, campaign: Campaign, accepted: "Campaign | None", last_epoch: int, now: int) -> None:
         """Raises Refused unless ``campaign`` may follow the newest ``accepted`` one at Unix second ``now``.
 
@@ -175,8 +195,10 @@ class Policy:
             raise Refused("sensor_busy", "campaign %s holds the sensor until its end" % accepted.name)
         if campaign.end <= now:
             raise Refused("ended", "its last slot ended at %d, now is %d" % (campaign.end, now))
-        if campaign.epoch > now + LARGEST_LEAD_SECONDS:
-            raise Refused("epoch_ahead", "epoch is %d, allowed to seven days after %d" % (campaign.epoch, now))
+        if campaign.epoch > now + self.lead_seconds:
+            raise Refused(
+                "epoch_ahead", "epoch is %d, allowed to %d seconds after %d" % (campaign.epoch, self.lead_seconds, now)
+            )
         if last_epoch:
             if campaign.epoch <= last_epoch:
                 raise Refused("epoch_rollback", "epoch is %d, expected after %d" % (campaign.epoch, last_epoch))
@@ -185,6 +207,19 @@ class Policy:
                 raise Refused(
                     "epoch_too_soon", "epoch is %d, allowed from %d + %d" % (campaign.epoch, last_epoch, least)
                 )
+
+
+def _signers(keys: "Any", insecure: bool) -> "tuple[bytes, ...]":
+    try:
+        signers = tuple([bytes.fromhex(key) for key in keys])
+    except (TypeError, ValueError):
+        signers = (b"",)
+    if len(signers) > MOST_SIGNERS or not (signers or insecure) or [key for key in signers if len(key) != _KEY_BYTES]:
+        raise Invalid(
+            "signers is %r, expected 1 to %d public keys of %d bytes in hexadecimal, or none with insecure"
+            % (keys, MOST_SIGNERS, _KEY_BYTES)
+        )
+    return signers
 
 
 def _stream_policy(fields: "Any") -> "StreamPolicy | None":

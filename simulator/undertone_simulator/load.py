@@ -26,7 +26,7 @@ from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.load_options import FAULTS, Options, Result
 from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
-from undertone_simulator.provision import Target, local_server, make_policy, provision
+from undertone_simulator.provision import Target, local_server, make_policy, provision, signers
 from undertone_simulator.readings import Readings
 from undertone_simulator.stage import NO_MICROPYTHON, Failed, Stage, check_alive, end, find_micropython
 from undertone_simulator.verify import Accounts, reconcile
@@ -61,7 +61,7 @@ def run(options: Options, folder: Path, show: Show) -> Result:
     config = parse_config(config_file.read_text(), folder)
     show(f"provisioning {options.clients} devices")
     names = device_names(SENSOR, options.clients)
-    policy = make_policy(config.campaign, insecure=True, write_seconds=1, boots_per_day=1000)
+    policy = make_policy(config.campaign, insecure=True, signers=signers(config), write_seconds=1, boots_per_day=1000)
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     with Stage(folder, port) as stage:
         stage.broker.start()

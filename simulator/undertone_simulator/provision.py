@@ -2,6 +2,7 @@
 
     DIR/devices/<name>/device.json, policy.json, password, ca.crt (with TLS)
     DIR/passwords, access                 for mosquitto's password_file and acl_file
+    signing.key                           beside the server's configuration: signs campaigns, stays there
     DIR/aggregator.password, analyst.password
     DIR/tls/ca.crt, ca.key, server.crt, server.key
 
@@ -17,6 +18,7 @@ from typing import Any
 from undertone_aggregator import credentials
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
+from undertone_aggregator.signing import ensure_key
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
@@ -84,6 +86,11 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
     fields.update(others)
     parse_policy(json.dumps(fields).encode())
     return fields
+
+
+def signers(config: Config) -> list[str]:
+    """The policy's field ``signers``: the public key that belongs to the server's, which is made if there is none."""
+    return [ensure_key(config.path(config.server.signing_key)).public]
 
 
 def stream_policy(config: Config) -> dict[str, Any]:

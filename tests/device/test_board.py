@@ -33,6 +33,7 @@ class Site:
             "slot_seconds": slot_seconds,
             "theta": [1, 1000],
             "duration_seconds": 400 * DAY,
+            "insecure": True,
             "reports_per_period": 86400,
             **policy,
         }

@@ -249,6 +249,8 @@ def test_bad_files_are_one_sentence(tmp_path, capsys):
     (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "cap": [1, 2]}))
     assert "cap" in refusal(capsys, "run", "--config", str(path))
     (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False}))
+    assert "signers" in refusal(capsys, "run", "--config", str(path))
+    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False, "signers": ["00" * 32]}))
     assert "source" in refusal(capsys, "run", "--config", str(path))
     path.write_text(json.dumps({**config, "source": {"kind": "constant", "value": 1}}))
     assert "tls" in refusal(capsys, "run", "--config", str(path))

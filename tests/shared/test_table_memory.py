@@ -1,4 +1,4 @@
-"""The largest table that a campaign carries, checked on arrival within a heap of 74 KB and then drawn from.
+"""The largest table that a campaign carries, checked on arrival within a heap of 80 KB and then drawn from.
 
 The heap is that of the 64-bit unix port, whose words are twice a board's; the code is what boards load.
 """
@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import Policy
 policy = Policy({
     "sensor": "load", "measures": ["sum"], "cap": [2564, 347], "slot_seconds": 60, "theta": [1, 5000],
-    "version": 1, "duration_seconds": 40000000,
+    "insecure": True, "version": 1, "duration_seconds": 40000000,
 })
 entropy = Entropy()
 with open(sys.argv[1], "rb") as file:
@@ -37,7 +37,7 @@ except (Invalid, Refused) as error:
     raise SystemExit
 campaign.body = b""
 del message
-table, theta = campaign.report.mechanism, campaign.report.theta
+table, theta = campaign.rule.report.mechanism, campaign.rule.report.theta
 for i in range(500):
     entropy.refill()
     symbol = table.draw(table.level(i * theta // 499, theta, entropy), entropy)
@@ -79,10 +79,10 @@ def message():
     return pack(campaign, EPOCH - 7200)
 
 
-def test_the_largest_table_is_checked_and_drawn_from_in_74_kb(code, message, micropython, tmp_path):
+def test_the_largest_table_is_checked_and_drawn_from_in_80_kb(code, message, micropython, tmp_path):
     file = tmp_path / "message"
     file.write_bytes(message)
-    result = micropython(PROGRAM, str(file), paths=[code], heap="74k")
+    result = micropython(PROGRAM, str(file), paths=[code], heap="80k")
     assert result.stdout.split()[:3] == ["drawn", "24", "65"], result.stdout + result.stderr
 
 
@@ -91,5 +91,5 @@ def test_a_tampered_one_is_refused_within_the_same_heap(code, message, micropyth
     at = message.index(b'"rows":["') + 4000
     at = message.index(b'","', at) + 7
     file.write_bytes(message[:at] + (b"AAAA" if message[at : at + 4] != b"AAAA" else b"AAAB") + message[at + 4 :])
-    result = micropython(PROGRAM, str(file), paths=[code], heap="74k")
+    result = micropython(PROGRAM, str(file), paths=[code], heap="80k")
     assert result.stdout.startswith("refused "), result.stdout + result.stderr

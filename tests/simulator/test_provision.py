@@ -11,7 +11,7 @@ from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.authority import private_authority
 from undertone_simulator.fleet import read_members
-from undertone_simulator.provision import Target, device_names, make_policy, provision
+from undertone_simulator.provision import Target, device_names, make_policy, provision, signers
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]
 CAMPAIGN = """
@@ -33,7 +33,7 @@ def config(tmp_path):
 
 
 def provisioned(config, folder, count=3, authority=None):
-    policy = make_policy(config.campaign, insecure=authority is None)
+    policy = make_policy(config.campaign, insecure=authority is None, signers=signers(config))
     target = Target("127.0.0.1", 4711, authority)
     return provision(config, device_names("load", count), folder, target, policy)
 
@@ -86,13 +86,13 @@ def test_a_fleet_is_never_replaced(config, tmp_path):
 
 
 def test_the_policy_allows_the_campaign_and_no_more(config):
-    policy = make_policy(config.campaign, insecure=False, boots_per_day=9)
+    policy = make_policy(config.campaign, insecure=False, signers=["00" * 32], boots_per_day=9)
     assert policy["boots_per_day"] == 9
     assert policy["slot_seconds"] == 1800
     assert policy["theta"] == [1, 10000]
     assert policy["reports_per_period"] == 48
     with pytest.raises(Invalid, match="boots_per_day"):
-        make_policy(config.campaign, insecure=False, boots_per_day=0)
+        make_policy(config.campaign, insecure=False, signers=["00" * 32], boots_per_day=0)
 
 
 @pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])

@@ -42,12 +42,13 @@ def run(
     Each policy allows the campaign's epsilon and nothing more.
     """
     from undertone_aggregator.config import read_config
-    from undertone_simulator.provision import device_names, make_policy, provision, stream_policy
+    from undertone_simulator.provision import device_names, make_policy, provision, signers, stream_policy
 
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
     names = device_names(config.campaign.sensor, devices)
-    policy = make_policy(config.campaign, insecure=target.authority is None, **stream_policy(config))
+    allowed = {"signers": signers(config), **stream_policy(config)}
+    policy = make_policy(config.campaign, insecure=target.authority is None, **allowed)
     provision(config, names, out, target, policy)
     p, q = policy["cap"]
     if as_json:
@@ -58,6 +59,7 @@ def run(
         rho, seconds = policy["stream"]["rho"], policy["stream"]["period_seconds"]
         print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
     print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
+    print(f"each takes campaigns alone that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")

@@ -13,7 +13,15 @@ from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
 from undertone_simulator.ledger import Sent
 from undertone_simulator.loaders import load
-from undertone_simulator.provision import Target, device_names, local_server, make_policy, provision, stream_policy
+from undertone_simulator.provision import (
+    Target,
+    device_names,
+    local_server,
+    make_policy,
+    provision,
+    signers,
+    stream_policy,
+)
 from undertone_simulator.readings import Readings
 from undertone_simulator.verify import Accounts
 
@@ -161,7 +169,12 @@ def prepare(options: Options, folder: Path, port: int, collection: Collection, *
     names = device_names(SENSOR, options.devices)
     # One-second slots: every report is written before it is sent, so that a killed device loses none.
     policy = make_policy(
-        config.campaign, insecure=True, write_seconds=1, boots_per_day=boots_per_day, **stream_policy(config)
+        config.campaign,
+        insecure=True,
+        signers=signers(config),
+        write_seconds=1,
+        boots_per_day=boots_per_day,
+        **stream_policy(config),
     )
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")

@@ -101,6 +101,8 @@ def make_policy(**changes):
         "slot_seconds": SLOT,
         "theta": [1, 1000],
         "duration_seconds": 400 * DAY,
+        "insecure": True,
+        "lead_seconds": 4 * DAY,
     }
     for name in changes:
         fields[name] = changes[name]

@@ -18,6 +18,7 @@ POLICY = {
     "slot_seconds": 1800,
     "theta": [1, 1000],
     "duration_seconds": 86400,
+    "insecure": True,
 }
 
 

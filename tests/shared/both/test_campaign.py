@@ -289,7 +289,8 @@ def test_tables_that_do_not_sum_or_cover_are_refused():
 def test_a_policy_has_safe_defaults():
     parsed = parse_policy(policy())
     assert (parsed.reports_per_period, parsed.period_seconds, parsed.boots_per_day) == (48, 86400, 4)
-    assert not parsed.insecure and not parsed.one_shot and parsed.epoch_seconds == 0
+    assert parsed.lead_seconds == 86400
+    assert parsed.insecure and not parsed.signers and not parsed.one_shot and parsed.epoch_seconds == 0
 
 
 def test_each_policy_field_that_does_not_fit_is_named():
@@ -303,6 +304,15 @@ def test_each_policy_field_that_does_not_fit_is_named():
         ({"theta": 5}, "theta is 5"),
         ({"slot_seconds": 0}, "slot_seconds is 0"),
         ({"insecure": 1}, "insecure is 1"),
+        ({"insecure": False}, "signers is (), expected 1 to 4"),
+        ({"signers": [], "insecure": False}, "signers is [], expected 1 to 4"),
+        ({"signers": ["00" * 32] * 5}, "expected 1 to 4"),
+        ({"signers": "00" * 32}, "signers is '00"),
+        ({"signers": ["00" * 31]}, "signers is ['00"),
+        ({"signers": ["zz" * 32]}, "signers is ['zz"),
+        ({"signers": [7]}, "signers is [7]"),
+        ({"signers": 7}, "signers is 7"),
+        ({"lead_seconds": 0}, "lead_seconds is 0"),
         ({"boots_per_day": -1}, "boots_per_day is -1"),
         ({"epsilon": 9}, "unknown field 'epsilon'"),
         ({"version": 2}, "version is 2"),
