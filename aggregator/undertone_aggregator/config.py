@@ -83,7 +83,7 @@ def _seed(name: str, value: object) -> bytes:
     return bytes.fromhex(value)
 
 
-def _window(name: str, value: object) -> int:
+def seconds_of(name: str, value: object) -> int:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if not isinstance(value, str) or not value[:-1].isdigit() or value[-1:] not in units:
         raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
@@ -145,7 +145,7 @@ class CampaignPlan:
     cohort_share: float = option(0.05, "share of reports that keep the threshold fresh in the report phase", _share)
     cohort_seed: bytes | None = option(None, "draws who reports when and for the threshold; random when absent", _seed)
     window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
-                                "as \"24h\": devices report in turns; absent: every slot", _window)  # fmt: skip
+                                "as \"24h\": devices report in turns; absent: every slot", seconds_of)  # fmt: skip
     mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
                             "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip

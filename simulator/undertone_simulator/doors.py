@@ -6,12 +6,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config
+from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config, seconds_of
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.options import parse
 from undertone_shared.errors import Invalid
+from undertone_simulator import window_plan
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.bounds import public_bound
+from undertone_simulator.day_slots import DAYS, DEVICES
 from undertone_simulator.loaders import load
 from undertone_simulator.planning import SAMPLE_DAYS, FleetPlan, Known, plan_fleet
 from undertone_simulator.populations import population as synthetic
@@ -128,6 +130,27 @@ def plan(
         wanted=None if error is None else _wanted(error, known.mean),
         slots=days * known.per_day,
     )
+
+
+def plan_window(
+    *,
+    window: str = "24h",
+    devices: int = 1000,
+    epsilon: Fraction | float | str = "1",
+    population: str = "households",
+    data: Path | str | None = None,
+    unit: str | None = None,
+    bound: int | None = None,
+    delta: float = 1e-5,
+) -> window_plan.WindowPlan:
+    """Every way of collecting at ``epsilon`` for any ``window`` ("24h", "90m"), raw and filtered, and which to take.
+
+    Raises Invalid, or OSError.
+    """
+    seconds = seconds_of("window", window)
+    source, most, _ = _source(population, data, unit, bound, DEVICES, 1)
+    days = DAYS if data is None else min(DAYS, source.slots // source.per_day)  # type: ignore[attr-defined]
+    return window_plan.plan_window(source, most, devices, epsilon, seconds, delta=delta, days=days)
 
 
 def _source(

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -42,3 +43,16 @@ def test_bad_input(words, sentence):
     found = plan(*words)
     assert isinstance(found.exception, Invalid)
     assert sentence in str(found.exception)
+
+
+def test_a_window_compares_all_ways_of_collecting(tmp_path):
+    np.savez(tmp_path / "data.npz", wh=np.random.default_rng(1).integers(0, 900, (60, 48 * 16)))
+    words = ["plan", "--window", "24h", "--devices", "20000", "--data", str(tmp_path / "data.npz"), "--bound", "1000"]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, found.output
+    for name in ("turns of 30 min", "turns of 2 h", "turns of 24 h", "every slot, ε split", "stream", "recommended"):
+        assert name in found.stdout
+    facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert facts["recommended"] in {way["name"] for way in facts["ways"]}
+    refused = CliRunner().invoke(app, ["plan", "--window", "one day"])
+    assert "window is 'one day', expected a number of days" in str(refused.exception)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undertone.commands.plan_pages import show_reports, show_stream
+from undertone.commands.plan_pages import show_reports, show_stream, show_window
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ def plan(
     devices: Annotated[int, typer.Option(help="how many devices")] = 1000,
     epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), or of a whole stream")] = "1",
     collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget")] = "reports",
+    window: Annotated[
+        str | None, typer.Option(help="such as 24h: every way of collecting with epsilon for any such window")
+    ] = None,
     error: Annotated[
         str | None, typer.Option(help="wanted error of a slot's mean, in the unit or as in 5%: what would reach it")
     ] = None,
@@ -57,6 +60,9 @@ def plan(
     For reports one by one (event level), or for stream methods at equal privacy.
     """
     given = dict(locals())
+    if window is not None:
+        _window(given, as_json)
+        return
     if collect not in _PAGES:
         raise Invalid(f"collect is {collect!r}, expected one of {', '.join(_PAGES)}")
     make, show = _PAGES[collect]
@@ -65,6 +71,17 @@ def plan(
         print(json.dumps(asdict(planned), ensure_ascii=False))
         return
     show(planned)
+
+
+def _window(given: dict[str, Any], as_json: bool) -> None:
+    from undertone_simulator import doors
+
+    names = "window devices epsilon population data unit bound delta"
+    planned = doors.plan_window(**{name: given[name] for name in names.split()})
+    if as_json:
+        print(json.dumps(asdict(planned), ensure_ascii=False))
+        return
+    show_window(planned)
 
 
 def _reports(given: dict[str, Any]) -> "FleetPlan":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamPlan
     from undertone_simulator.planning import FleetPlan
+    from undertone_simulator.window_plan import WindowPlan
 
 
 def show_reports(plan: "FleetPlan") -> None:
@@ -73,3 +74,24 @@ def show_stream(plan: "StreamPlan") -> None:
     console.print(f"recommended: {plan.recommended} (a device can check it against its policy)")
     if plan.best != plan.recommended:
         console.print(f"least error of all: {plan.best}")
+
+
+def show_window(plan: "WindowPlan") -> None:
+    """The ways side by side, in shares of the mean."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(
+        "way", "reports a day", "θ", "noise", "bias", "error", "filtered", "guarantee", box=None, pad_edge=False
+    )
+    for way in plan.ways:
+        after = "" if way.filtered is None else f"{way.filtered:.1%}"
+        parts = (f"{way.noise:.1%}", f"{way.bias:.1%}", f"{way.raw:.1%}", after)
+        table.add_row(way.name, f"{way.reports_per_day:.3g}", str(way.theta), *parts, way.guarantee)
+    for column in table.columns[1:7]:
+        column.justify = "right"
+    console.print(f"{plan.devices} devices; errors of a slot's mean, in shares of the mean, before any table's gain")
+    console.print(table)
+    for sentence in plan.sentences:
+        console.print(sentence)

@@ -21,8 +21,8 @@ TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
     "LDP-IDS compares budget and population division for frequencies; this table does it for means of real meters,"
     " with longer slots, correlated noise, and the filter beside them. Each row but the last of a block costs a"
-    " household the same in any 24 hours. The planner's errors are held against simulated reports: integers of the shipped"
-    " mechanism, a public turn for every device, truth the mean of the whole fleet."
+    " household the same in any 24 hours. The planner's errors are held against simulated reports: integers of the"
+    " shipped mechanism, a public turn for every device, truth the mean of the whole fleet."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)
