@@ -82,16 +82,17 @@ def show_window(plan: "WindowPlan") -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(
-        "way", "reports a day", "θ", "noise", "bias", "error", "filtered", "guarantee", box=None, pad_edge=False
-    )
+    table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
+    table.columns[0].no_wrap = True
     for way in plan.ways:
         after = "" if way.filtered is None else f"{way.filtered:.1%}"
         parts = (f"{way.noise:.1%}", f"{way.bias:.1%}", f"{way.raw:.1%}", after)
-        table.add_row(way.name, f"{way.reports_per_day:.3g}", str(way.theta), *parts, way.guarantee)
-    for column in table.columns[1:7]:
+        table.add_row(way.name, f"{way.reports_per_day:.3g}", str(way.theta), *parts)
+    for column in table.columns[1:]:
         column.justify = "right"
-    console.print(f"{plan.devices} devices; errors of a slot's mean, in shares of the mean, before any table's gain")
+    console.print(f"{plan.devices} devices; errors of a slot's mean, in shares of the mean, with the Hybrid")
     console.print(table)
+    for way in plan.ways:
+        console.print(f"{way.name}: {way.guarantee}{'' if way.same else ': not the same, to compare'}")
     for sentence in plan.sentences:
         console.print(sentence)
