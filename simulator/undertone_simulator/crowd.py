@@ -12,7 +12,7 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.schedule import Schedule
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.faults import Fault
-from undertone_simulator.membership import device_names, places
+from undertone_simulator.membership import device_names, halves
 from undertone_simulator.readings import Integers, Source
 
 Flags = NDArray[np.bool_]
@@ -40,6 +40,14 @@ class Crowd:
         self.sensor = sensor
         # Parts come round once for each piece of time.
         self._part: Part | None = None
+        self._halves: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
+
+    def halves(self, seed: bytes, first: int, stop: int) -> tuple[Integers, Integers]:
+        """`membership.halves`, computed once."""
+        key = (seed, first, stop)
+        if key not in self._halves:
+            self._halves[key] = halves(seed, self.sensor, self.count, first, stop)
+        return self._halves[key]
 
     def part(self, first: int, stop: int) -> "Part":
         """Devices first <= i < stop."""
@@ -68,10 +76,6 @@ class Part:
         return device_names(self._crowd.sensor, self._crowd.count, self.first, self.stop)
 
     @cached_property
-    def _encoded(self) -> list[bytes]:
-        return [name.encode() for name in self._names]
-
-    @cached_property
     def _groups(self) -> list[tuple[str, Flags]]:
         registry = self._crowd.groups
         assert registry is not None
@@ -88,9 +92,10 @@ class Part:
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
         """(whose turn it is in ``slot``, who would report for the threshold then)."""
         if schedule is not self._schedule:
-            # One hash per device and schedule, and then one comparison per device and slot.
+            # One hash per device and campaign, and then one comparison per device and slot.
             self._schedule = schedule
-            self._places = places(schedule, self._encoded)
+            first, second = self._crowd.halves(schedule.seed, self.first, self.stop)
+            self._places: Integers = np.asarray(schedule.place_of(first, second))  # type: ignore[arg-type]
             self._phases = self._places % schedule.stride if schedule.stride > 1 else self._places
         stride, cohort = schedule.stride, schedule.cohort_stride
         turn = self._phases == -slot % stride if stride > 1 else np.ones(len(self), dtype=np.bool_)

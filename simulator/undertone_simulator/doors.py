@@ -42,6 +42,7 @@ def simulate(
     collect: str | None = None,
     mechanism: str | None = None,
     cohort_share: float | None = None,
+    window: str | None = None,
     delta: float | None = None,
     slew: float | None = None,
     theta: int | None = None,
@@ -60,7 +61,8 @@ def simulate(
     Readings come from a synthetic ``population`` or from the file ``data``; the campaign from the options, whose
     defaults are ε = 1, 48 report slots, three threshold rounds of a day each (``rounds`` in days) and a cohort of 5 %,
     or from an aggregator's configuration file ``campaign``, of which ``slots`` replaces report_slots alone.
-    ``collect``: reports or stream. ``progress(done, planned)``: in device-slots. Raises Invalid, or OSError.
+    ``collect``: reports or stream. ``window``: as "24h", ε is then of all readings in any window of this length, and
+    devices report in turns. ``progress(done, planned)``: in device-slots. Raises Invalid, or OSError.
     """
     source, most, notes = _source(population, data, unit, bound, devices, seed)
     chosen = {
@@ -69,6 +71,7 @@ def simulate(
         "collect": collect,
         "mechanism": mechanism,
         "cohort_share": cohort_share,
+        "window": window,
         "delta": delta,
         "slew": slew,
         "theta": theta,
@@ -193,7 +196,7 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
         "report_slots": slots,
     }
     if collect == "stream":
-        _refuse(given, ("rounds", "cohort_share"), collect)
+        _refuse(given, ("rounds", "cohort_share", "window"), collect)
         fields = {"theta": bound, "reports": slots}
         fields |= {name: given[name] for name in ("mechanism", "delta", "slew", "theta", "dimension") if name in given}
         return parse(CampaignPlan, "campaign", table), parse(StreamPlan, "stream", fields)
@@ -206,6 +209,7 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
         "epoch_slots": 7 * per_day,
         "cohort_share": given.get("cohort_share", 0.05),
         "mechanism": given.get("mechanism", "auto"),
+        **({"window": given["window"]} if "window" in given else {}),
     }
     return parse(CampaignPlan, "campaign", table), None
 

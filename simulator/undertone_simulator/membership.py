@@ -3,13 +3,13 @@
 import contextlib
 import hashlib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_shared.schedule import Schedule
+Integers = NDArray[np.int64]
 
 
 def device_names(sensor: str, count: int, first: int = 0, stop: int | None = None) -> list[str]:
@@ -18,19 +18,29 @@ def device_names(sensor: str, count: int, first: int = 0, stop: int | None = Non
     return [f"{sensor}-{number:0{width}d}" for number in range(first + 1, (count if stop is None else stop) + 1)]
 
 
-def places(schedule: Schedule, names: Sequence[bytes]) -> NDArray[np.int64]:
-    """`undertone_shared.schedule.Schedule.place` of each name."""
-    digests = b"".join([_sha256(schedule.seed + name).digest()[:8] for name in names])
-    halves = np.frombuffer(digests, dtype=">u4").astype(np.int64).reshape(-1, 2)
-    return np.asarray(schedule.place_of(halves[:, 0], halves[:, 1]))  # type: ignore[arg-type]
+def halves(seed: bytes, sensor: str, count: int, first: int, stop: int) -> tuple[Integers, Integers]:
+    """h and h' of devices first <= i < stop of ``count``: see `undertone_shared.schedule`."""
+    width = max(3, len(str(count)))
+    head = seed + f"{sensor}-".encode()
+    # One row of bytes for each device: the seed and its name.
+    rows = np.empty((stop - first, len(head) + width), dtype=np.uint8)
+    rows[:, : len(head)] = np.frombuffer(head, dtype=np.uint8)
+    numbers = np.arange(first + 1, stop + 1)
+    for place in range(1, width + 1):
+        numbers, digit = np.divmod(numbers, 10)
+        rows[:, -place] = digit + ord("0")
+    data, length = rows.tobytes(), rows.shape[1]
+    digests = b"".join([_sha256(data[i : i + length]).digest() for i in range(0, len(data), length)])
+    words = np.frombuffer(digests, dtype=">u4").reshape(-1, 8)
+    return words[:, 0].astype(np.int64), words[:, 1].astype(np.int64)
 
 
 def _constructor() -> Callable[[bytes], Any]:
     """SHA-256; CPython's own where it is at hand: for one block it takes half the time of OpenSSL's."""
     for module in ("_sha2", "_sha256"):
         with contextlib.suppress(ImportError, AttributeError):
-            found: Callable[[bytes], Any] = importlib.import_module(module).sha256
-            return found
+            constructor: Callable[[bytes], Any] = importlib.import_module(module).sha256
+            return constructor
     return hashlib.sha256
 
 

@@ -67,9 +67,23 @@ class ScalarReporting:
         if silent is not None:
             there &= ~silent
         turn, chosen = part.turns(scene.campaign.schedule, slot)
+        if scene.campaign.schedule.stride > 1:
+            # Those whose turn it is stand for all.
+            self._observe(slot, there, readings[0])
         there &= turn
         self._count(slot, report.COHORT, there & chosen, readings[0], lying)
         self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
+        if scene.campaign.schedule.stride == 1:
+            self._observe(slot, there & ~chosen, readings[0])
+
+    def _observe(self, slot: int, there: Flags, readings: Integers) -> None:
+        """The truth about those that a slot's mean is of."""
+        if self._rule.report is None:
+            return
+        low, high = self._rule.report.range_of(slot, self._scene.campaign.cycle)
+        for group, members in self._part.members(there):
+            raw = readings[members]
+            self._tally.observe(Cell(slot), group, len(raw), int(np.clip(raw, low, high).sum()), int(raw.sum()))
 
     def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
         campaign, rule = self._scene.campaign, self._rule
@@ -81,14 +95,12 @@ class ScalarReporting:
         for group, members in self._part.members(there):
             devices, raw, liars = self._part.devices[members], readings[members], lying[members]
             truncated = np.clip(raw, low, high) - low
-            if kind == report.REPORT:
-                total = int(truncated.sum()) + low * len(devices)
-                self._tally.observe(Cell(slot), group, len(devices), total, int(raw.sum()))
             lies = int(np.count_nonzero(liars))
             if lies:
                 devices, truncated = devices[~liars], truncated[~liars]
             counts = histogram(mechanism, truncated, high - low, self._scene.seeded.words(slot, devices))
-            counts[largest_lie(mechanism)] += lies
+            if lies:
+                counts[largest_lie(mechanism)] += lies
             self._tally.count(Key(campaign.name, campaign.fingerprint, kind, group, slot), counts)
 
 

@@ -15,9 +15,9 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """Of the devices of a group whose reports a cell counts: their number and the sums of what they measured less
-    the offset, raw, and as the mechanism took it: truncated to the slot's θ, or in a stream the clipped grid points.
-    Exact integers.
+    """Of the devices of a group whose reports a cell counts, or where devices take turns, of all for whom they stand:
+    their number and the sums of what they measured less the offset, raw, and as the mechanism took it: truncated to
+    the slot's θ, or in a stream the clipped grid points. Exact integers.
     """
 
     reports: int = 0

@@ -31,6 +31,15 @@ def test_estimates_beside_the_truth(tmp_path):
         assert slots[one["slot"]]["estimate"] == one["estimate"]
 
 
+def test_a_window_and_a_picture(tmp_path):
+    found = simulate("--window", "3h", "--png", tmp_path / "w.png", "--json")
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "w.png").read_bytes()[:4] == b"\x89PNG"
+    # Every seventh slot of half an hour: 300 / 7 devices a slot, less the cohort's.
+    assert all(15 < row["reports"] < 75 for row in json.loads(found.stdout)["slots"])
+    assert "window" in str(simulate("--window", "a day").exception)
+
+
 def test_the_table_says_what_it_costs():
     found = simulate("--population", "phones")
     assert found.exit_code == 0, found.output

@@ -107,7 +107,7 @@ def test_membership_is_the_devices_own():
     names = membership.device_names("load", 1200, 5, 400)
     assert names[0] == "load-0006"
     for schedule in (Schedule(b"s" * 16, 49, 19), Schedule(b"s" * 16, 1, 5), Schedule(b"s" * 16, 3, 0)):
-        places = membership.places(schedule, [name.encode() for name in names])
+        places = schedule.place_of(*membership.halves(schedule.seed, "load", 1200, 5, 400))
         assert places.tolist() == [schedule.place(name) for name in names]
 
 
@@ -170,3 +170,21 @@ def test_a_liar_sends_the_largest_symbol_that_an_honest_device_may_draw(epsilon)
         weights = mechanism.weights(level)
         assert weights[lie] > 0
         assert not any(weights[lie + 1 :])
+
+
+def test_turns_estimate_the_whole_fleet():
+    # A window of six slots of half an hour: a device reports every seventh.
+    plan = replace(PLAN, window=6 * 1800, epsilon=PLAN.epsilon * 2, report_slots=42)
+    found = simulate(plan, devices=7000)
+    assert plan.stride == 7
+    reports = {}
+    for key, counts in found.partial.items():
+        reports[key.slot] = reports.get(key.slot, 0) + int(counts.sum())
+    # A seventh of the devices: 6 standard deviations of the largest of 60 slots.
+    assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
+    compared = found.compared()
+    assert {truth.reports for truths in found.truths.values() for truth in truths.values()} == {7000}
+    # The interval is for the fleet's mean: 42 normal errors, one above 6 with probability 1e-7.
+    assert all(abs(each.error) < 6 * each.estimate.standard_error for each in compared)
+    # Between the chi-squared distribution's quantiles of 1e-7 on either side.
+    assert 12 < sum((each.error / each.estimate.standard_error) ** 2 for each in compared) < 105

@@ -2,8 +2,9 @@
 
 The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism: a fixed
 number, so only the mechanism's noise counts, not the spread of the readings: see `estimate.noise`. (The
-empirical variance of the decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) The
-wider interval is meant to cover the mean of the readings themselves: it adds
+empirical variance of the decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a
+campaign of turns the fleet's mean is what is asked, and the devices that reported are a random part of it: there the
+empirical variance is right. The wider interval is meant to cover the mean of the readings themselves: it adds
 the model of `undertone_aggregator.estimate.bias`.
 """
 
@@ -33,13 +34,18 @@ Vector = NDArray[np.float64]
 class Decoder:
     """Mean and variance from a histogram of one epoch's reports; what a single report decodes to at least and at most.
 
-    ``population``: the readings less the offset, as earlier slots have shown them.
+    ``population``: the readings less the offset, as earlier slots have shown them. ``sampled``: a mean stands for a
+    fleet of which a random part has reported, so that its variance is that of the decoded reports among each other,
+    s²/n: noise, rounding and the spread of the readings (all but the 1/stride of it that no sampling adds).
     """
 
-    def __init__(self, rule: ReportRule, offset: int, population: Population | None = None) -> None:
+    def __init__(
+        self, rule: ReportRule, offset: int, population: Population | None = None, *, sampled: bool = False
+    ) -> None:
         width = rule.width
         self.symbols = rule.mechanism.symbols
         self._half = width / 2.0
+        self._sampled = sampled
         self._middle = offset + rule.low + self._half
         self._y = decoded(rule.mechanism, width)
         # What the threshold phase knows is of readings above 0.
@@ -52,7 +58,9 @@ class Decoder:
     def mean(self, counts: Counts) -> tuple[float, float, int]:
         """(mean, its variance, number of reports), in the reading's unit. ``counts`` [symbols], at least one report."""
         n = int(counts.sum())
-        return self._middle + self._half * float(counts @ self._y) / n, self._half**2 * self.noise(counts) / n, n
+        mean = float(counts @ self._y) / n
+        variance = float(counts @ (self._y - mean) ** 2) / (n - 1) if self._sampled and n > 1 else self.noise(counts)
+        return self._middle + self._half * mean, self._half**2 * variance / n, n
 
 
 class Reconstruction:
@@ -181,7 +189,9 @@ class Reconstruction:
             rule, chosen = epoch.report, epoch.threshold
             assert rule is not None
             population = None if chosen is None else Population(chosen.density, chosen.edges)
-            self._decoders[fingerprint] = Decoder(rule, epoch.campaign.offset, population)
+            self._decoders[fingerprint] = Decoder(
+                rule, epoch.campaign.offset, population, sampled=epoch.campaign.schedule.stride > 1
+            )
         return self._decoders[fingerprint]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:

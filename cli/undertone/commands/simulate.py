@@ -48,6 +48,9 @@ def simulate(
     cohort_share: Annotated[
         float | None, typer.Option(help="share of reports that keep the threshold fresh; 0.05")
     ] = None,
+    window: Annotated[
+        str | None, typer.Option(help='ε is of all readings in any window, as "24h": devices report in turns')
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="of a whole stream; 0.00001")] = None,
     slew: Annotated[
         float | None, typer.Option(help="of a stream: largest step between reports, a share of the range; 0.05")
@@ -64,6 +67,7 @@ def simulate(
         str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler whose workers take part")
     ] = None,
     store: Annotated[Path | None, typer.Option(help="write a store, as for undertone query")] = None,
+    png: Annotated[Path | None, typer.Option(help="write a picture there")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
@@ -87,6 +91,7 @@ def simulate(
             collect=collect,
             mechanism=mechanism,
             cohort_share=cohort_share,
+            window=window,
             delta=delta,
             slew=slew,
             theta=theta,
@@ -106,6 +111,10 @@ def simulate(
     compared = simulated.compared()
     if not compared:
         raise Invalid("no slot has a report that its mean is made of: are there devices, and slots?")
+    if png is not None:
+        from undertone_simulator.picture import draw
+
+        draw(simulated, png)
     facts = {
         "reports": simulated.partial.reports,
         "seconds": seconds,

@@ -1,0 +1,51 @@
+"""The picture of a simulated campaign: estimates, raw and filtered, against the truth, a panel for each coordinate."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from undertone_simulator.simulated import Compared, Simulated
+
+BLUE, LIGHT, ORANGE, GREY, INK = "#1f5fa8", "#a8c8ec", "#d9601a", "#6b6f76", "#22262b"
+
+
+def draw(simulated: Simulated, path: Path) -> None:
+    """Write it to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    raw, filtered = simulated.compared(), simulated.compared(filtered=True)
+    coordinates = sorted({each.estimate.series.coordinate for each in raw})
+    figure = Figure(figsize=(12.0, 1.0 + 4.6 * len(coordinates)), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    for place, coordinate in enumerate(coordinates, 1):
+        axes = figure.add_subplot(len(coordinates), 1, place)
+        mine = [[each for each in some if each.estimate.series.coordinate == coordinate] for some in (raw, filtered)]
+        _panel(axes, simulated, *mine)
+        if len(coordinates) > 1:
+            axes.set_title(f"coordinate {coordinate}", loc="left", fontsize=11)
+    plan = simulated.plan
+    per = "one reading" if plan.window is None else f"all readings in any {plan.window / 3600:g} h"
+    cost = "a whole stream" if simulated.stream is not None else per
+    figure.suptitle(
+        f"{raw[0].estimate.reports:,} reports a slot, ε = {float(plan.epsilon):g} for {cost}", fontsize=14, color=INK
+    )
+    figure.savefig(path, dpi=130)
+
+
+def _panel(axes: Axes, simulated: Simulated, raw: list[Compared], filtered: list[Compared]) -> None:
+    start = raw[0].estimate.start
+    hours = np.array([(each.estimate.start - start) / 3600 for each in raw])
+    lows, highs = ([getattr(each.estimate, name) for each in raw] for name in ("low", "high"))
+    axes.fill_between(hours, lows, highs, color=LIGHT, alpha=0.75, label="95 % interval")
+    axes.plot(hours, [each.estimate.estimate for each in raw], color=BLUE, linewidth=1.0, alpha=0.7, label="estimate")
+    if filtered:
+        times = [(each.estimate.start - start) / 3600 for each in filtered]
+        axes.plot(times, [each.estimate.estimate for each in filtered], color=BLUE, linewidth=2.2, label="filtered")
+    axes.plot(hours, [each.truth_raw for each in raw], color=ORANGE, linewidth=1.6, label="truth")
+    axes.set_ylabel(simulated.plan.unit, color=GREY)
+    axes.set_xlabel("hours of the report phase", color=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6e8eb", linewidth=0.8)
+    axes.margins(x=0.01)
+    axes.legend(frameon=False, ncols=4, fontsize=9.5)
