@@ -12,7 +12,8 @@ EXTERNAL = "external"
 DIRECT = "direct"
 
 
-def _prefix(name: str, value: object) -> str:
+def topic_prefix(name: str, value: object) -> str:
+    """Levels that topics start with. Raises Invalid."""
     return check_prefix(text(name, value))
 
 
@@ -27,7 +28,7 @@ class Broker:
     mode: str = option(MANAGED, "managed: a private mosquitto on loopback; external: the broker at `host`; direct: "
                        "devices connect to this server, whose acknowledgement means that a report is stored",
                        choice(MANAGED, EXTERNAL, DIRECT))  # fmt: skip
-    prefix: str = option(DEFAULT_PREFIX, "topics start with this", _prefix)
+    prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
     port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
                        integer(0, 65535))  # fmt: skip
     directory: str = option("broker", "managed: where mosquitto keeps its files", text)

@@ -9,7 +9,7 @@ from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertone_aggregator.broker_options import Broker, check_broker
+from undertone_aggregator.broker_options import Broker, check_broker, topic_prefix
 from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.estimate.zones import zone
 from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
@@ -253,6 +253,7 @@ class Server:
                               "provision; without it they are not signed, and only insecure devices accept them",
                               text)  # fmt: skip
     batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
+    home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)
 
 
 @dataclass(frozen=True)

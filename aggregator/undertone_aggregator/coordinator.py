@@ -18,6 +18,7 @@ from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.query import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import publishable, world_learns
+from undertone_aggregator.home_assistant import discovery, removal
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
 from undertone_shared import report
@@ -101,6 +102,7 @@ class Coordinator:
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._live: LiveFilter | None = None
         self._taken = -1
+        self._at_home: set[Series] = set()
         for sentence in self.rounds.warnings():
             self.journal.say("warning", f"warning: {sentence}")
         if len(self._timeline):
@@ -180,6 +182,7 @@ class Coordinator:
         for estimate in {estimate.series: estimate for estimate in found}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
+        self._tell_home(newest, {estimate.series for estimate in found})
         for estimate in found:
             if estimate.series == Series():
                 self.journal.say(
@@ -189,6 +192,15 @@ class Coordinator:
                     self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
         if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
             self.status(now)
+
+    def _tell_home(self, newest: Epoch, series: set[Series]) -> None:
+        """Home Assistant hears of series that it does not know yet."""
+        home = self.config.server.home_assistant
+        if home and not series <= self._at_home:
+            self._at_home |= series
+            cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
+            topic, message = discovery(home, self.prefix, newest.campaign, self._at_home, cost.sentence)
+            self.outlet.publish(topic, message, again=True)
 
     def _estimates(self, first: int, last: int) -> list[Estimate]:
         """Raw and filtered estimates of settled slots, from what may be published."""
@@ -214,6 +226,9 @@ class Coordinator:
         if not self._retired:
             self._retired = True
             self.outlet.publish(config_topic(self.prefix, self.plan.name), b"", again=True)
+            if self.config.server.home_assistant:
+                topic, message = removal(self.config.server.home_assistant, self.plan.name)
+                self.outlet.publish(topic, message, again=True)
             self.status(now)
         self._show(now)
 

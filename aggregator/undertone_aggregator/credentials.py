@@ -16,6 +16,7 @@ from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
 from undertone_aggregator.collect.sessions import WORKER_USERS
+from undertone_shared import discovery
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name, check_prefix, report_topic
 
@@ -82,7 +83,7 @@ def access_rules(prefix: str, devices: Collection[str] = (), campaigns: Collecti
     if not exact:
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
     lines += ["", f"user {AGGREGATOR}", f"topic readwrite {prefix}/+/config", f"topic readwrite {prefix}/+/aggregate/#"]
-    lines += [f"topic read {DROPPED_TOPIC}"]
+    lines += [f"topic read {DROPPED_TOPIC}", f"topic write {discovery.config_topic(discovery.DEFAULT_PREFIX, '+')}"]
     for slot in range(WORKER_USERS):
         lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
     lines += ["", f"user {ANALYST}", f"topic read {prefix}/+/aggregate/#", ""]

@@ -7,6 +7,7 @@ from typing import Any
 
 from undertone_device import assembly, clock, status
 from undertone_device.config import read_config
+from undertone_device.home import open_home
 from undertone_device.paho_transport import PahoTransport
 from undertone_device.settings import Config
 from undertone_device.sources import open_source
@@ -24,6 +25,7 @@ class Device:
     def __init__(self, config: Config, as_json: bool) -> None:
         policy = assembly.read_policy(config)
         self._source = open_source(config)
+        self._home = open_home(config)
         broker = config.broker
         transport = PahoTransport(
             broker.host,
@@ -54,6 +56,9 @@ class Device:
         self._client.step(milliseconds)
         now = clock.unix_time()
         state = self._state(now)
+        if self._home is not None:
+            self._home.show(state)
+            state["home"] = self._home.trouble
         sentence = _sentence(state)
         if sentence != self._said:
             self.say(sentence)
@@ -69,6 +74,8 @@ class Device:
         """Send what waits, and leave."""
         self._client.finish(_FINISH_MILLISECONDS)
         self._source.close()
+        if self._home is not None:
+            self._home.close()
         self._write(json.dumps(self._state(clock.unix_time())))
         self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
 
@@ -126,5 +133,5 @@ def _sentence(state: dict[str, Any]) -> str:
     parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")
     if state["paused"]:
         parts.append(f"paused: {state['paused']}")
-    parts += [sentence for sentence in (state["trouble"], state["source"]) if sentence]
+    parts += [sentence for sentence in (state["trouble"], state["source"], state.get("home")) if sentence]
     return ", ".join(parts)

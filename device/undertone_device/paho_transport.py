@@ -72,9 +72,9 @@ class PahoTransport:
             if code == MQTTErrorCode.MQTT_ERR_SUCCESS and packet_id is not None:
                 self._topics[packet_id] = topic
 
-    def publish(self, topic: str, payload: bytes) -> int:
+    def publish(self, topic: str, payload: bytes, retain: bool = False) -> int:
         """Hand a message over; the token comes back in ("acked", token)."""
-        return 0 if self._client is None else self._client.publish(topic, payload, qos=1).mid
+        return 0 if self._client is None else self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def poll(self, milliseconds: int) -> "list[Event]":
         """Send, wait for at most this long, receive."""

@@ -41,13 +41,7 @@ class Topic(Source):
     polled = False
 
     def __init__(self, fields: Fields):
-        ca = fields.get("ca")
-        context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
-        port = fields.get("tcp_port", 1883 if ca is None else 8883)
-        # No name: the broker gives one, so that two readers do not throw each other off.
-        self._transport = PahoTransport(
-            fields["host"], port, "", fields.get("user"), _secret(fields, "password_file"), context=context
-        )
+        self._transport = open_transport(fields)
         self._topic = fields["topic"]
         self._field = fields.get("field")
         self._scale = fields.get("scale", (1, 1))
@@ -114,6 +108,16 @@ class Entity(Source):
         except urllib.error.HTTPError as error:
             raise OSError(f"{self._url} answers {error.code}") from None
         return number_in(text, "state", self._scale)
+
+
+def open_transport(fields: Fields) -> PahoTransport:
+    """A connection of the household's own, TLS with ``ca``. Raises Invalid."""
+    ca = fields.get("ca")
+    context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
+    port = fields.get("tcp_port", 1883 if ca is None else 8883)
+    # No name: the broker gives one, so that two of us do not throw each other off.
+    password = _secret(fields, "password_file")
+    return PahoTransport(fields["host"], port, "", fields.get("user"), password, context=context)
 
 
 def _secret(fields: Fields, name: str) -> str | None:

@@ -57,15 +57,19 @@ class Kind:
 
 def parse_fields(config: Config, kind: Kind) -> Fields:
     """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
-    fields = known_fields("source", config.source, ("kind", "seconds") + kind.needed + kind.optional, kind.needed)
+    others = {name: value for name, value in config.source.items() if name not in ("kind", "seconds")}
+    return parse_object("source", others, config.folder, kind.needed, kind.optional)
+
+
+def parse_object(name: str, value: Any, folder: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> Fields:
+    """An object's fields, each in its form, paths in ``folder``. Raises Invalid, the field named."""
+    fields = known_fields(name, value, needed + optional, needed)
     checked: Fields = {}
-    for name in fields:
-        if name in ("kind", "seconds"):
-            continue
-        check = check_text if name in _TEXTS else _CHECKS[name]
-        checked[name] = check(f"source.{name}", fields[name])
-        if name in _PATHS:
-            checked[name] = in_folder(config.folder, checked[name])
+    for field in fields:
+        check = check_text if field in _TEXTS else _CHECKS[field]
+        checked[field] = check(f"{name}.{field}", fields[field])
+        if field in _PATHS:
+            checked[field] = in_folder(folder, checked[field])
     return checked
 
 
@@ -116,7 +120,7 @@ def _scale(name: str, value: Any) -> tuple[int, int]:
 
 
 _PATHS = ("path", "password_file", "token_file", "ca")
-_TEXTS = ("path", "port", "host", "topic", "field", "user", "password_file", "token_file", "entity", "url", "ca")
+_TEXTS = ("port", "host", "topic", "field", "user", "entity", "url", "prefix") + _PATHS
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "value": _integer(-_LARGEST, _LARGEST),
     "command": _command,
