@@ -248,7 +248,7 @@ class Server:
     """[server]: this process."""
 
     workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
-    batch: int = option(2000, "most reports per transaction", integer(1, 100_000))
+    batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
                               "provision; without it they are not signed, and only insecure devices accept them",
                               text)  # fmt: skip

@@ -1,13 +1,6 @@
-"""Broker credentials: mosquitto's password and access-control files, for one fleet at once.
+"""Broker credentials: mosquitto's password and access-control files, for one fleet at once."""
 
-Passwords are generated here with 192 random bits, so PBKDF2's iteration count adds nothing: mosquitto's own default
-of 101 keeps provisioning and every connect cheap. Never put a password that a person chose into such a file.
-"""
-
-import base64
 import contextlib
-import hashlib
-import hmac
 import os
 import secrets
 import tempfile
@@ -16,47 +9,19 @@ from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
 from undertone_aggregator.collect.sessions import WORKER_USERS
+from undertone_aggregator.direct.passwords import password_entry
 from undertone_shared import discovery
-from undertone_shared.errors import Invalid
-from undertone_shared.topics import check_name, check_prefix, report_topic
+from undertone_shared.topics import check_prefix, report_topic
 
 AGGREGATOR = "aggregator"
 ANALYST = "analyst"
-ITERATIONS = 101
 # Mosquitto compares each line with all before it when it reads the file.
 EXACT_DEVICES = 20_000
-_SALT_BYTES = 12
 
 
 def new_password() -> str:
     """A fresh password of 32 URL-safe characters, 192 random bits."""
     return secrets.token_urlsafe(24)
-
-
-def password_entry(user: str, password: str) -> str:
-    """One line of a mosquitto password file: ``user:$7$iterations$salt$hash``, PBKDF2-HMAC-SHA512, 64 bytes.
-
-    Raises Invalid for a user that is no name, or an empty password.
-    """
-    check_name("user", user)
-    if not password:
-        raise Invalid(f"the password of {user} is empty")
-    salt = secrets.token_bytes(_SALT_BYTES)
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS, 64)
-    return f"{user}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
-
-
-def password_matches(entry: str, password: str) -> bool:
-    """Whether this is the password of ``$7$iterations$salt$hash``."""
-    _, _, iterations, salt, digest = entry.split("$")
-    found = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
-    return hmac.compare_digest(found, base64.b64decode(digest))
-
-
-def read_passwords(path: Path) -> dict[str, str]:
-    """A password file as user -> entry. Raises OSError."""
-    entries = (line.partition(":") for line in path.read_text().splitlines())
-    return {user: entry for user, _, entry in entries}
 
 
 def write_passwords(path: Path, users: Mapping[str, str]) -> None:
@@ -68,6 +33,11 @@ def server_users(password: str) -> dict[str, str]:
     """user -> password of the server's connections: the aggregator, and one user for each worker's session."""
     workers = [worker_user(AGGREGATOR, slot) for slot in range(WORKER_USERS)]
     return {AGGREGATOR: password, **{user: worker_password(password, user) for user in workers}}
+
+
+def servers_names() -> frozenset[str]:
+    """The users of a password file that are no devices."""
+    return frozenset({ANALYST, *server_users("")})
 
 
 def access_rules(prefix: str, devices: Collection[str] = (), campaigns: Collection[str] = ()) -> str:

@@ -152,6 +152,8 @@ def _managed(config: Config, journal: Journal) -> Iterator[Address]:
 
 @contextlib.contextmanager
 def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
+    from undertone_aggregator.credentials import servers_names
+    from undertone_aggregator.direct.gate import Gate
     from undertone_aggregator.direct.limits import limits_for
     from undertone_aggregator.direct.listener import Listener
     from undertone_aggregator.direct.source import DirectSource
@@ -163,7 +165,7 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     listener = Listener(settings.host, port, certificate, _named(config, settings.key))
     source = DirectSource(
         listener,
-        config.path(settings.passwords),
+        Gate(config.path(settings.passwords), servers_names()),
         limits_for(plan.slot_seconds),
         settings.prefix,
         plan.name,

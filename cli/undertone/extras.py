@@ -2,7 +2,6 @@
 
 DISTRIBUTION = "undertone-ldp"
 _EXTRAS = {
-    "amqtt": "demo-broker",
     "datasketches": "sketches",
     "matplotlib": "simulator",
     "pandas": "all",

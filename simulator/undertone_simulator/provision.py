@@ -38,14 +38,19 @@ class Target:
     authority: Path | None
 
 
-def local_server(port: int) -> str:
-    """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit."""
+def local_server(port: int, *, direct: bool = False) -> str:
+    """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit.
+
+    ``direct``: no broker, the devices connect to the server.
+    """
+    broker = 'mode = "external"\npassword_file = "aggregator.password"'
+    if direct:
+        broker = 'mode = "direct"\npasswords = "passwords"'
     return f"""\
 [broker]
-mode = "external"
+{broker}
 host = "127.0.0.1"
 port = {port}
-password_file = "aggregator.password"
 
 [store]
 path = "store.sqlite"

@@ -14,7 +14,6 @@ from typing import IO, Any
 
 import undertone_device
 from undertone_aggregator.broker import ManagedBroker
-from undertone_simulator.amqtt_broker import AmqttBroker
 from undertone_simulator.fleet_process import READY, Job
 
 _STOP_SECONDS = 15.0
@@ -50,16 +49,12 @@ class Log:
 
 
 class Stage:
-    """Starts and ends the processes; leaving it ends all that still run. ``amqtt``: in the place of mosquitto."""
+    """Starts and ends the processes; leaving it ends all that still run. ``broker`` runs once it is started."""
 
-    def __init__(self, folder: Path, port: int, *, amqtt: bool = False):
+    def __init__(self, folder: Path, port: int):
         self.folder = folder
         passwords, access = folder / "passwords", folder / "access"
-        self.broker: ManagedBroker | AmqttBroker = (
-            AmqttBroker(folder, port, passwords)
-            if amqtt
-            else ManagedBroker(folder / "broker", port, passwords=passwords, access=access)
-        )
+        self.broker = ManagedBroker(folder / "broker", port, passwords=passwords, access=access)
         self.aggregator: subprocess.Popen[bytes] | None = None
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None

@@ -1,5 +1,6 @@
 """One demonstration with few devices and slots: every process real, the aggregator and a device killed on the way."""
 
+import importlib
 import io
 import json
 import math
@@ -20,6 +21,8 @@ from undertone_simulator.demo.run import ledgers, write_json
 from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.stage import example_device, find_micropython
 
+# The package has a function of the module's name.
+run_module = importlib.import_module("undertone_simulator.demo.run")
 DEVICES = 12
 SLOTS = 8
 KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "accounting"}
@@ -47,11 +50,12 @@ class Silent:
         self.done = done / total
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory, mosquitto_binary):
+@pytest.fixture(scope="module", params=[False, True], ids=["mosquitto", "direct"])
+def demo(tmp_path_factory, mosquitto_binary, request):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()
-    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2)
+    direct = request.param
+    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, direct=direct)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
         return run(options, folder, display), folder, display
@@ -170,3 +174,17 @@ def test_bad_options_are_refused_in_one_sentence(wrong):
     with pytest.raises(Invalid, match="expected") as caught:
         Options(**wrong)
     assert "\n" not in str(caught.value)
+
+
+def test_without_mosquitto_devices_connect_to_the_aggregator(monkeypatch):
+    def missing():
+        raise Invalid("no mosquitto was found")
+
+    monkeypatch.setattr(run_module, "find_mosquitto", missing)
+    monkeypatch.delenv("UNDERTONE_MOSQUITTO", raising=False)
+    assert run_module._without_mosquitto() is True
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", "/nowhere")
+    with pytest.raises(Invalid, match="no mosquitto was found"):
+        run_module._without_mosquitto()
+    monkeypatch.setattr(run_module, "find_mosquitto", lambda: "/usr/sbin/mosquitto")
+    assert run_module._without_mosquitto() is False

@@ -38,7 +38,9 @@ def open_endpoint(
 ) -> Iterator[Endpoint]:
     """An endpoint that listens on a free port of loopback."""
     where = Listener(port=0) if listener is None else listener
-    with Endpoint(where, Gate(path), limits or Limits(), PREFIX, CAMPAIGN, **options) as made:
+    with Endpoint(
+        where, Gate(path, credentials.servers_names()), limits or Limits(), PREFIX, CAMPAIGN, **options
+    ) as made:
         made.listen()
         yield made
 

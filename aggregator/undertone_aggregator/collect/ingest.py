@@ -42,7 +42,7 @@ class IngestPlan:
     cells: Callable[[str], Cells]
     worker: int = 0
     workers: int = 1
-    batch: int = 2000
+    batch: int = 8000
     batch_seconds: float = 0.05
     audit: bool = False
     groups: Mapping[str, str] | None = None

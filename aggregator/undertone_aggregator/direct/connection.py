@@ -1,17 +1,50 @@
 """One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError, parse_connect, parse_subscribe, split
-
-if TYPE_CHECKING:
-    from undertone_aggregator.direct.endpoint import Endpoint
+from undertone_aggregator.direct.gate import Gate
+from undertone_aggregator.direct.limits import Limits
 
 Receipt = tuple["Connection", int]
+
+
+class Host(Protocol):
+    """What connections ask of the endpoint; all in its loop. ``refused``, ``throttled``: counters."""
+
+    limits: Limits
+    gate: Gate
+    config_topic: str
+    retained: bytes
+    refused: Counter[str]
+    throttled: int
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may wait for the store."""
+
+    def now(self) -> float:
+        """Seconds of a steady clock."""
+
+    def topic_of(self, user: str) -> str:
+        """The topic of a device's reports."""
+
+    def arrived(self, connection: "Connection") -> str:
+        """A stranger: the reason to send it away, "" for none."""
+
+    def entered(self, connection: "Connection") -> None:
+        """It is a device."""
+
+    def left(self, connection: "Connection") -> None:
+        """It is closed."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A report for the next batch."""
 
 
 class Connection(asyncio.Protocol):
@@ -38,7 +71,7 @@ class Connection(asyncio.Protocol):
         "waiting",
     )
 
-    def __init__(self, endpoint: "Endpoint") -> None:
+    def __init__(self, endpoint: Host) -> None:
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
         self._rest = b""

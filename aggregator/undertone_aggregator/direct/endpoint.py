@@ -62,7 +62,6 @@ class Endpoint:
         self._say = say
         self._context = listener.context()
         self._loop = loop()
-        self.now = self._loop.time
         self._thread = threading.Thread(target=self._run, name="endpoint", daemon=True)
         self._server: asyncio.AbstractServer | None = None
         self._open: set[Connection] = set()
@@ -150,6 +149,10 @@ class Endpoint:
             self._in_loop(self._stop_listening()).result(_END_SECONDS)
 
     # --- what connections call, in the loop
+
+    def now(self) -> float:
+        """The loop's clock."""
+        return self._loop.time()
 
     @property
     def has_room(self) -> bool:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.collect.ingest import IngestPlan, Say
@@ -40,9 +39,8 @@ class DirectSource:
     """``endpoint`` runs as long as its context; it listens from the first intake on. Raises Invalid or OSError."""
 
     def __init__(
-        self, listener: Listener, passwords: Path, limits: Limits, prefix: str, campaign: str, batch: int, say: Say
+        self, listener: Listener, gate: Gate, limits: Limits, prefix: str, campaign: str, batch: int, say: Say
     ) -> None:
-        gate = Gate(passwords)
         self.endpoint = Endpoint(listener, gate, limits, prefix, campaign, batch=batch, say=say)
 
     def open_intake(self, plan: IngestPlan, say: Say) -> Intake:

@@ -49,6 +49,10 @@ def demo(
     mechanism: Annotated[str, typer.Option(help="of a stream: gaussian, one-bit or direct")] = "gaussian",
     theta: Annotated[int | None, typer.Option(help="of a stream: readings are truncated to it")] = None,
     dimension: Annotated[int, typer.Option(help="of a stream: coordinates of a reading")] = 1,
+    direct: Annotated[
+        bool | None,
+        typer.Option(help="devices connect to the aggregator itself; if absent: where there is no mosquitto"),
+    ] = None,
 ) -> None:
     """Run broker, aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
@@ -76,6 +80,7 @@ def demo(
         mechanism=mechanism,
         theta=theta,
         dimension=dimension,
+        direct=direct,
     )
     with ExitStack() as stack:
         folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))

@@ -1,6 +1,7 @@
 """What a demonstration is asked for, and the files that it starts from."""
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,9 @@ ROUND_SLOTS = 12
 LEAD_SLOTS = 3
 # One process checks the campaign once for each of its devices: a few milliseconds each.
 DEVICES_PER_LEAD_SLOT = 150
+# Until a fleet is connected to an aggregator that was started with it.
+DIRECT_SECONDS = 12
+DIRECT_DEVICES_PER_SECOND = 40
 SETTLE_SLOTS = 2
 LARGEST_SLOTS = 10_000
 LARGEST_FLEET = 20_000
@@ -44,7 +48,8 @@ class Options:
     where it does not say, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these
     are killed, to come back later. `round_slots`: slots of each threshold round. For streams: `delta`, `slew`,
     `mechanism`, `theta` (a public truncation, None for a usual one) and `dimension`, as in the configuration.
-    Raises Invalid for numbers out of range.
+    `direct`: devices connect to the aggregator itself; None: where there is no mosquitto. Raises Invalid for numbers
+    out of range.
     """
 
     devices: int = 500
@@ -63,6 +68,7 @@ class Options:
     mechanism: str = "gaussian"
     theta: int | None = None
     dimension: int = 1
+    direct: bool | None = None
 
     def __post_init__(self) -> None:
         check_integer("devices", self.devices, 2, LARGEST_FLEET)
@@ -191,8 +197,9 @@ def _population(options: Options, collection: Collection) -> Readings:
 
 def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
     return f"""\
-{local_server(port)}
+{local_server(port, direct=bool(options.direct))}
 [campaign]
+{_start(options)}
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
 unit = {json.dumps(readings.unit or "units")}
@@ -205,3 +212,10 @@ report_slots = {options.slots}
 lead_slots = {LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT}
 settle_slots = {SETTLE_SLOTS}
 """
+
+
+def _start(options: Options) -> str:
+    """When the campaign begins: the fleet connects first, and to a direct endpoint only once it is there."""
+    if not options.direct:
+        return 'start = "now"'
+    return f"start = {int(time.time()) + DIRECT_SECONDS + options.devices // DIRECT_DEVICES_PER_SECOND}"

@@ -1,6 +1,7 @@
 """Runs a demonstration from its first process to its last, whatever it collects."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -8,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.broker import free_port
+from undertone_aggregator.broker import HOST, find_mosquitto, free_port
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
-from undertone_simulator.amqtt_broker import MOST_DEVICES, NOTICE, needs_amqtt
 from undertone_simulator.demo.plan import Collection, Options, Plan, Result, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import Stream
@@ -57,9 +57,8 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     if options.collect not in COLLECTIONS:
         raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(COLLECTIONS)}")
     collection = COLLECTIONS[options.collect]
-    amqtt = needs_amqtt()
-    if amqtt:
-        options = _within_reach(options, display)
+    if options.direct is None:
+        options = replace(options, direct=_without_mosquitto())
     port = free_port()
     display.say(f"reading the population and provisioning {options.devices} devices")
     plan = prepare(options, folder, port, collection)
@@ -69,14 +68,16 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Stage(folder, port, amqtt=amqtt) as stage:
-        stage.broker.start()
-        if amqtt:
-            display.say(NOTICE, loud=True)
-        name = "amqtt" if amqtt else "mosquitto"
-        display.say(f"{name} on {stage.broker.host}:{port}, with a password for each device")
+    with Stage(folder, port) as stage:
+        if options.direct:
+            stage.start_aggregator(plan.config_file)
+            display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")
+        else:
+            stage.broker.start()
+            display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
         _start_devices(plan, stage, with_micropython=not missing, display=display)
-        stage.start_aggregator(plan.config_file)
+        if not options.direct:
+            stage.start_aggregator(plan.config_file)
         sent = _Watch(plan, stage, display).follow()
         end(stage.micropython, signal.SIGINT)
         if stage.aggregator is None or stage.aggregator.poll() is not None:
@@ -90,14 +91,15 @@ def run(options: Options, folder: Path, display: Display) -> Result:
             return collection.result(plan, store, sent())
 
 
-def _within_reach(options: Options, display: Display) -> Options:
-    """The options with no more devices than amqtt carries, which is said. Raises Invalid for what it cannot do."""
-    if options.kill_aggregator_at is not None:
-        raise Invalid("--kill-aggregator-at needs mosquitto: amqtt loses what is under way to a client that is killed")
-    if options.devices <= MOST_DEVICES:
-        return options
-    display.say(f"amqtt is too slow for {options.devices} devices: {MOST_DEVICES} take part", loud=True)
-    return replace(options, devices=MOST_DEVICES)
+def _without_mosquitto() -> bool:
+    """Whether there is none here. Raises Invalid where a named one does not run."""
+    try:
+        find_mosquitto()
+    except Invalid:
+        if os.environ.get("UNDERTONE_MOSQUITTO"):
+            raise
+        return True
+    return False
 
 
 def ledgers(folder: Path) -> list[Path]:
@@ -154,6 +156,7 @@ class _Watch:
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
         deadline = time.monotonic() + sum(plan.rounds) + pauses + plan.options.slots + SLACK_SECONDS
+        deadline += max(0, (campaign.start or 0) - time.time())
         assert stage.fleet is not None
         while stage.fleet.poll() is None:
             time.sleep(_POLL_SECONDS)
