@@ -312,7 +312,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "groups": '"groups.csv"',
         "holidays": '"GB-SCT"',
     },
-    "server": {},
+    "server": {"home_assistant": '"homeassistant"'},
     "stream": {"theta": "5000", "slew": "0.05"},
 }
 
