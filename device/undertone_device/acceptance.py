@@ -107,15 +107,6 @@ class Acceptance:
         else:
             self.following = campaign
 
-    def reset(self) -> None:
-        """Forget the campaigns and their epochs; every count of what was spent stays. Raises OSError."""
-        ledger = self._ledger
-        ledger.last_epoch = 0
-        ledger.current = ledger.next = NO_CAMPAIGN
-        self.campaign = self.following = None
-        self._guard.restart()
-        self._guard.write()
-
     def promote(self, now: int) -> "Campaign | None":
         """The current campaign; the next one becomes it when its epoch begins."""
         following = self.following

@@ -228,24 +228,12 @@ class Ledger:
         self.outbox = Outbox(view[_OUTBOX : _OUTBOX + capacity * width], width)
         self.sums = Sums(view[_HEADER_BYTES:_OUTBOX])
         self.lost = True
-        self.spent_until = 0
-        self.last_epoch = 0
-        self.uptime = 0
-        self.sequence = 0
-        self.day = 0
-        self.boots = 0
-        self.current = NO_CAMPAIGN
-        self.next = NO_CAMPAIGN
-        self.rho_period = 0
-        self.rho = 0
-        self.rho_since = 0
-        self.window = 0
-        self.window_until = 0
-        self.reports = 0
-        self.chains = 0
-        self.ever = 0
-        self.ever_rho = 0
-        self.began = 0
+        self.spent_until = self.last_epoch = self.began = self.uptime = self.sequence = 0
+        self.day = self.boots = 0
+        self.current = self.next = NO_CAMPAIGN
+        self.rho_period = self.rho = self.rho_since = 0
+        self.window = self.window_until = self.reports = self.chains = 0
+        self.ever = self.ever_rho = 0
         self.urgent = False
         data = storage.read(FILE)
         if data is not None:

@@ -50,6 +50,7 @@ class Reporter:
         self.dropped = 0
         self.paused: str | None = None
         # For people to read; see `spent`.
+        self.storage = storage
         self.ledger: Ledger
         self._entropy = entropy
         self._ticks = ticks
@@ -64,7 +65,6 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
-        self._modulus = counter_modulus
         self._open = OpenSlot(ticks, counter_modulus)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
@@ -107,14 +107,6 @@ class Reporter:
         if new and had is None:
             self.paused = None
         return new
-
-    def reset_campaign(self) -> None:
-        """Forget the accepted campaigns, as their owner's way out of one that should not be; what was spent stays.
-
-        Raises OSError.
-        """
-        self._accepted.reset()
-        self._open = OpenSlot(self._ticks, self._modulus)
 
     # Slots
 

@@ -7,6 +7,7 @@ from undertone_device.ledger import DAYS, MONTH, RING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from undertone_device.ledger import Sums
+    from undertone_shared.policy import Policy
 
 
 def drawn_since(sums: "Sums", start: int) -> int:
@@ -31,3 +32,14 @@ def month(sums: "Sums", day: int) -> int:
         i = MONTH + 4 * (old % DAYS)
         total += struct.unpack(">I", buffer[i : i + 4])[0]
     return total
+
+
+def most_reports(policy: "Policy", slot: int, seconds: int) -> int:
+    """How many reported intervals a real interval of ``seconds`` can touch, by slots, rest and the sliding cap.
+
+    Their starts lie in an open interval of seconds + slot; rest keeps starts slot + rest apart.
+    """
+    span = seconds + slot
+    whole, part = divmod(span, policy.period_seconds)
+    capped = policy.reports_per_period * whole + min(policy.reports_per_period, -(-part // slot))
+    return min(-(-span // (slot + policy.rest_seconds)), capped)

@@ -2,16 +2,20 @@
 
 import json
 
-from undertone_device.spent import drawn_since
+from undertone_device import pauses
+from undertone_device.guard import BEGUN
+from undertone_device.spent import drawn_since, month, most_reports
 from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from undertone_device.client import Client
 
 FILE = "status.json"
+DAY = 86400
 LARGEST = 16384
 
 
@@ -19,6 +23,10 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     """The state of a client as JSON values."""
     reporter = client.reporter
     policy = reporter.policy
+    ledger = reporter.ledger
+    storage = reporter.storage
+    losses = max(int(storage.read(BEGUN) or 1) - 1, 0)
+    pause = list(pauses.read(storage))
     state: dict[str, Any] = {
         "device": reporter.device,
         "time": now,
@@ -27,7 +35,18 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "trouble": client.trouble,
         "counts": client.counts,
         "spent_until": reporter.spent_until,
-        "period_used": drawn_since(reporter.ledger.sums, now - policy.period_seconds + 1),
+        "most_a_day": most_reports(policy, policy.slot_seconds, DAY),
+        "month": month(ledger.sums, now // DAY),
+        "ever": ledger.ever,
+        "ever_rho": ledger.ever_rho,
+        "began": ledger.began,
+        "losses": losses,
+        "lifetime": policy.lifetime,
+        "sequence": ledger.sequence,
+        "rest_seconds": policy.rest_seconds,
+        "rest_by": policy.rest_by,
+        "pause": pause,
+        "period_used": drawn_since(ledger.sums, now - policy.period_seconds + 1),
         "period_seconds": policy.period_seconds,
         "period_limit": policy.reports_per_period,
         "cap": list(policy.cap),
@@ -39,8 +58,8 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     }
     campaign = reporter.campaign
     if campaign is not None:
-        rule = campaign.report
-        cohort = campaign.cohort
+        rule = campaign.rule
+        state["most_a_day"] = most_reports(policy, campaign.slot_seconds, DAY)
         state["campaign"] = {
             "name": campaign.name,
             "epoch": campaign.epoch,
@@ -50,17 +69,19 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "unit": campaign.unit,
             "slot_seconds": campaign.slot_seconds,
             "bound": campaign.bound,
-            "theta": None if rule is None else rule.theta,
-            "cohort_certificate": None if cohort is None else list(cohort.mechanism.certificate()),
-            "report_certificate": None if rule is None else list(rule.mechanism.certificate()),
-            "stream": None,
+            "theta": rule.ranges[0][2] if rule.ranges else None,
+            "certificates": {name: list(mechanism.certificate()) for name, mechanism in rule.mechanisms},
+            "stream": _COSTS[rule.kind](rule),
             "last_slot": campaign.last_slot,
         }
-        stream = campaign.stream
-        if stream is not None:
-            state["campaign"]["theta"] = stream.theta
-            state["campaign"]["stream"] = {"law": stream.law, "rho": list(stream.rho()), "renewal": stream.renewal}
     return state
+
+
+# What a rule costs as a whole, by kind.
+_COSTS: "dict[str, Callable[[Any], dict[str, Any] | None]]" = {
+    "scalar": lambda rule: None,
+    "stream": lambda rule: {"law": rule.law, "rho": list(rule.rho()), "renewal": rule.renewal},
+}
 
 
 def parse_status(data: bytes) -> "dict[str, Any]":

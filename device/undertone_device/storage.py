@@ -48,14 +48,18 @@ class FileStorage:
 
     def read(self, name: str) -> "bytes | None":
         """The content last written, None if there is none. Raises OSError for everything but absence."""
-        for path in (self._path(name), self._path(name) + ".new"):
+        for there in (name, name + ".new"):
             try:
-                with open(path, "rb") as file:
+                with open(self._path(there), "rb") as file:
                     return file.read()
             except OSError as error:
-                if error.errno != errno.ENOENT:
+                if not self._lacks(there, error):
                     raise
         return None
+
+    def _lacks(self, name: str, error: OSError) -> bool:
+        # Some ports number their errors otherwise: then the directory itself tells, or raises.
+        return error.errno == errno.ENOENT or name not in os.listdir(self._directory)
 
     def write(self, name: str, data: "bytes | memoryview") -> None:
         """Durable when it returns. Raises OSError, the old content kept."""
@@ -78,11 +82,11 @@ class FileStorage:
     def delete(self, name: str) -> None:
         """Remove the content, if any. Raises OSError if it cannot be removed."""
         # First what would be read in its stead.
-        for path in (self._path(name) + ".new", self._path(name)):
+        for there in (name + ".new", name):
             try:
-                os.remove(path)
+                os.remove(self._path(there))
             except OSError as error:
-                if error.errno != errno.ENOENT:
+                if not self._lacks(there, error):
                     raise
 
 

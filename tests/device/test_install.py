@@ -16,7 +16,17 @@ from undertone_device.tools.compile import manifest as written_manifest
 REPO = mp.REPO
 NOT_ON_BOARDS = {
     "shared": {"analysis.py", "discovery.py", "intake.py", "issue.py"},
-    "device": {"__main__.py", "gateway.py", "home.py", "paho_transport.py", "seams.py", "spent.py", "status.py"},
+    "device": {
+        "__main__.py",
+        "gateway.py",
+        "home.py",
+        "household.py",
+        "paho_transport.py",
+        "pauses.py",
+        "seams.py",
+        "spent.py",
+        "status.py",
+    },
 }
 PROBE = """
 from undertone_device import assembly, client, config, reporter, socket_stream, storage, stream_transport

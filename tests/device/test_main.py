@@ -160,7 +160,7 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     text = capsys.readouterr().out
     assert "load, sum of energy" in text
     assert "report: 2/1, epsilon = 0.6931 per reading (event level)" in text
-    assert "a day of 86400 readings adds up to epsilon = 59887.92 for the household (user level, one day)" in text
+    assert "any 24 h    at most 86401 reports: epsilon = 59888.61" in text
     assert "offline" in text
     assert command.main(["status", "--json", "--config", str(device.path)]) == 0
     state = json.loads(capsys.readouterr().out)

@@ -2,6 +2,7 @@
 
 from rig import DAY, SLOT, START, Device, make_campaign
 
+from undertone_device.reset import forget_campaigns
 from undertone_shared import ed25519, issue
 from undertone_shared.errors import Invalid, Refused
 
@@ -148,9 +149,7 @@ def test_reset_campaign_forgets_campaigns_and_keeps_what_was_spent():
     ledger = device.reporter.ledger
     before = (ledger.spent_until, ledger.sequence, ledger.ever, bytes(ledger.sums.buffer[20:]))
     assert before[1] == 2
-    device.reporter.reset_campaign()
-    assert device.reporter.campaign is None
-    assert device.slot() is None
+    forget_campaigns(device.storage, device.policy, device.now)
     device.boot()
     assert device.reporter.campaign is None
     ledger = device.reporter.ledger

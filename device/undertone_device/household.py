@@ -1,0 +1,157 @@
+"""The status in sentences, for the household: what was spent on one reading, any day, this month and ever."""
+
+import math
+import time
+from typing import Any
+
+from undertone_device import clock
+from undertone_device.pauses import ENDLESS
+from undertone_device.units import UNIT
+
+# Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
+_DELTA_BITS = 20
+_DAY = 86400
+_WHY = {
+    "boots": "it has started too often today",
+    "chains": "the stream's chains are used up",
+    "clock": "this clock and the campaign's do not agree",
+    "ended": "the campaign is over",
+    "entropy": "there are no random numbers",
+    "lifetime": "all that may ever be spent is spent: it stays silent",
+    "no_campaign": "there is no campaign",
+    "one_shot": "one report a wake",
+    "pause": "the household's pause",
+    "period": "as many reports as the owner allows are drawn",
+    "rate": "the next slot is too near",
+    "reports": "the stream's reports are used up",
+    "rest": "it rests between two reports",
+    "spent": "this time is spent already",
+    "storage": "the ledger cannot be written",
+    "turn": "it is another device's turn",
+    "waiting": "the campaign has not begun",
+    "window": "the stream's next window is too near",
+}
+
+
+def explain(state: dict[str, Any]) -> list[str]:
+    """The status as lines of text, every epsilon with its guarantee."""
+    age = clock.unix_time() - state["time"]
+    lines = [f"device      {state['device']}, status of {age} s ago, {'online' if state['online'] else 'offline'}"]
+    lines += _campaign(state["campaign"])
+    lines += _spent(state)
+    counts = state["counts"]
+    lines.append(
+        f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} in the outbox,"
+        f" {state['dropped']} dropped from a full one; {state['sequence']} ever drawn"
+    )
+    signers = state["signers"]
+    lines.append(f"signers     {signers}" if signers else "signers     none: insecure, anybody's campaign is taken")
+    refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
+    lines.append(f"refused     {refusals or 'nothing'}")
+    lines += _paused(state)
+    if state["trouble"]:
+        lines.append(f"last event  {state['trouble']}")
+    if state.get("source"):
+        lines.append(f"source      {state['source']}: slots report the campaign's public default, perturbed")
+    return lines
+
+
+def _campaign(campaign: dict[str, Any] | None) -> list[str]:
+    if campaign is None:
+        return ["campaign    none accepted: nothing is reported"]
+    theta = campaign["theta"]
+    theta = "none yet (threshold rounds)" if theta is None else f"{theta} {campaign['unit']}"
+    lines = [
+        f"campaign    {campaign['name']}, {campaign['measure']} of {campaign['sensor']}",
+        f"epoch       {campaign['epoch']} ({_date(campaign['epoch'])}), slots of {campaign['slot_seconds']} s,"
+        f" fingerprint {campaign['fingerprint']}",
+        f"threshold   {theta}, bound {campaign['bound']} {campaign['unit']}",
+    ]
+    for name, (a, b) in sorted(campaign["certificates"].items()):
+        lines.append(f"certificate {name}: {a}/{b}, epsilon = {math.log(a / b):.4f} per reading (event level)")
+    return lines
+
+
+def _spent(state: dict[str, Any]) -> list[str]:
+    cap = state["cap"]
+    lines = [f"owner's cap {cap[0]}/{cap[1]}, epsilon = {math.log(cap[0] / cap[1]):.4f} per reading (event level)"]
+    campaign = state["campaign"]
+    if campaign is not None and campaign["stream"] is not None:
+        lines += _stream(campaign["stream"])
+    else:
+        certificates = [cap] if campaign is None else campaign["certificates"].values()
+        lines += _reading_and_day(max(math.log(a / b) for a, b in certificates), state)
+    lines.append(
+        f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
+    )
+    ever = (
+        f"ever        epsilon = {state['ever'] / UNIT:.2f} since {_date(state['began'])}"
+        if state["began"]
+        else ("ever        nothing yet")
+    )
+    if state["losses"]:
+        ever += f"; the record was lost {state['losses']} times, and what it held is not in this sum"
+    if state["lifetime"]:
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent"
+    lines.append(ever + ". What repeats, a habit of many days, is protected by this number alone")
+    if state["ever_rho"]:
+        rho = state["ever_rho"] / UNIT
+        lines.append(
+            f"streams     rho = {rho:.4g} charged ever, beside that and not part of it: epsilon ="
+            f" {_at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+        )
+    return lines
+
+
+def _reading_and_day(epsilon: float, state: dict[str, Any]) -> list[str]:
+    most = state["most_a_day"]
+    knows = "to somebody who already knows the rest of the record"
+    text = (
+        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {most * epsilon:.2f}; {knows}, all that"
+        " the device ever sends shifts the odds of what happened in those 24 hours by at most"
+        f" {_factor(most * epsilon)}"
+    )
+    if state["rest_by"] == "clock":
+        text += " (this trusts whoever sets the device's clock)"
+    return [
+        f"one reading epsilon = {epsilon:.4f}: to whoever sees that reading's report alone, or already knows all other"
+        f" readings, the odds between two values of it shift by at most {_factor(epsilon)}",
+        text,
+    ]
+
+
+def _stream(stream: dict[str, Any]) -> list[str]:
+    rho = stream["rho"][0] / stream["rho"][1]
+    span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"
+    return [
+        f"meaning     a {stream['law']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
+        f" that is epsilon = {_at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
+    ]
+
+
+def _paused(state: dict[str, Any]) -> list[str]:
+    lines = []
+    if state["paused"]:
+        lines.append(f"paused      {state['paused']}: {_WHY.get(state['paused'], 'see the manual')}")
+    return lines + pause_lines(state["pause"], state["time"])
+
+
+def pause_lines(pause: list[int], now: int) -> list[str]:
+    """The household's pause in a sentence, none if it is over."""
+    start, until = pause
+    if until <= now:
+        return []
+    end = "until it is ended" if until == ENDLESS else f"to {_date(until)}"
+    return [f"pause       from {_date(start)} {end}: nothing is reported, and that shows"]
+
+
+def _at_delta(rho: float) -> float:
+    return rho + 2 * math.sqrt(rho * _DELTA_BITS * math.log(2))
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 200 else f"e^{epsilon:.0f}"
+
+
+def _date(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -1,0 +1,160 @@
+"""``pause``, ``resume`` and ``reset-campaign`` as a household types them."""
+
+import json
+
+import pytest
+from rig import DAY, SLOT, START, Device, make_campaign
+
+from undertone_device import clock, pauses
+from undertone_device.__main__ import main
+from undertone_device.acceptance import BUILT
+from undertone_device.storage import FileStorage
+from undertone_shared.errors import Refused
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    policy = {
+        "version": 1,
+        "sensor": "energy",
+        "measures": ["sum"],
+        "cap": [2, 1],
+        "slot_seconds": SLOT,
+        "theta": [1, 1000],
+        "duration_seconds": 400 * DAY,
+        "insecure": True,
+        "rest_seconds": DAY,
+    }
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    config = {"name": "m", "broker": {"host": "x"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
+    (tmp_path / "device.json").write_text(json.dumps(config))
+    (tmp_path / "state").mkdir()
+    times = [START + 100]
+    monkeypatch.setattr(clock, "unix_time", lambda: times[0])
+
+    def say(*words):
+        return main([*words, "--config", str(tmp_path / "device.json")])
+
+    say.storage = FileStorage(str(tmp_path / "state"))
+    say.times = times
+    return say
+
+
+def test_a_pause_begins_after_a_rest_at_a_slots_edge(home, capsys):
+    assert home("pause") == 0
+    assert pauses.read(home.storage) == (START + DAY + SLOT, pauses.ENDLESS)
+    assert "until it is ended: nothing is reported, and that shows" in capsys.readouterr().out
+    # Not begun yet: resume takes it back.
+    assert home("resume") == 0
+    assert pauses.read(home.storage) == (0, 0)
+    assert capsys.readouterr().out == "no pause: reports go on\n"
+
+
+def test_a_pause_at_once_lasts_a_rest_and_a_day_at_least(home):
+    assert home("pause", "--now", "--hours", "1") == 0
+    assert pauses.read(home.storage) == (START + 100, START + DAY + SLOT)
+    home.times[0] += 3600
+    home("resume")
+    assert pauses.read(home.storage) == (START + 100, START + DAY + SLOT)
+    home.times[0] += 5 * DAY
+    home("pause", "--now")
+    home.times[0] += 3 * DAY
+    home("resume")
+    start, until = pauses.read(home.storage)
+    assert start == START + 3700 + 5 * DAY
+    assert until == -(-home.times[0] // SLOT) * SLOT
+
+
+def test_a_second_pause_does_not_move_the_begun_one(home):
+    home("pause", "--now", "--hours", "100")
+    first = pauses.read(home.storage)
+    home.times[0] += 7200
+    home("pause", "--hours", "1")
+    assert pauses.read(home.storage) == first
+
+
+def test_hours_are_whole_and_few(home, capsys):
+    for bad in ("0", "1.5", "-3", "x"):
+        with pytest.raises(SystemExit) as stopped:
+            home("pause", "--hours", bad)
+        assert stopped.value.code == 2
+        assert "expected whole hours from 1 to 100000" in capsys.readouterr().err
+
+
+def test_no_reading_decides_which_slots_are_left_out():
+    for now in range(START, START + 2 * SLOT, 300):
+        for rest in (0, DAY):
+            start, _ = pauses.begin(now, SLOT, rest, False, 0)
+            # The open slot and all of a rest are reported as if nobody had asked.
+            assert start >= now + rest
+            assert start % SLOT == 0
+
+
+def wrong_once(device):
+    """The clock was in 2106 for an hour, and a campaign with it."""
+    right = device.now
+    device.now = 0xFFFFFFFF // SLOT * SLOT - 20 * SLOT
+    forged = make_campaign(name="forged", epoch=device.now + SLOT, last_slot=device.now // SLOT + 10, cycle=1)
+    device.boot()
+    return right, forged
+
+
+def test_what_a_wrong_clock_took_is_given_back_by_hand_and_nothing_that_was_spent(home, tmp_path, capsys):
+    storage = home.storage
+    device = Device(storage=storage, now=START - SLOT)
+    device.accept(make_campaign(last_slot=START // SLOT + 20))
+    device.reporter.close_slot(device.now)
+    for _ in range(12):
+        device.slot()
+    right, forged = wrong_once(device)
+    device.accept(forged)
+    device.reporter.close_slot(device.now)
+    for _ in range(8):
+        device.slot()
+        device.accept(forged)
+    ledger = device.reporter.ledger
+    assert ledger.spent_until > 0xF0000000
+    before = (ledger.ever, ledger.sequence, ledger.boots, ledger.uptime)
+    drawn = ledger.sequence
+    del ledger
+    device.now = right
+    device.boot()
+    following = make_campaign(epoch=START + DAY, last_slot=START // SLOT + 300)
+    with pytest.raises(Refused):
+        device.accept(following)
+    # While it runs, nobody else touches its state.
+    home.times[0] = right
+    del device.reporter
+    (tmp_path / "policy.json").write_text(
+        (tmp_path / "policy.json").read_text().replace('"rest_seconds": 86400', '"rest_seconds": 0')
+    )
+    device.storage = storage = home.storage = None
+    assert home("reset-campaign") == 0, capsys.readouterr().err
+    device.storage = FileStorage(str(tmp_path / "state"))
+    device.boot()
+    ledger = device.reporter.ledger
+    assert (ledger.ever, ledger.sequence, ledger.boots, ledger.uptime) == before
+    assert ledger.spent_until == right
+    assert device.used() == drawn > 12, "the draws of 2106 count as drawn now"
+    device.accept(following)
+    device.pass_time(DAY - (device.now - START))
+    device.accept(following)
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert device.slot() is not None
+
+
+def test_a_reset_needs_a_clock_and_a_ledger(home, capsys):
+    home.times[0] = BUILT - 1
+    assert home("reset-campaign") == 2
+    assert "expected a time after" in capsys.readouterr().err
+    home.times[0] = START
+    assert home("reset-campaign") == 2
+    assert "expected one that a device has written" in capsys.readouterr().err
+
+
+def test_a_running_devices_campaigns_are_not_reset(home, capsys, tmp_path):
+    device = Device(storage=home.storage, now=START - SLOT)
+    device.accept(make_campaign())
+    assert home("reset-campaign") == 2
+    assert "in use by another process" in capsys.readouterr().err
