@@ -62,8 +62,8 @@ class ManagedBroker:
     mosquitto's password and access-control files; without them both are generated, with the users ``aggregator``
     and ``analyst`` and the passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process
     left running on this directory and port is adopted. ``own_client_ids``: several connections of one user, as a
-    measurement has them, and then sessions that another user can take. Raises
-    Invalid when no mosquitto is found or it does not start.
+    measurement has them, and then sessions that another user can take. ``log_messages``: every message is in its log.
+    Raises Invalid when no mosquitto is found or it does not start.
     """
 
     def __init__(
@@ -78,13 +78,14 @@ class ManagedBroker:
         queued_messages: int = 1_000_000,
         inflight_messages: int = 2000,
         own_client_ids: bool = False,
+        log_messages: bool = False,
     ) -> None:
         self.host = HOST
         self.directory = directory.resolve()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port_file = self.directory / "port"
         self._pid_file = self.directory / "mosquitto.pid"
-        self._log_file = self.directory / "mosquitto.log"
+        self.log_file = self._log_file = self.directory / "mosquitto.log"
         self.port = port or self._kept_port() or free_port()
         self._passwords = (passwords or self.directory / "passwords").resolve()
         self._access = (access or self.directory / "access").resolve()
@@ -94,6 +95,7 @@ class ManagedBroker:
             credentials.write_access_rules(self._access, prefix)
         self._config = self.directory / "mosquitto.conf"
         self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages, own_client_ids)
+        self._text += "log_type debug\n" if log_messages else ""
         self._child: subprocess.Popen[bytes] | None = None
         self.adopted = False
 

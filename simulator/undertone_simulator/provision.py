@@ -88,6 +88,10 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "epoch_seconds": min(plan.cycle, *plan.rounds, plan.epoch_slots) * plan.slot_seconds,
         "insecure": insecure,
     }
+    if plan.window is not None:
+        # One report, and then the window's length of rest, whatever a campaign says.
+        turn = plan.stride * plan.slot_seconds
+        fields |= {"rest_seconds": plan.window, "reports_per_period": DAY // turn + 1}
     fields.update(others)
     parse_policy(json.dumps(fields).encode())
     return fields

@@ -49,12 +49,17 @@ class Log:
 
 
 class Stage:
-    """Starts and ends the processes; leaving it ends all that still run. ``broker`` runs once it is started."""
+    """Starts and ends the processes; leaving it ends all that still run. ``broker`` runs once it is started.
 
-    def __init__(self, folder: Path, port: int):
+    ``log_messages``: every message is in the broker's log.
+    """
+
+    def __init__(self, folder: Path, port: int, *, log_messages: bool = False):
         self.folder = folder
         passwords, access = folder / "passwords", folder / "access"
-        self.broker = ManagedBroker(folder / "broker", port, passwords=passwords, access=access)
+        self.broker = ManagedBroker(
+            folder / "broker", port, passwords=passwords, access=access, log_messages=log_messages
+        )
         self.aggregator: subprocess.Popen[bytes] | None = None
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None

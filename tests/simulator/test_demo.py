@@ -15,8 +15,8 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.demo import Options, run
+from undertone_simulator.demo.cost import meaning
 from undertone_simulator.demo.picture import draw
-from undertone_simulator.demo.reports import meaning
 from undertone_simulator.demo.run import ledgers, write_json
 from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.stage import example_device, find_micropython

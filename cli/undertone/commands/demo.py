@@ -53,6 +53,9 @@ def demo(
         bool | None,
         typer.Option(help="devices connect to the aggregator itself; if absent: where there is no mosquitto"),
     ] = None,
+    window: Annotated[
+        str | None, typer.Option(help='of reports: ε is of all readings in any window, as "16s": devices take turns')
+    ] = None,
 ) -> None:
     """Run broker, aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
@@ -81,6 +84,7 @@ def demo(
         theta=theta,
         dimension=dimension,
         direct=direct,
+        window=window,
     )
     with ExitStack() as stack:
         folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))

@@ -48,6 +48,7 @@ class Options:
     where it does not say, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these
     are killed, to come back later. `round_slots`: slots of each threshold round. For streams: `delta`, `slew`,
     `mechanism`, `theta` (a public truncation, None for a usual one) and `dimension`, as in the configuration.
+    `window`: as "16s", devices report in turns and rest between.
     `direct`: devices connect to the aggregator itself; None: where there is no mosquitto. Raises Invalid for numbers
     out of range.
     """
@@ -69,6 +70,7 @@ class Options:
     theta: int | None = None
     dimension: int = 1
     direct: bool | None = None
+    window: str | None = None
 
     def __post_init__(self) -> None:
         check_integer("devices", self.devices, 2, LARGEST_FLEET)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
+from undertone_simulator.demo.cost import Turns, cost, published_apart
 from undertone_simulator.demo.plan import Options, Plan
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile
@@ -72,6 +73,7 @@ class ReportsResult:
     readings_spent: int
     round_readings: list[int]
     mechanism: MechanismFacts | None = None
+    turns: "Turns | None" = None
 
     @property
     def standardised(self) -> float:
@@ -129,6 +131,7 @@ class ReportsResult:
             "guarantee": self.guarantee,
             "slots": [{name: getattr(slot, name) for name in SLOT_KEYS} for slot in self.slots],
             "accounting": self.accounts.summary(),
+            **({} if self.turns is None else {"turns": asdict(self.turns)}),
         }
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
@@ -152,7 +155,6 @@ class ReportsResult:
     def sentences(self) -> list[str]:
         """θ, certificate, what was spent and what it means, measured against predicted error, the accounts."""
         unit, epsilon, exact = self.unit, self.epsilon, self.certificate
-        day, spent = epsilon * self.per_day, epsilon * self.readings_spent
         bound = f"e^{epsilon:g} = {math.exp(epsilon):.9g}"
         level = sum(slot.estimate for slot in self.slots) / len(self.slots)
         verdict = "it agrees" if self.agrees else "it disagrees"
@@ -162,9 +164,7 @@ class ReportsResult:
             f" from three rounds of Square Wave reports",
             *([] if self.mechanism is None else [self.mechanism.sentence()]),
             f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
-            f"spent: ε = {epsilon:g} per reading (event level), {day:g} per played day of {self.per_day} readings,"
-            f" {spent:g} in all for the {self.readings_spent} readings of a device in this demo",
-            meaning(epsilon, self.per_day),
+            *cost(epsilon, self.per_day, self.readings_spent, self.turns),
             f"error of a slot: {self.measured_error:.1f} {unit} measured, {self.predicted_error:.1f} {unit} predicted"
             f" (ratio {self.standardised:.2f}, expected 1 ± {self.tolerance:.2f} in 95 % of runs: {verdict});"
             f" worst slot {self.worst:.1f} standard errors;"
@@ -173,15 +173,6 @@ class ReportsResult:
             *([weak] if self.predicted_error > abs(level) / 2 else []),
             self.accounts.sentence(),
         ]
-
-
-def meaning(epsilon: float, per_day: int) -> str:
-    """What epsilon per reading means for a household, in plain words."""
-    return (
-        f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
-        f" factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
-        f" a whole day to at most e^{epsilon * per_day:g}: single readings are protected, a habit repeated daily is not"
-    )
 
 
 class Reports:
@@ -199,7 +190,7 @@ rounds = {list(rounds)}
 epoch_slots = {options.slots}
 cohort_share = {COHORT_SHARE}
 cohort_seed = "{seed.hex()}"
-"""
+""" + ("" if options.window is None else f'window = "{options.window}"\n')
 
     def result(self, plan: Plan, store: Store, sent: Sent) -> ReportsResult:
         """Estimates by the server's code, truths from the ledgers."""
@@ -214,6 +205,13 @@ cohort_seed = "{seed.hex()}"
         rule = reporting[-1].campaign.report
         assert rule is not None
         drawn = Counter(device for device, _ in sent.sent)
+        accounts, turns = reconcile(sent, store), None
+        if campaign.window is not None:
+            closest = published_apart(plan.folder / "broker" / "mosquitto.log")
+            turns = Turns(campaign.window, campaign.stride, min(closest.values(), default=None))
+            for device, seconds in closest.items():
+                if seconds < campaign.window:
+                    accounts.wonder("published twice within the window", f"{device}, {seconds} s apart")
         exact = guarantee_of(timeline, campaign.epsilon, None).certificate
         assert exact is not None
         return ReportsResult(
@@ -226,10 +224,11 @@ cohort_seed = "{seed.hex()}"
             certificate=exact,
             guarantee=event_sentence(campaign.epsilon, campaign.cycle),
             slots=slots,
-            accounts=reconcile(sent, store),
+            accounts=accounts,
             readings_spent=max(drawn.values(), default=0),
             round_readings=_round_readings(plan),
             mechanism=mechanism_facts(reporting[-1], campaign.epsilon),
+            turns=turns,
         )
 
 
@@ -265,14 +264,19 @@ def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> 
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
     values: dict[int, list[tuple[int, int]]] = {}
+    # Where devices take turns, those that reported stand for all.
+    everybody = list(row) if plan.config.campaign.stride > 1 else None
     for device, data in counted_reports(sent, outcomes(store)):
         report = unpack(data)
         campaign = campaigns.get(report.fingerprint)
         if report.kind != REPORT or campaign is None or campaign.report is None:
             continue
-        x = plan.measured(row[device], plan.first_column + report.slot - reporting[0].first_slot)
-        assert isinstance(x, int)
-        values.setdefault(report.slot, []).append((min(x, campaign.report.theta), x))
+        if everybody is not None and report.slot in values:
+            continue
+        for name in everybody or [device]:
+            x = plan.measured(row[name], plan.first_column + report.slot - reporting[0].first_slot)
+            assert isinstance(x, int)
+            values.setdefault(report.slot, []).append((min(x, campaign.report.theta), x))
     return {slot: _means(pairs) for slot, pairs in values.items()}
 
 

@@ -54,11 +54,15 @@ class Display(Protocol):
 
 def run(options: Options, folder: Path, display: Display) -> Result:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
+    if options.window is not None and (options.collect != "reports" or options.kill_device_at is not None):
+        raise Invalid("window is for reports, each sent once: it does not go with streams or with killed devices")
     if options.collect not in COLLECTIONS:
         raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(COLLECTIONS)}")
     collection = COLLECTIONS[options.collect]
     if options.direct is None:
         options = replace(options, direct=_without_mosquitto())
+    if options.direct and options.window is not None:
+        raise Invalid("window needs mosquitto, whose own log shows who published when")
     port = free_port()
     display.say(f"reading the population and provisioning {options.devices} devices")
     plan = prepare(options, folder, port, collection)
@@ -68,7 +72,7 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Stage(folder, port) as stage:
+    with Stage(folder, port, log_messages=options.window is not None) as stage:
         if options.direct:
             stage.start_aggregator(plan.config_file)
             display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")

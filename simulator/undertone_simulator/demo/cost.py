@@ -1,0 +1,67 @@
+"""What a demonstration costs its devices in privacy, in words, and what the broker saw of their rest."""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+# A report that the broker received and that is not repeated.
+_PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/']+)/report'")
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Devices report every ``stride``-th slot and rest ``window`` seconds.
+
+    ``closest``: seconds between the two closest messages of a device that the broker's own log has; None without two.
+    """
+
+    window: int
+    stride: int
+    closest: int | None
+
+
+def cost(epsilon: float, per_day: int, readings: int, turns: Turns | None) -> list[str]:
+    """What a device has spent in a demonstration of so many reports, and what it means."""
+    spent = epsilon * readings
+    if turns is None:
+        return [
+            f"spent: ε = {epsilon:g} per reading (event level), {epsilon * per_day:g} per played day of {per_day}"
+            f" readings, {spent:g} in all for the {readings} readings of a device in this demo",
+            meaning(epsilon, per_day),
+        ]
+    window = turns.window
+    apart = "nobody published twice" if turns.closest is None else f"the closest two are {turns.closest} s apart"
+    return [
+        f"spent: ε = {epsilon:g} for all readings in any {window} s: a device reports every {turns.stride}th slot and"
+        f" rests between; {spent:g} in all for its {readings} reports in this demo",
+        f"what it means: to somebody who already knows the rest of the record, all that a device ever sends shifts the"
+        f" odds of what happened in any {window} s by a factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; a"
+        f" habit over d such windows by at most d times as much",
+        f"the broker's own record: of the messages of one device {apart}",
+    ]
+
+
+def meaning(epsilon: float, per_day: int) -> str:
+    """What epsilon per reading means for a household, in plain words."""
+    return (
+        f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
+        f" factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
+        f" a whole day to at most e^{epsilon * per_day:g}: single readings are protected, a habit repeated daily is not"
+    )
+
+
+def published_apart(log: Path) -> dict[str, int]:
+    """Device -> least number of seconds between two of its reports in a mosquitto's log; repeats of one (DUP) apart."""
+    last: dict[str, int] = {}
+    closest: dict[str, int] = {}
+    with log.open(errors="replace") as lines:
+        for line in lines:
+            found = _PUBLISH.match(line)
+            if found is None:
+                continue
+            second, device = int(found[1]), found[2]
+            if device in last:
+                closest[device] = min(closest.get(device, second - last[device]), second - last[device])
+            last[device] = second
+    return closest
