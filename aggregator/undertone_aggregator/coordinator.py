@@ -15,7 +15,7 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Series
 from undertone_aggregator.estimate.misfit import ALARM
-from undertone_aggregator.estimate.query import MODELS
+from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import publishable, world_learns
 from undertone_aggregator.home_assistant import discovery, removal

@@ -12,7 +12,7 @@ from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collection import estimator_of
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.estimate.estimates import MEASURED, STREAM, Estimate
-from undertone_aggregator.estimate.query import MODELS
+from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule

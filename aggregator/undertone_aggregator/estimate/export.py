@@ -97,12 +97,11 @@ def local(second: int, zone: tzinfo = UTC) -> str:
 
 def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
     campaign, chosen = epoch.campaign, epoch.threshold
-    rule = campaign.stream or campaign.report
     facts: dict[str, Any] = {
         "epoch": campaign.epoch,
         "phase": epoch.phase,
         "first_slot": campaign.first_slot,
-        "theta": None if rule is None else rule.theta,
+        "theta": campaign.rule.theta,
     }
     if campaign.cohort is not None:
         facts["cohort_edges"] = list(campaign.cohort.mechanism.edges or ())

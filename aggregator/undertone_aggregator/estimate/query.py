@@ -1,178 +1,27 @@
 """Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
 
-import html
-import json
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
-from fractions import Fraction
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect import store as stores
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
-from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.distribution import Quantile, quantiles
-from undertone_aggregator.estimate.estimates import Estimate, Estimator, RangeEstimate, Row
-from undertone_aggregator.estimate.guarantee import Guarantee
+from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
 from undertone_aggregator.estimate.misfit import ALARM
+from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.ranges import drowned
-from undertone_aggregator.estimate.series_filter import SeriesFilter
-from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
-MODELS = "models"
 _LAST = 0xFFFFFFFF
 # A slot, or a moment: with its zone, or in the campaign's.
 When = int | datetime | date | None
 
 
-class Collections(Protocol):
-    """How campaigns are read, whatever their kind."""
-
-    def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
-        """What their Partials say."""
-
-    def guarantee(self, timeline: Timeline, epsilon: Fraction, delta: float | None) -> Guarantee:
-        """What their epochs cost."""
-
-
-class Results:
-    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
-
-    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it.
-    """
-
-    def __init__(self, url: Path | str, collections: Collections) -> None:
-        self._store = stores.open_store(url, read_only=True)
-        epochs = self._store.epochs()
-        if not epochs:
-            self._store.close()
-            raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
-        self.timeline = Timeline(epochs)
-        self._meta = self._store.meta()
-        self._estimator = collections.estimator(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
-        text = self._meta.get("delta")
-        self._cost = collections.guarantee(
-            self.timeline, Fraction(self._meta["epsilon"]), float(text) if text else None
-        )
-
-    def close(self) -> None:
-        """Close the store."""
-        self._store.close()
-
-    def __enter__(self) -> "Results":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        campaign = self.campaign
-        return (
-            f"<Results of {campaign.name!r}: {campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s, "
-            f"{len(self.timeline)} epochs, {self.newest.phase} phase>"
-        )
-
-    def _repr_html_(self) -> str:
-        campaign, theta = self.campaign, self.theta
-        facts = {
-            "measures": f"{campaign.sensor}, {campaign.measure} of {campaign.slot_seconds} s, {campaign.unit}",
-            "truncated at": "not chosen yet" if theta is None else f"{theta} {campaign.unit}",
-            "deliveries": ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes().items()) if n),
-            "guarantee": self.guarantee,
-        }
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
-        return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
-
-    # --- what the campaign is
-
-    @property
-    def newest(self) -> Epoch:
-        """The newest epoch."""
-        return self.timeline.epochs[-1]
-
-    @property
-    def campaign(self) -> Campaign:
-        """The newest epoch's campaign."""
-        return self.newest.campaign
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The largest ε that an epoch was issued with: of one reading (event level), or of a whole stream."""
-        return self._cost.epsilon
-
-    @property
-    def guarantee(self) -> str:
-        """The privacy guarantee in one sentence."""
-        return self._cost.sentence
-
-    @property
-    def delta(self) -> float | None:
-        """δ of a whole stream, None for other campaigns."""
-        return self._cost.delta
-
-    @property
-    def certificate(self) -> Fraction | None:
-        """The largest exact probability ratio of one report in any epoch; None where there is none."""
-        return self._cost.certificate
-
-    @property
-    def theta(self) -> int | None:
-        """The truncation threshold of the newest report epoch."""
-        rules = [epoch.campaign.stream or epoch.campaign.report for epoch in self.timeline.epochs]
-        return next((rule.theta for rule in reversed(rules) if rule is not None), None)
-
-    @property
-    def mechanism(self) -> MechanismFacts | None:
-        """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
-        return mechanism_facts(self.newest, self.epsilon)
-
-    @cached_property
-    def days(self) -> Days:
-        """The campaign's time zone and days off."""
-        return days_of(self._meta.get("time_zone") or "UTC", self._meta.get("holidays") or None)
-
-    @property
-    def filter(self) -> SeriesFilter:
-        """How series are filtered; its ``sentence`` says what that assumes."""
-        campaign = self.campaign
-        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains)
-
-    def outcomes(self) -> dict[str, int]:
-        """Deliveries by outcome; ``received`` is their sum."""
-        return dict(self._store.outcomes())
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """What a running server last said of itself: devices by group, alarms; empty when none did."""
-        return dict(json.loads(self._store.meta().get("status", "{}")))
-
-    @property
-    def mark(self) -> tuple[int, int, int]:
-        """(epochs, newest slot, deliveries): changes whenever the store says something else."""
-        return self._store.epoch_count(), self._store.newest_slot() or 0, self._store.outcomes()["received"]
-
-    @cached_property
-    def groups(self) -> tuple[str, ...]:
-        """The groups that have reports; ``all`` is everybody together."""
-        return tuple(sorted({key.group for key in self._store.partial()} | {EVERYBODY}))
-
-    @property
-    def settled(self) -> int:
-        """The newest slot whose estimate is not expected to change: reports may come so long after it."""
-        newest, wait = self._store.newest_slot(), int(self._meta.get("settle_slots") or 0)
-        return -1 if newest is None else newest - 1 - wait
-
-    @property
-    def ends(self) -> int:
-        """The Unix second at which the newest slot with a report ends."""
-        return ((self._store.newest_slot() or 0) + 1) * self.campaign.slot_seconds
+class Results(OpenCampaign):
+    """A store, opened for reading: estimates, ranges and quantiles, as rows, arrays and frames."""
 
     # --- what it says
 
@@ -217,10 +66,10 @@ class Results:
     ) -> list[Quantile]:
         """Quantiles of the readings over runs of ``every`` slots, one cycle by default, with 90 % bands: a model.
 
-        Takes about a second per run. Raises Invalid for a share outside (0, 1), and for a stream.
+        Takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
         """
-        if self.campaign.stream is not None:
-            raise Invalid(f"campaign {self.campaign.name} collects streams, of which there are no quantiles")
+        if self.campaign.cohort is None:
+            raise Invalid(f"campaign {self.campaign.name} has no cohort for the threshold, of which quantiles are made")
         partial = self._store.partial(*self.span(first, last))
         return quantiles(self.timeline, partial, shares, every or self.campaign.cycle)
 

@@ -15,7 +15,7 @@ from undertone_aggregator.collect.epochs import Epoch, threshold_to_json
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.estimate.query import MODELS
+from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.results import open_store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report

@@ -1,0 +1,164 @@
+"""A campaign as its store has it, opened for reading: what it is, what it costs, how it is read."""
+
+import html
+import json
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from undertone_aggregator.collect import store as stores
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.estimate.calendar import Days, days_of
+from undertone_aggregator.estimate.estimates import Estimator
+from undertone_aggregator.estimate.guarantee import Guarantee
+from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+
+MODELS = "models"
+
+
+class Collections(Protocol):
+    """How campaigns are read, whatever their kind."""
+
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
+        """What their Partials say."""
+
+    def guarantee(self, timeline: Timeline, epsilon: Fraction, delta: float | None) -> Guarantee:
+        """What their epochs cost."""
+
+
+class OpenCampaign:
+    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
+
+    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it.
+    """
+
+    def __init__(self, url: Path | str, collections: Collections) -> None:
+        self._store = stores.open_store(url, read_only=True)
+        epochs = self._store.epochs()
+        if not epochs:
+            self._store.close()
+            raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
+        self.timeline = Timeline(epochs)
+        self._meta = self._store.meta()
+        self._estimator = collections.estimator(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
+        text = self._meta.get("delta")
+        self._cost = collections.guarantee(
+            self.timeline, Fraction(self._meta["epsilon"]), float(text) if text else None
+        )
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        campaign = self.campaign
+        return (
+            f"<Campaign {campaign.name!r}: {campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s, "
+            f"{len(self.timeline)} epochs, {self.newest.phase} phase>"
+        )
+
+    def _repr_html_(self) -> str:
+        campaign, theta = self.campaign, self.theta
+        facts = {
+            "measures": f"{campaign.sensor}, {campaign.measure} of {campaign.slot_seconds} s, {campaign.unit}",
+            "truncated at": "not chosen yet" if theta is None else f"{theta} {campaign.unit}",
+            "deliveries": ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes().items()) if n),
+            "guarantee": self.guarantee,
+        }
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
+        return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
+
+    # --- what the campaign is
+
+    @property
+    def newest(self) -> Epoch:
+        """The newest epoch."""
+        return self.timeline.epochs[-1]
+
+    @property
+    def campaign(self) -> Campaign:
+        """The newest epoch's campaign."""
+        return self.newest.campaign
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The largest ε that an epoch was issued with: of one reading (event level), or of a whole stream."""
+        return self._cost.epsilon
+
+    @property
+    def guarantee(self) -> str:
+        """The privacy guarantee in one sentence."""
+        return self._cost.sentence
+
+    @property
+    def delta(self) -> float | None:
+        """δ of a whole stream, None for other campaigns."""
+        return self._cost.delta
+
+    @property
+    def certificate(self) -> Fraction | None:
+        """The largest exact probability ratio of one report in any epoch; None where there is none."""
+        return self._cost.certificate
+
+    @property
+    def theta(self) -> int | None:
+        """The truncation threshold of the newest report epoch."""
+        thetas = [epoch.campaign.rule.theta for epoch in reversed(self.timeline.epochs)]
+        return next((theta for theta in thetas if theta is not None), None)
+
+    @property
+    def mechanism(self) -> MechanismFacts | None:
+        """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
+        return mechanism_facts(self.newest, self.epsilon)
+
+    @cached_property
+    def days(self) -> Days:
+        """The campaign's time zone and days off."""
+        return days_of(self._meta.get("time_zone") or "UTC", self._meta.get("holidays") or None)
+
+    @property
+    def filter(self) -> SeriesFilter:
+        """How series are filtered; its ``sentence`` says what that assumes."""
+        campaign = self.campaign
+        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains)
+
+    def outcomes(self) -> dict[str, int]:
+        """Deliveries by outcome; ``received`` is their sum."""
+        return dict(self._store.outcomes())
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What a running server last said of itself: devices by group, alarms; empty when none did."""
+        return dict(json.loads(self._store.meta().get("status", "{}")))
+
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        """(epochs, newest slot, deliveries): changes whenever the store says something else."""
+        return self._store.epoch_count(), self._store.newest_slot() or 0, self._store.outcomes()["received"]
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that have reports; ``all`` is everybody together."""
+        return tuple(sorted({key.group for key in self._store.partial()} | {EVERYBODY}))
+
+    @property
+    def settled(self) -> int:
+        """The newest slot whose estimate is not expected to change: reports may come so long after it."""
+        newest, wait = self._store.newest_slot(), int(self._meta.get("settle_slots") or 0)
+        return -1 if newest is None else newest - 1 - wait
+
+    @property
+    def ends(self) -> int:
+        """The Unix second at which the newest slot with a report ends."""
+        return ((self._store.newest_slot() or 0) + 1) * self.campaign.slot_seconds
