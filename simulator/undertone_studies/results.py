@@ -15,7 +15,7 @@ from undertone_studies.registry import EXPERIMENTS, Options, command
 
 # Chapter -> what the names of its experiments begin with.
 CHAPTERS: dict[str, tuple[str, ...]] = {
-    "Threshold and intervals": ("theta", "coverage", "filter", "plan", "poisoning"),
+    "Threshold and intervals": ("theta", "coverage", "drift", "filter", "plan", "poisoning"),
     "Mechanisms": ("tables",),
     "ToPS and ToPL (CCS 2021)": ("tops",),
     "CGM (PVLDB 2021)": ("cgm",),

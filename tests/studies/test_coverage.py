@@ -7,7 +7,7 @@ sqrt(.05 * .95 / n); the bounds below are more than five of them away (false ala
 import numpy as np
 import pytest
 
-from undertone_aggregator.estimate.bias import TruncationBias
+from undertone_aggregator.estimate.bias import Level, TruncationBias
 from undertone_aggregator.threshold import Threshold
 from undertone_studies import coverage
 
@@ -79,3 +79,29 @@ def test_few_devices_and_an_unknown_threshold_error_widen():
 
 def test_nothing_is_removed_where_nothing_exceeds_theta():
     assert TruncationBias(flat_threshold(), 900, {1: (50.0, 1.0)}).at(1, 10)[0] == 0.0
+
+
+def test_readings_that_doubled_lose_what_doubled_readings_lose():
+    """The truncated mean alone says by what factor the bins have moved; half of the change is its error."""
+    bias = TruncationBias(flat_threshold(), 300, {})
+    middles, density = np.array([49.5, 149.5, 299.5, 599.5]), np.array([0.4, 0.3, 0.2, 0.1])
+    for factor in (0.4, 1.0, 2.0):
+        level = Level(float(np.minimum(factor * middles, 300) @ density), 0.5)
+        expected = float(np.maximum(factor * middles - 300, 0) @ density)
+        removed, error = bias.at(0, 10**9, level)
+        assert removed == pytest.approx(expected, rel=0.03, abs=0.1)
+        assert error >= abs(expected - 29.95) / 2 * 0.9
+        middle, low, high = bias.factor(level)
+        assert low <= middle <= high
+        assert middle == pytest.approx(factor, rel=0.03)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("factor", [2.0, 0.4])
+def test_the_wider_interval_holds_when_readings_move(meters, factor):
+    """Rounds see the readings as they are, the report phase sees them doubled, or at two fifths."""
+    moved = meters[:, : 144 + 96].copy()
+    moved[:, 144:] = np.minimum(np.rint(moved[:, 144:] * factor), BOUND)
+    held, _, _ = coverage.raw(moved, "4", BOUND, 48, 2, 2)
+    # 192 intervals under four models of what truncation removes.
+    assert held >= 0.93

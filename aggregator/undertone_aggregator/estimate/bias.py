@@ -7,10 +7,15 @@ model takes their geometric mean, scaled to keep the average, and half their dis
 the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one
 generous factor for the rest (on half-hourly household meters the excess of one half-hour varies by .55 of its mean from
 day to day). All of it is post-processing of private reports.
+
+Readings move after the rounds. The truncated means of the cycle around a slot say by what factor (its `Level`), and the
+excess is then that of the rounds' readings times it; half of the change is added to the standard error, for readings
+may have changed their shape, too.
 """
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +25,17 @@ from undertone_aggregator.threshold import Threshold
 # worst days three times.
 DAILY = 2.0
 _SCALES = np.geomspace(0.05, 20.0, 240)
+
+
+# θ is stale where readings have certainly moved by more than this factor since the rounds.
+STALE = 4 / 3
+
+
+class Level(NamedTuple):
+    """The mean of the truncated readings, less the offset, over the cycle around a slot, with its standard error."""
+
+    mean: float
+    standard_error: float
 
 
 class TruncationBias:
@@ -34,7 +50,8 @@ class TruncationBias:
         middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
         scaled = np.outer(_SCALES, middles)
         excess = np.maximum(scaled - theta, 0.0)
-        truncated = np.minimum(scaled, theta) @ density
+        self._truncated = truncated = np.minimum(scaled, theta) @ density
+        self._excess = excess @ density
         self._flat = float(np.maximum(middles - theta, 0.0) @ density)
         self._square = float(np.square(np.maximum(middles - theta, 0.0)) @ density)
         relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else math.nan
@@ -45,13 +62,36 @@ class TruncationBias:
         middle = [math.sqrt(self._flat * excess) for excess in self._scaled.values()]
         self._keep = self._flat / float(np.mean(middle)) if sum(middle) > 0 else 1.0
 
-    def at(self, phase: int, devices: int) -> tuple[float, float]:
-        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
+        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle.
+
+        ``level`` None: readings are as they were in the rounds.
+        """
         scaled = self._scaled.get(phase, self._flat)
         bias = math.sqrt(self._flat * scaled) * self._keep
+        half = (scaled - self._flat) / 2.0
+        moved = 0.0
+        if level is not None:
+            now, noise = self.excess(level)
+            # Of the same share of the day as before; where nothing was lost, there is no share.
+            share = bias / self._flat if self._flat else 1.0
+            bias, half = now * share, half * (now / self._flat if self._flat else 1.0)
+            moved = math.hypot((now - self._flat) / 2.0, noise) * share
         chance = self._square * max(1.0, bias / self._flat if self._flat else 1.0) / devices
-        spread = (self._relative**2 + DAILY**2) * bias**2 + ((scaled - self._flat) / 2.0) ** 2 + chance
+        spread = (self._relative**2 + DAILY**2) * bias**2 + half**2 + moved**2 + chance
         return bias, math.sqrt(spread)
+
+    def excess(self, level: Level) -> tuple[float, float]:
+        """(mean excess of the whole cycle at a level, its standard error from the level's)."""
+        ends = [level.mean, level.mean - level.standard_error, level.mean + level.standard_error]
+        now, low, high = np.interp(np.interp(ends, self._truncated, _SCALES), _SCALES, self._excess)
+        return float(now), float(high - low) / 2.0
+
+    def factor(self, level: Level) -> tuple[float, float, float]:
+        """(by what factor readings have moved since the rounds, at least, at most): three standard errors each way."""
+        margin = 3.0 * level.standard_error
+        middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self._truncated, _SCALES)
+        return float(middle), float(low), float(high)
 
 
 def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:

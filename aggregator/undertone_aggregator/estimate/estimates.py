@@ -1,7 +1,7 @@
 """What the server says about a slot: an estimate of one series, never a bare number."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -149,6 +149,9 @@ class Estimator(Protocol):
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """One per slot and series that has reports, by slot, then series; ``groups``: only these, ``all`` everybody."""
+
+    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+        """Plain sentences about what raw estimates show of the campaign's choices."""
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None

@@ -105,6 +105,7 @@ class Results(OpenCampaign):
         """Plain sentences about what these estimates cannot show, and about how θ was chosen."""
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         said = list(chosen.warnings) if chosen is not None else []
+        said += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
         odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARM]
         if odd:
             worst = max(odd, key=lambda estimate: estimate.misfit or 0.0)

@@ -10,7 +10,7 @@ the model of `undertone_aggregator.estimate.bias`.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import TruncationBias
+from undertone_aggregator.estimate.bias import STALE, Level, TruncationBias
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
@@ -107,6 +107,25 @@ class Reconstruction:
         """See `estimate.ranges.over`."""
         return over(self.estimates(partial, groups), every)
 
+    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+        """Whether readings have moved so far since the rounds that θ no longer fits them."""
+        newest = self.timeline.last
+        if newest is None or newest.threshold is None:
+            return []
+        campaign = newest.campaign
+        mine = [e for e in estimates if e.kind == MEASURED and e.series == Series() and e.slot >= campaign.first_slot]
+        levels = _levels(mine, campaign.offset, campaign.cycle) if mine else []
+        if not levels or levels[-1] is None:
+            return []
+        bias = self._bias(newest, mine)
+        factor, low, high = bias.factor(levels[-1])
+        if low <= STALE and high >= 1 / STALE:
+            return []
+        return [
+            f"theta is stale: readings are about {factor:.2g} times those that theta = {campaign.rule.theta} was"
+            f" chosen for; truncation removes about {bias.excess(levels[-1])[0]:.3g} {campaign.unit} of the mean"
+        ]
+
     def _misfits(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
     ) -> dict[tuple[int, str], float]:
@@ -134,8 +153,9 @@ class Reconstruction:
                 together.setdefault((epoch, one.group), []).append(one)
         found = {}
         for (epoch, _), ones in together.items():
-            bias = self._bias(epoch, ones)
-            found.update({(one.slot, one.group): _raw(one, epoch, bias) for one in ones})
+            bias, levels = self._bias(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
+            raw = [_raw(one, epoch, bias, level) for one, level in zip(ones, levels, strict=True)]
+            found.update({(one.slot, one.group): one for one in raw})
         return [found.get((one.slot, one.group), one) for one in estimates]
 
     def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias:
@@ -231,9 +251,30 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
     return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
 
 
-def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias) -> Estimate:
+def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
+    """The level around each of ascending slots; None where less than half of the cycle has been seen.
+
+    The mean of the cycle's phases, moved by how far the slots within half a cycle are from their phases' means.
+    """
+    slots = np.array([estimate.slot for estimate in estimates])
+    values = np.array([estimate.estimate - offset for estimate in estimates])
+    phases, place = np.unique(slots % cycle, return_inverse=True)
+    if 2 * len(phases) < cycle:
+        return [None] * len(slots)
+    means = np.bincount(place, values) / np.bincount(place)
+    away = np.append(0.0, np.cumsum(values - means[place]))
+    variance = np.append(0.0, np.cumsum([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
+    first = np.searchsorted(slots, slots - cycle // 2)
+    end = np.searchsorted(slots, slots + cycle // 2, side="right")
+    n = end - first
+    middle = float(means.mean()) + (away[end] - away[first]) / n
+    error = np.sqrt(variance[end] - variance[first]) / n
+    return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
+
+
+def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias, level: Level | None) -> Estimate:
     """The estimate with its wider interval."""
-    removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports)
+    removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
     half = Z * math.hypot(estimate.standard_error or 0.0, error)
     middle = estimate.estimate + removed
     return replace(estimate, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)

@@ -5,7 +5,7 @@ the slew from one report to the next. What clipping removes is not in the standa
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +125,10 @@ class StreamReconstruction:
                     )
                 )
         return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))
+
+    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+        """None: what clipping removes is not modelled."""
+        return []
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None

@@ -97,7 +97,10 @@ def test_results_say_everything(store: Path) -> None:
             assert one.standard_error is not None
             assert one.low_raw is not None
             assert abs(one.estimate - 100) < 5 * np.hypot(one.standard_error, 100 / 800**0.5)
-        assert results.warnings(estimates) == ["few reports"]
+        few, stale = results.warnings(estimates)
+        assert few == "few reports"
+        # The readings' mean is 100, that of the distribution behind theta nearly 200.
+        assert stale.startswith("theta is stale: readings are about 0.")
         assert len(results.estimates(FIRST + 100, FIRST + 101, None)) == 6
         columns = results.arrays(FIRST + 100)
         assert columns["estimate"].shape == (12,)

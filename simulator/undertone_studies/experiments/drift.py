@@ -1,0 +1,66 @@
+"""Do the wider intervals hold when readings move after the threshold was chosen?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from undertone_shared.errors import Invalid
+from undertone_studies.cgm_populations import london
+from undertone_studies.coverage import ROUNDS, Readings, raw
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import Options
+from undertone_studies.theta_populations import in_time_order
+
+TITLE = "Intervals of the raw mean when readings move"
+PARAGRAPH = (
+    "Three threshold rounds, then θ, then other readings than the rounds have seen. What truncation removes follows the"
+    " level of the truncated means themselves, and half of the change is added to its error: the wider interval holds,"
+    " and grows where the population moves; `undertone query` warns that θ is stale."
+)
+
+EPSILONS = ("1", "4")
+BOUND = 10_000
+CYCLE = 48
+# London's readings in units of 10 Wh.
+LONDON_UNITS, LONDON_BOUND = 100.0, 20_000
+
+
+def run(options: Options) -> Outcome:
+    """Coverage of the raw mean by case. Raises Invalid without the data."""
+    if options.data is None:
+        raise Invalid("drift needs EDRP and London: give --data the folder of the real data sets")
+    days, seeds = (2, 1) if options.quick else (14, options.repeats or 3)
+    rows: list[tuple[Cell, ...]] = []
+    for name, readings, bound, cycle, cycles in _cases(options.data, days):
+        for epsilon in EPSILONS:
+            held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
+            rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
+    notes = [
+        "held: share of the wider intervals that hold the mean of the readings; least: at the worst slot of the cycle;"
+        " width: the median of their width over the truncated mean's interval."
+    ]
+    return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
+
+
+def _cases(data: Path, days: int) -> Iterator[tuple[str, Readings, int, int, int]]:
+    """(name, readings [devices, slots], bound, cycle, cycles of the report phase)."""
+    first = ROUNDS * CYCLE
+    meters = in_time_order(data).T[:, : first + days * CYCLE]
+    yield "EDRP as it is", meters, BOUND, CYCLE, days
+    for factor in (2.0, 0.4):
+        moved = meters.copy()
+        moved[:, first:] = np.minimum(np.rint(moved[:, first:] * factor), BOUND)
+        yield f"EDRP, readings × {factor:g}", moved, BOUND, CYCLE, days
+    large = np.argsort(meters[:, :first].mean(axis=1))[len(meters) // 2 :]
+    replaced = meters.copy()
+    leavers = np.arange(0, len(meters), 2)
+    replaced[leavers, first:] = meters[np.random.default_rng(1).choice(large, len(leavers)), first:]
+    yield "EDRP, every other household replaced by one of the larger half", replaced, BOUND, CYCLE, days
+    streams = london(data)
+    daily = np.rint(streams.windows[0] * streams.range * LONDON_UNITS).astype(np.int64)
+    month = np.convolve(daily.mean(axis=0), np.ones(28) / 28, mode="valid")
+    summer, winter = int(np.argmin(month)), int(np.argmax(month))
+    seasons = np.concatenate([daily[:, summer : summer + 21], daily[:, winter : winter + 28]], axis=1)
+    # Each household five times: 131 are too few for a threshold.
+    yield "London, θ of the lowest weeks in the highest", np.tile(seasons, (5, 1)), LONDON_BOUND, 7, 4

@@ -1,0 +1,47 @@
+"""The warning that readings have moved since theta was chosen."""
+
+import numpy as np
+import pytest
+
+from support.server import campaign, two_epochs
+from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
+from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_aggregator.threshold import Threshold
+
+CHOSEN = Threshold(500, 450, 600, 3.0, 1.0, 9.0, np.array([0.5, 0.4, 0.1]), (0, 100, 500, 1001), "robust", [])
+# The mean of min(x, 500) under it, cells at their middles.
+LEVEL = 0.5 * 49.5 + 0.4 * 299.5 + 0.1 * 500
+
+
+def warnings(mean, error=2.0, slots=12):
+    second = two_epochs()[1].campaign
+    timeline = Timeline([Epoch(campaign(), 0), Epoch(second, 0, threshold_to_json(CHOSEN))])
+    first = second.first_slot
+    estimates = [
+        Estimate(slot, slot, Series(), MEASURED, 500, 0, mean, error, mean - 4, mean + 4, 500)
+        for slot in range(first, first + slots)
+    ]
+    return Reconstruction(timeline).warnings(estimates)
+
+
+@pytest.mark.parametrize("share", [0.9, 1.0, 1.1])
+def test_readings_as_they_were_are_no_news(share):
+    assert warnings(LEVEL * share) == []
+
+
+@pytest.mark.parametrize(("share", "word"), [(1.6, "theta is stale"), (0.4, "theta is stale")])
+def test_readings_that_moved_are_told(share, word):
+    (sentence,) = warnings(LEVEL * share)
+    assert sentence.startswith(word)
+    assert "truncation removes about" in sentence
+
+
+def test_what_noise_could_do_is_no_news():
+    assert warnings(LEVEL * 1.6, error=2000.0) == []
+
+
+def test_an_hour_is_no_level():
+    """Less than half of a cycle says nothing about the readings of a day."""
+    assert two_epochs()[1].campaign.cycle == 4
+    assert warnings(LEVEL * 1.6, slots=1) == []
