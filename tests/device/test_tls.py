@@ -1,10 +1,12 @@
-"""TLS with a private authority against a real mosquitto, under CPython and MicroPython: verified or not at all."""
+"""TLS with a private authority against mosquitto and a server's own endpoint, under CPython and MicroPython."""
 
+import contextlib
 import gc
 import json
 import os
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -12,6 +14,11 @@ import pytest
 
 from support import micropython as mp
 from support.private_broker import TLS, PrivateBroker
+from undertone_aggregator.credentials import write_passwords
+from undertone_aggregator.direct.endpoint import Endpoint
+from undertone_aggregator.direct.gate import Gate
+from undertone_aggregator.direct.limits import Limits
+from undertone_aggregator.direct.listener import Listener
 from undertone_device import assembly, clock, tls_context
 from undertone_device.config import parse_config
 from undertone_device.paho_transport import PahoTransport
@@ -49,17 +56,47 @@ def probe(request):
     return outcome
 
 
-@pytest.fixture
-def serving(mosquitto_binary, tmp_path, free_port):
-    brokers = []
+@pytest.fixture(params=["mosquitto", "direct"])
+def serving(request, tmp_path, free_port):
+    """Call it for the port of a broker, or of a server's own endpoint, with this certificate."""
+    with contextlib.ExitStack() as stack:
 
-    def serve(certificate):
-        brokers.append(PrivateBroker(mosquitto_binary, tmp_path, free_port(), certificate))
-        return brokers[-1].port
+        def serve(certificate):
+            if request.param == "mosquitto":
+                binary = request.getfixturevalue("mosquitto_binary")
+                return stack.enter_context(PrivateBroker(binary, tmp_path, free_port(), certificate)).port
+            return stack.enter_context(Committed(tmp_path, certificate)).port
 
-    yield serve
-    for broker in brokers:
-        broker.stop()
+        yield serve
+
+
+class Committed:
+    """A direct endpoint whose deliveries are committed at once."""
+
+    def __init__(self, folder, certificate):
+        write_passwords(folder / "passwords", {"probe": "secret"})
+        file = None if certificate is None else TLS / f"{certificate}.pem"
+        key = None if certificate is None else TLS / f"{certificate}.key"
+        listener = Listener(port=0, certificate=file, key=key)
+        self._endpoint = Endpoint(listener, Gate(folder / "passwords"), Limits(), "undertone-test", "x")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._commit)
+
+    def __enter__(self):
+        self._endpoint.__enter__()
+        self._endpoint.listen()
+        self.port = self._endpoint.port
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+        self._endpoint.__exit__()
+
+    def _commit(self):
+        while not self._stop.is_set():
+            self._endpoint.acknowledge(self._endpoint.take(0.05))
 
 
 def test_the_right_authority_and_host(probe, serving):
@@ -95,7 +132,9 @@ def test_a_broker_without_tls_is_refused(probe, serving):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_paho_verifies_too(serving):
     def connect(port, ca):
-        transport = PahoTransport("localhost", port, "p", context=verified_context((TLS / ca).read_bytes()))
+        transport = PahoTransport(
+            "localhost", port, "p", "probe", "secret", context=verified_context((TLS / ca).read_bytes())
+        )
         transport.connect()
         events = []
         while not events:

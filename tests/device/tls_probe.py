@@ -11,7 +11,9 @@ from undertone_device.tls_context import verified_context
 def main(host, port, ca):
     with open(ca, "rb") as file:
         context = verified_context(file.read())
-    transport = StreamTransport(lambda: SocketStream(host, port, context, 5000), clock.ticks, "probe")
+    transport = StreamTransport(
+        lambda: SocketStream(host, port, context, 5000), clock.ticks, "probe", "probe", "secret"
+    )
     try:
         transport.connect()
     except OSError as error:
@@ -21,7 +23,7 @@ def main(host, port, ca):
     for _ in range(100):
         events += transport.poll(100)
         if events and events[-1][0] == "connected":
-            transport.publish("undertone-test/x", bytes(3000))
+            transport.publish("undertone-test/x", bytes(900))
         if events and events[-1][0] in ("acked", "lost"):
             break
     transport.close()

@@ -111,23 +111,30 @@ class World:
 
 @pytest.fixture
 def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch):
-    """Call it for a world; `campaign` are lines of the [campaign] table, `policy` fields of the devices' policy."""
+    """Call it for a world; `campaign` are lines of the [campaign] table, `policy` fields of the devices' policy.
+
+    With `direct` its devices connect to the aggregator itself, and its broker is never started.
+    """
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     worlds = []
 
-    def make(devices: int, campaign: str = "", clock: Clock | None = None, **policy: object) -> World:
+    def make(
+        devices: int, campaign: str = "", clock: Clock | None = None, direct: bool = False, **policy: object
+    ) -> World:
         folder = tmp_path / f"world-{len(worlds)}"
         folder.mkdir()
         port = free_port()
         # Designing a table takes seconds, in which fast clocks run on.
         mechanism = "" if "mechanism" in campaign else 'mechanism = "hybrid"'
+        broker = 'mode = "external"\npassword_file = "aggregator.password"'
+        if direct:
+            broker = 'mode = "direct"\npasswords = "passwords"'
         text = f"""
 [broker]
-mode = "external"
+{broker}
 host = "{HOST}"
 port = {port}
 prefix = "{topic_prefix}"
-password_file = "aggregator.password"
 [store]
 path = "store.sqlite"
 audit = true
@@ -148,7 +155,8 @@ bound = 10000
         broker = ManagedBroker(
             folder / "broker", port, passwords=folder / "passwords", access=folder / "access", autosave_seconds=1
         )
-        broker.start()
+        if not direct:
+            broker.start()
         world = World(folder, broker, config, clock or Clock(), names, folder / "journal", folder / "ledger")
         worlds.append(world)
         return world

@@ -44,8 +44,12 @@ def run_fleet(world, slots, faults=(), **options):
     return fleet
 
 
-def test_minutes_by_an_injected_clock_lose_nothing(make_world):
-    world = make_world(6, MINUTES, Clock(speed=SPEED))
+both_ways = pytest.mark.parametrize("direct", [False, True], ids=["broker", "direct"])
+
+
+@both_ways
+def test_minutes_by_an_injected_clock_lose_nothing(make_world, direct):
+    world = make_world(6, MINUTES, Clock(speed=SPEED), direct)
     world.start_aggregator()
     faults = [
         Fault(1, "kill-drawn", "load-001"),
@@ -72,8 +76,9 @@ def test_minutes_by_an_injected_clock_lose_nothing(make_world):
     assert [play.stride for play in sent.plays] == [4, 1]
 
 
-def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, tmp_path):
-    world = make_world(4, MINUTES.replace("report_slots = 12", "report_slots = 20"), Clock(speed=SPEED))
+@both_ways
+def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, direct, tmp_path):
+    world = make_world(4, MINUTES.replace("report_slots = 12", "report_slots = 20"), Clock(speed=SPEED), direct)
     world.start_aggregator()
     first = run_fleet(world, 2, state=tmp_path / "state")
     assert first.report_slot is not None
@@ -86,8 +91,9 @@ def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, tmp_path
     assert len(slots) == len(set(slots))
 
 
-def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_world):
-    world = make_world(5, MINUTES, Clock(speed=SPEED))
+@both_ways
+def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_world, direct):
+    world = make_world(5, MINUTES, Clock(speed=SPEED), direct)
     world.start_aggregator()
     fleet = world.fleet()
 

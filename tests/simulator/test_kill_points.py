@@ -8,6 +8,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 SECONDS = """
 slot_seconds = 1
 cycle = 4
@@ -20,8 +22,9 @@ settle_slots = 1
 DEATHS = 24
 
 
-def test_an_aggregator_that_dies_two_dozen_times_counts_everything_once(make_world):
-    world = make_world(12, SECONDS, boots_per_day=100)
+@pytest.mark.parametrize("direct", [False, True], ids=["broker", "direct"])
+def test_an_aggregator_that_dies_two_dozen_times_counts_everything_once(make_world, direct):
+    world = make_world(12, SECONDS, direct=direct, boots_per_day=100)
     fleet = world.fleet()
     script = Path(__file__).with_name("mortal_aggregator.py")
     deaths = world.folder / "deaths"

@@ -1,0 +1,233 @@
+"""Many devices at once: what a report costs through a broker, and where devices connect to the server itself.
+
+Each connection has one report under way and sends the next when it is acknowledged. The processor time is that of the
+broker and the server; the devices' is not in it. A broker acknowledges when it has a report, a direct endpoint when it
+is committed.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from undertone_aggregator import credentials
+from undertone_aggregator.broker import HOST, ManagedBroker, free_port
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.direct.listener import new_loop
+from undertone_shared import report
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import report_topic
+from undertone_simulator.connection import Connection
+from undertone_simulator.descriptors import allow_connections
+from undertone_studies.bench import ingest as bench
+from undertone_studies.registry import Options
+from undertone_studies.row import Row, duration, rate
+
+TITLE = "Devices by the thousand, with a broker and without"
+
+_WAYS = {
+    "paho, one by one": ("paho", "plain"),
+    "broker, one by one": ("broker", "plain"),
+    "broker": ("broker", "lane"),
+    "direct, one by one": ("direct", "plain"),
+    "direct": ("direct", "lane"),
+}
+_OLD = "paho, one by one"
+# Of the old path's processor time, at most.
+_GOALS = {"direct, one by one": 2.0, "direct": 1 / 0.35}
+_ABREAST = 200
+_PATIENCE_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one way: seconds until all are connected, reports a second, µs of processor, PUBACK waits in ms."""
+
+    connecting: float
+    rate: float
+    processor: float
+    waits: np.ndarray
+
+
+def run(options: Options) -> list[Row]:
+    """Processor time a report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or /proc."""
+    if not Path("/proc/self/stat").exists():
+        raise Invalid("processor time of other processes is read from /proc, which is not here")
+    rows = []
+    for connections, each in ((200, 5),) if options.quick else ((1_000, 60), (10_000, 6)):
+        allow_connections(connections)
+        costs = {name: _measure(*way, connections, each) for name, way in _WAYS.items()}
+        for name, cost in costs.items():
+            what = f"{connections:,} connections, {name}"
+            old = costs[_OLD]
+            rows.append(duration(what, cost.processor, "CPU µs/report", _OLD, old.processor, _GOALS.get(name)))
+            rows.append(rate(what, cost.rate, "reports/s", _OLD, old.rate))
+            rows.append(duration(what, cost.connecting, "s to connect", _OLD, old.connecting))
+            median, late = np.quantile(cost.waits, [0.5, 0.99]).tolist()
+            rows.append(Row(what, median, "ms to PUBACK, median"))
+            rows.append(Row(what, late, "ms to PUBACK, 99 %"))
+    return rows
+
+
+def _measure(intake: str, admission: str, connections: int, each: int) -> Cost:
+    names = [f"meter-{number:05d}" for number in range(connections)]
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        users = {**dict.fromkeys(names, bench.PASSWORD), credentials.AGGREGATOR: bench.PASSWORD}
+        credentials.write_passwords(folder / "passwords", users)
+        access = f"user {credentials.AGGREGATOR}\ntopic readwrite #\npattern write {bench.PLAN.prefix}/+/+/%u/report\n"
+        credentials.write_private(folder / "access", access)
+        campaign = bench.make_campaign()
+        with open_store(folder / "s.sqlite") as store:
+            store.set_meta({"campaign": bench.CAMPAIGN})
+            store.add_epoch(Epoch(campaign, bench.NOW))
+        broker = None
+        if intake != "direct":
+            broker = ManagedBroker(
+                folder / "broker", port, passwords=folder / "passwords", access=folder / "access", own_client_ids=True
+            )
+            broker.start()
+        try:
+            return _served(intake, admission, folder, port, broker, campaign, names, each)
+        finally:
+            if broker is not None:
+                broker.stop()
+
+
+def _served(
+    intake: str,
+    admission: str,
+    folder: Path,
+    port: int,
+    broker: ManagedBroker | None,
+    campaign: Campaign,
+    names: list[str],
+    each: int,
+) -> Cost:
+    command = [sys.executable, "-m", "undertone_studies.served", intake, admission, str(folder), str(port)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        while (line := child.stdout.readline()) != b"ready\n":
+            if not line:
+                raise RuntimeError(f"the server for {intake} ended with code {child.wait()}")
+        pids = [child.pid] + ([broker.pid] if broker is not None and broker.pid else [])
+        load = _Load(port, campaign, names, each)
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            connecting = runner.run(load.connect())
+            before = _processor(pids)
+            began = time.perf_counter()
+            runner.run(load.report())
+            _wait_counted(folder, len(names) * each)
+            wall = time.perf_counter() - began
+            used = _processor(pids) - before
+            runner.run(load.close())
+        total = len(names) * each
+        return Cost(connecting, total / wall, used / total * 1e6, np.array(load.waits) * 1000)
+    finally:
+        child.stdin.close()
+        child.wait(60)
+        child.stdout.close()
+
+
+def _wait_counted(folder: Path, total: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with open_store(folder / "s.sqlite", read_only=True) as store:
+        while (counted := store.outcomes()["counted"]) < total:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"counted {counted} of {total} reports: {store.outcomes()}")
+            time.sleep(0.02)
+
+
+def _processor(pids: list[int]) -> float:
+    """Seconds of processor time that these processes have used."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class _Load:
+    """The devices, in this process."""
+
+    def __init__(self, port: int, campaign: Campaign, names: list[str], each: int) -> None:
+        self.waits: list[float] = []
+        self._port = port
+        self._campaign = campaign
+        self._names = names
+        self._each = each
+        self._left = 0
+        self._connections: dict[Connection, tuple[str, int, float]] = {}
+        self._done = asyncio.Event()
+
+    async def connect(self) -> float:
+        """Connect all; the seconds that it took."""
+        began = time.perf_counter()
+        self._left = len(self._names)
+        for first in range(0, len(self._names), _ABREAST):
+            await asyncio.gather(*(self._open(name) for name in self._names[first : first + _ABREAST]))
+        await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
+        return time.perf_counter() - began
+
+    async def report(self) -> None:
+        """Each sends its reports, one after the other."""
+        self._done.clear()
+        self._left = len(self._connections)
+        for connection in list(self._connections):
+            self._next(connection)
+        await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0.2)
+
+    async def _open(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: Connection(name, bench.PASSWORD, 600, self), HOST, self._port
+        )
+        self._connections[connection] = (report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), 0, 0.0)
+
+    def _next(self, connection: Connection) -> None:
+        topic, number, _ = self._connections[connection]
+        if number == self._each:
+            self._finish()
+            return
+        symbols = self._campaign.rule.mechanisms[0][1].symbols
+        slot = self._campaign.first_slot + number
+        payload = report.pack(report.COHORT, self._campaign.fingerprint, slot, (number * 31 % symbols,), number + 1)
+        self._connections[connection] = (topic, number + 1, time.perf_counter())
+        connection.publish(topic, payload)
+        connection.flush()
+
+    def _finish(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
+    # What a connection tells.
+
+    def connected(self, connection: Connection) -> None:
+        self._finish()
+
+    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+        pass
+
+    def acked(self, connection: Connection, payload: bytes) -> None:
+        self.waits.append(time.perf_counter() - self._connections[connection][2])
+        self._next(connection)
+
+    def lost(self, connection: Connection) -> None:
+        pass
