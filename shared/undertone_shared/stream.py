@@ -132,10 +132,21 @@ class StreamRule(StreamAnalysis):
         num, den = step_variance(self.noise[1], self.swing)
         return top * den, 2 * num
 
+    def report_charge(self) -> int:
+        """ρ of the dearest single report in multiples of 2^-20, rounded up; what came before it is public."""
+        if self.law == GAUSSIAN:
+            first = _units(self.levels * self.levels, 2 * (self.noise[0] - ROUNDING_VARIANCE))
+            return max(first, _units(self.swing * self.swing, 2 * (self.noise[1] - ROUNDING_VARIANCE)))
+        most = 0
+        for width, step in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
+            num, den = step_variance(step, width)
+            most = max(most, _units(width * width * den, 2 * num))
+        return most
+
     def charge(self) -> int:
         """ρ of one window in multiples of 2^-20, rounded up."""
         num, den = self.rho()
-        return -(-num * RHO_UNIT // den)
+        return _units(num, den)
 
     def windows(self, period_seconds: int, slot_seconds: int, epoch: int) -> int:
         """How many windows may draw within one period of the policy."""
@@ -220,6 +231,10 @@ def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Sche
     if rule.theta > bound:
         raise Invalid("rule.theta is %d, expected at most the bound %d" % (rule.theta, bound))
     return rule
+
+
+def _units(num: int, den: int) -> int:
+    return -(-num * RHO_UNIT // den)
 
 
 def _bounded(value: int) -> int:

@@ -18,7 +18,8 @@ class StreamPolicy:
     """What the owner allows of streams: user level, for all reports of ``period_seconds`` together.
 
     ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed ones. ``dimension``: coordinates of a reading.
-    ``per_report``: the cap is on ρ / l instead, so that a stream costs up to l times as much.
+    ``per_report``: the cap is on each report by itself and on ρ / l, so that a stream costs up to l times as much; l is
+    then at most the slots of a window.
     In place of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with
     ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
     """
@@ -49,6 +50,14 @@ class StreamPolicy:
                 "the stream is %s of dimension %d, allowed are %s of dimension %d"
                 % (rule.law, rule.dimension, ", ".join(self.laws), self.dimension),
             )
+        if self.per_report:
+            slots = min(campaign.last_slot - campaign.first_slot + 1, rule.renewal or rule.reports)
+            if rule.reports > slots:
+                raise Refused("rho", "rule.reports is %d, allowed are the %d slots of a window" % (rule.reports, slots))
+            if rule.report_charge() > self.rho:
+                raise Refused(
+                    "rho", "a report's rho is %d/2^20, allowed are %d/2^20" % (rule.report_charge(), self.rho)
+                )
         self.check_total(self.charge(campaign, rule), rule)
 
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:

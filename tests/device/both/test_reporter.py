@@ -1,6 +1,6 @@
 """The reporter core under an injected clock: what it reports, what it refuses, what survives a reboot."""
 
-from rig import DAY, SLOT, START, Device, Memory, hybrid, make_campaign, square_wave
+from rig import DAY, SLOT, START, Counting, Device, Memory, hybrid, make_campaign, square_wave
 
 from undertone_device.campaign_files import NAMES
 from undertone_shared import intake, issue
@@ -485,3 +485,63 @@ def test_a_slots_reading_is_truncated_before_it_is_drawn():
     device.slot()
     for reading, symbol in ((5000, 1), (300, 1), (100, 0), (0, 0), (-5, 0)):
         assert intake.unpack(device.slot(reading)).values == (symbol,)
+
+
+def test_nothing_is_drawn_after_the_last_slot():
+    device = Device(now=START - SLOT)
+    device.accept(make_campaign(last_slot=START // SLOT + 2))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    slots = [intake.unpack(report).slot - START // SLOT for report in (device.slot() for _ in range(3))]
+    assert slots == [0, 1, 2]
+    for _ in range(40):
+        assert device.slot() is None
+        assert device.reporter.paused == "ended"
+    assert device.reporter.run_once(3, device.now) is None
+    assert len(device.reporter.outbox) == 3
+
+
+def test_the_last_slot_may_end_with_the_policys_duration_and_no_later():
+    days = 30
+    last = (START + days * DAY) // SLOT - 1
+    device = Device(now=START - SLOT, duration_seconds=days * DAY)
+    assert refusal(device, make_campaign(last_slot=last + 1)) == "duration"
+    assert refusal(device, make_campaign(last_slot=last)) is None
+
+
+def test_theta_reaches_the_bound_and_no_further():
+    assert make_campaign(bound=300).report.theta == 300
+    try:
+        make_campaign(bound=299)
+    except Invalid as error:
+        assert "bound" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+def test_an_ordinary_campaign_under_a_policy_with_streams():
+    device = Device(now=START - SLOT, stream={"rho": 1, "period_seconds": DAY})
+    device.accept(make_campaign())
+    device.reporter.close_slot(device.now)
+    device.slot()
+    report = intake.unpack(device.slot())
+    assert (report.kind, len(report.values), report.chain) == (reports.REPORT, 1, 0)
+    assert device.reporter.ledger.rho == device.reporter.ledger.ever_rho == 0
+    assert device.reporter.ledger.ever > 0
+
+
+def test_a_reading_that_is_no_integer_is_never_released():
+    for seed in range(20):
+        source = Counting()
+        source.salt = b"%d" % seed
+        device = Device(now=START - SLOT, entropy=Entropy(source))
+        device.accept(make_campaign())
+        device.pass_time(2 * SLOT)
+        for sample in (1.5, "3", (3,)):
+            try:
+                device.reporter.run_once(sample, device.now)
+            except Invalid as error:
+                assert "integer" in str(error)
+            else:
+                raise AssertionError(sample)
+        assert len(device.reporter.outbox) == 0

@@ -340,3 +340,50 @@ def test_corrupt_state_is_a_lost_ledger_or_no_campaign():
         except Invalid:
             continue
         raise AssertionError("accepted")
+
+
+def test_a_renewing_stream_ends_with_its_campaign():
+    stream = rule(renewal=4, reports=4, chains=2)
+    device = Device(now=START - SLOT, stream={"rho": 1 << 30, "period_seconds": DAY})
+    device.accept(stream_campaign(stream, last_slot=START // SLOT + 3))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert [chain(device.slot()) for _ in range(4)] == [1, 2, 3, 4]
+    for _ in range(20):
+        assert device.slot() is None
+        assert device.reporter.paused == "ended"
+
+
+def test_no_chain_runs_on_into_the_next_window():
+    device = running(rule(lag=2, renewal=4, reports=4, chains=4), period=DAY)
+    assert [chain(device.slot()) for _ in range(8)] == [1, 1, 2, 2, 1, 1, 2, 2]
+
+
+def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaign():
+    cost = rule().charge()
+    device = Device(now=START - SLOT, stream={"rho": 2 * cost, "period_seconds": 10 * DAY})
+    # Charged to the periods of forty days; then a campaign of one day; a third one inside the first one's periods.
+    assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + 40 * 48 - 1)) is None
+    device.reporter.close_slot(device.now)
+    following = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 2 * 48 - 1)
+    assert refusal(device, following) is None
+    until = device.reporter.ledger.rho_period
+    assert until == (START + 40 * DAY - 1) // (10 * DAY)
+    device.pass_time(25 * DAY)
+    device.reporter.close_slot(device.now)
+    third = stream_campaign(rule(), epoch=START + 26 * DAY, last_slot=START // SLOT + 27 * 48 - 1)
+    assert refusal(device, third) == "rho"
+
+
+def test_a_cap_per_report_holds_for_every_single_report():
+    # The attack: reports of a one-slot campaign that may number 65,535 cost what one does 7,281 times.
+    wide = rule(reports=65535)
+    one = stream_campaign(wide, last_slot=START // SLOT)
+    for rho in (1, wide.report_charge() - 1, wide.charge()):
+        device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": DAY, "per_report": True})
+        assert refusal(device, one) == "rho", rho
+    # The dearest report by itself: the first one of a chain here.
+    assert rule().report_charge() == -(-1000 * 1000 * (1 << 20) // (2 * (65000000 - 4)))
+    for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
+        device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})
+        assert refusal(device, stream_campaign(rule())) == reason
