@@ -144,6 +144,16 @@ class ManagedBroker:
         self._end(signal.SIGKILL)
 
     @property
+    def files(self) -> tuple[Path, Path]:
+        """Passwords and access rules."""
+        return self._passwords, self._access
+
+    def reload(self) -> None:
+        """Have it read both files again: who is no longer in them is thrown off."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGHUP)
+
+    @property
     def pid(self) -> int | None:
         """The process id while it runs."""
         if self._child is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
 from undertone_aggregator.collect.sessions import WORKER_USERS
-from undertone_aggregator.direct.passwords import password_entry
+from undertone_aggregator.direct.passwords import password_entry, read_passwords
 from undertone_shared import discovery
 from undertone_shared.topics import check_prefix, report_topic
 
@@ -27,6 +27,16 @@ def new_password() -> str:
 def write_passwords(path: Path, users: Mapping[str, str]) -> None:
     """Write the password file for user -> password, readable by its owner only. Raises Invalid."""
     write_private(path, "".join(password_entry(user, password) for user, password in users.items()))
+
+
+def change_passwords(path: Path, changed: Mapping[str, str | None]) -> None:
+    """Replace these users' passwords in a file, add who is new, take out whose is None. Raises OSError, Invalid."""
+    kept = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
+    for user, password in changed.items():
+        kept.pop(user, None)
+        if password is not None:
+            kept[user] = password_entry(user, password)
+    write_private(path, "".join(kept.values()))
 
 
 def server_users(password: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """`undertone aggregate`: one campaign, with the source of its reports, put together and taken apart."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -43,19 +44,30 @@ def serve(
 
 
 def watch_hang_up(source: Source, journal: Journal, stop: threading.Event) -> None:
-    """From now on SIGHUP makes the source read its passwords and certificates again."""
+    """From now on SIGHUP, or a change of its files, makes the source read its passwords and certificates again."""
     if threading.current_thread() is not threading.main_thread():
         return
     hung_up = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
 
     def watch() -> None:
+        before = _changed(source)
         while not stop.is_set():
-            if hung_up.wait(_WATCH_SECONDS):
+            if hung_up.wait(_WATCH_SECONDS) or _changed(source) != before:
                 hung_up.clear()
+                before = _changed(source)
                 _reload(source, journal)
 
     threading.Thread(target=watch, name="hang-up", daemon=True).start()
+
+
+def _changed(source: Source) -> list[int]:
+    """When each of the source's files was written last; a file that is gone for a moment is none."""
+    times = []
+    for path in source.files:
+        with contextlib.suppress(OSError):
+            times.append(path.stat().st_mtime_ns)
+    return times
 
 
 def _reload(source: Source, journal: Journal) -> None:

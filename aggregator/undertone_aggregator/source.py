@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,10 @@ class Source(Protocol):
     """One of the three ways."""
 
     @property
+    def files(self) -> Sequence[Path]:
+        """Passwords and rules: when they change, it is time to ``reload``."""
+
+    @property
     def open_intake(self) -> OpenIntake:
         """Makes a worker's intake."""
 
@@ -75,10 +79,12 @@ class Source(Protocol):
 
 
 class BrokerSource:
-    """A broker at an address."""
+    """A broker at an address. ``files``: of whom it knows, and ``again`` makes it read them, if it is ours."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, files: Sequence[Path] = (), again: Callable[[], None] = lambda: None) -> None:
         self._address = address
+        self.files = tuple(files)
+        self._again = again
 
     @property
     def open_intake(self) -> OpenIntake:
@@ -103,7 +109,8 @@ class BrokerSource:
         return Outlet(self._address, name, say, [config_topic(prefix, "+")])
 
     def reload(self) -> None:
-        """Nothing: passwords are the broker's."""
+        """A managed broker reads its files again, and throws off who is no longer in them."""
+        self._again()
 
     def facts(self) -> Mapping[str, Any]:
         """None of its own."""
@@ -120,12 +127,12 @@ def open_source(config: Config, journal: Journal) -> Iterator[Source]:
     elif settings.mode == EXTERNAL:
         yield BrokerSource(external_address(config))
     else:
-        with _managed(config, journal) as address:
-            yield BrokerSource(address)
+        with _managed(config, journal) as source:
+            yield source
 
 
 @contextlib.contextmanager
-def _managed(config: Config, journal: Journal) -> Iterator[Address]:
+def _managed(config: Config, journal: Journal) -> Iterator[Source]:
     settings = config.broker
     password_file = _named(config, settings.password_file)
     broker = ManagedBroker(
@@ -138,7 +145,7 @@ def _managed(config: Config, journal: Journal) -> Iterator[Address]:
     with broker:
         how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
         journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
-        yield Address(
+        address = Address(
             broker.host,
             broker.port,
             settings.user,
@@ -148,6 +155,7 @@ def _managed(config: Config, journal: Journal) -> Iterator[Address]:
             worker_users=settings.worker_users,
             password_file=password_file,
         )
+        yield BrokerSource(address, broker.files, broker.reload)
 
 
 @contextlib.contextmanager

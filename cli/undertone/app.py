@@ -10,6 +10,7 @@ from undertone.commands import (
     bench,
     certify,
     demo,
+    devices,
     experiment,
     fleet,
     plan,
@@ -46,6 +47,7 @@ def _device() -> None:
 aggregate.register(app)
 bench.register(app)
 certify.register(app)
+devices.register(app)
 demo.register(app)
 experiment.register(app)
 fleet.register(app)

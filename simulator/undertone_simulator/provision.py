@@ -135,14 +135,18 @@ def provision(
     credentials.write_access_rules(directory / "access", config.broker.prefix, names, [config.campaign.name])
     policy_text = json.dumps(policy, indent=2) + "\n"
     for name, password in passwords.items():
-        folder = devices / name
-        folder.mkdir(mode=0o700)
-        _write(folder / "device.json", json.dumps(_device(config, name, target), indent=2) + "\n")
-        _write(folder / "policy.json", policy_text)
-        _write(folder / "password", password + "\n")
-        if target.authority is not None:
-            shutil.copyfile(target.authority, folder / "ca.crt")
+        write_device(config, name, devices / name, password, target, policy_text)
     return passwords
+
+
+def write_device(config: Config, name: str, folder: Path, password: str, target: Target, policy: str) -> None:
+    """One device's files in a new folder, for nobody else to read. Raises OSError."""
+    folder.mkdir(mode=0o700)
+    _write(folder / "device.json", json.dumps(_device(config, name, target), indent=2) + "\n")
+    _write(folder / "policy.json", policy)
+    _write(folder / "password", password + "\n")
+    if target.authority is not None:
+        shutil.copyfile(target.authority, folder / "ca.crt")
 
 
 def _device(config: Config, name: str, target: Target) -> dict[str, Any]:

@@ -4,10 +4,11 @@ import contextlib
 import copy
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.inventory import REVOKED, Device
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
@@ -27,6 +28,7 @@ class MemoryStore:
         self._epochs: list[Epoch] = []
         self._partials: dict[str, Partial] = {}
         self._outcomes: Counter[str] = Counter()
+        self._devices: dict[str, Device] = {}
         self._seen: list[tuple[str, bool, bytes]] = []
         self._chains: list[tuple[str, bytes]] = []
         self._sequences: list[tuple[str, bytes]] = []
@@ -130,6 +132,17 @@ class MemoryStore:
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         return ((device, digest, outcome) for (device, digest), outcome in self._audit.items())
+
+    def devices(self) -> dict[str, Device]:
+        return dict(sorted(self._devices.items()))
+
+    def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
+        for name in without:
+            self._devices.pop(name, None)
+        self._devices |= {device.name: device for device in devices}
+
+    def revoked_count(self) -> int:
+        return sum(device.state == REVOKED for device in self._devices.values())
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         return ((is_snapshot, data) for _, is_snapshot, data in self._seen)

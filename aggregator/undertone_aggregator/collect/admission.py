@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.devices import UNGROUPED, Devices
 from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.partial import EVERYBODY, Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
 from undertone_aggregator.collect.sequences import Losses, Sequences
@@ -37,6 +38,7 @@ REASONS = {
     SHARD: "the shard in the topic is not the device's",
     MALFORMED: "not a report: length, version, kind or chain",
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
+    REVOKED: "from a device whose operator has revoked it",
     TURN: "not the device's turn in this slot",
     WRONG_KIND: "cohort and report kind mixed up for this device and slot",
     SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
@@ -83,6 +85,7 @@ class Admission:
         self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
         self.cells = cells
+        self.revoked: frozenset[str] = frozenset()
         self.audit = audit
         self.devices = Devices(self._device_of, groups)
         self._campaign = campaign
@@ -119,7 +122,12 @@ class Admission:
         if match is None:
             return None
         home, key = device_key(match[2])
-        return (match[2], key) if int(match[1]) == home else None
+        return (match[2], key) if int(match[1]) == home and match[2] not in self.revoked else None
+
+    def revoke(self, names: Iterable[str]) -> None:
+        """From now on reports of these devices are refused; what was counted of them stays in its sums."""
+        self.revoked = frozenset(names)
+        self.devices = Devices(self._device_of, self._groups)
 
     def _judge(self, shard: int, device: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
         if retained:
@@ -127,6 +135,8 @@ class Admission:
         home, key = device_key(device)
         if shard != home:
             return SHARD
+        if device in self.revoked:
+            return REVOKED
         try:
             came = intake.unpack(payload)
         except Invalid:

@@ -11,6 +11,7 @@ from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
+from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
 from undertone_aggregator.collect.sequences import Losses, Sequences
@@ -169,6 +170,10 @@ class Ingest:
         # A new epoch is in the store before it is broadcast, hence before any report that follows it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
+        # Revoked, then refused: a count costs nothing beside a commit.
+        if self._store.revoked_count() != len(self._admission.revoked):
+            devices = self._store.devices().values()
+            self._admission.revoke(device.name for device in devices if device.state == REVOKED)
         batch = Batch()
         now = int(self._clock())
         Lane(self._admission, self._say).judge(deliveries, now, batch)

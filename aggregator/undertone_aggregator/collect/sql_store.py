@@ -5,7 +5,7 @@ See `undertone_aggregator.collect.store.Store`. A file holds one campaign; sever
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import Table, and_, delete, func, select, tuple_
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.database import Database
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.inventory import REVOKED, Device
 from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Batch
@@ -162,6 +163,25 @@ class SqlStore(Database):
         table = tables.audit
         for row in self._rows(select(table).where(self._mine(table))):
             yield row.device, bytes(row.digest), row.outcome
+
+    # --- the operator's inventory
+
+    def devices(self) -> dict[str, Device]:
+        table = tables.devices
+        rows = self._rows(select(table).where(self._mine(table)).order_by(table.c.name))
+        return {r.name: Device(r.name, r.grp, r.state, r.since) for r in rows}
+
+    def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
+        table = tables.devices
+        rows = [{"name": d.name, "grp": d.group, "state": d.state, "since": d.since} for d in devices]
+        with self.transaction():
+            self._execute(delete(table).where(and_(self._mine(table), table.c.name.in_(list(without)))))
+            self._upsert(table, rows, lambda new: {"grp": new.grp, "state": new.state, "since": new.since})
+
+    def revoked_count(self) -> int:
+        table = tables.devices
+        revoked = and_(self._mine(table), table.c.state == REVOKED)
+        return int(self._execute(select(func.count()).select_from(table).where(revoked)).scalar_one())
 
     # --- deduplication
 

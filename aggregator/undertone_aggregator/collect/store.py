@@ -5,7 +5,7 @@ acknowledged to the broker only after that.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.inventory import Device
 from undertone_aggregator.collect.partial import Partial
 from undertone_shared.errors import Invalid
 
@@ -109,6 +110,17 @@ class Store(Protocol):
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """(device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
+
+    # --- the operator's inventory
+
+    def devices(self) -> dict[str, Device]:
+        """By name, every device that was ever added."""
+
+    def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
+        """Add or change these, and drop the names ``without``, in one transaction."""
+
+    def revoked_count(self) -> int:
+        """How many are revoked: it only grows, and tells workers when to ask for names."""
 
     # --- deduplication
 

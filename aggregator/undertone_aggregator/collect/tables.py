@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0003"
+HEAD = "0004"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -123,4 +123,15 @@ audit = Table(
     Column("device", Text, primary_key=True),
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
+)
+# The operator's inventory. name: of a forgotten device, only its key in hexadecimal, so that no name is given twice.
+# since: Unix second of the state's beginning.
+devices = Table(
+    "devices",
+    metadata,
+    _campaign(primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("grp", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
 )

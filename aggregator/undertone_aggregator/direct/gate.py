@@ -17,6 +17,7 @@ class Gate:
 
     def __init__(self, path: Path, others: Collection[str] = ()) -> None:
         self._path = path
+        self.files = (path,)
         self._others = frozenset(others)
         self._entries: dict[str, str] = {}
         # Somebody unknown costs what a device costs: the time of an answer says nothing of the names.

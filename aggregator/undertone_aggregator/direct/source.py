@@ -41,6 +41,7 @@ class DirectSource:
     def __init__(
         self, listener: Listener, gate: Gate, limits: Limits, prefix: str, campaign: str, batch: int, say: Say
     ) -> None:
+        self.files = gate.files
         self.endpoint = Endpoint(listener, gate, limits, prefix, campaign, batch=batch, say=say)
 
     def open_intake(self, plan: IngestPlan, say: Say) -> Intake:

@@ -14,6 +14,7 @@ from support.memory_store import MemoryStore
 from support.server import FIRST, delivery, two_epochs
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.inventory import Device
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
 from undertone_aggregator.collection import cells_of
@@ -144,6 +145,17 @@ def test_the_same_epoch_twice_is_an_error(opened: Callable[[], Store]) -> None:
         store.add_epoch(two_epochs()[0])
         with pytest.raises(StoreError):
             store.add_epoch(two_epochs()[0])
+
+
+def test_the_inventory_changes_as_a_whole(opened: Callable[[], Store]) -> None:
+    devices = [Device("d1", "north", "active", 5), Device("d2", "all", "revoked", 6)]
+    with opened() as store:
+        store.set_devices(devices)
+        assert list(store.devices().values()) == devices
+        assert store.revoked_count() == 1
+        store.set_devices([devices[0]._replace(state="revoked")], without=["d2"])
+        assert store.devices() == {"d1": Device("d1", "north", "revoked", 5)}
+        assert store.revoked_count() == 1
 
 
 def test_an_unknown_scheme_is_refused() -> None:

@@ -1,0 +1,128 @@
+"""A fleet after its first day: devices come, get new passwords, are revoked and forgotten, while it reports.
+
+The files of `provision` and the store's inventory say the same: names are never given twice, also after they were
+forgotten. What a revoked device reported stays in the sums: nothing of it can be told apart there.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from undertone_aggregator import credentials
+from undertone_aggregator.collect.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.collect.seen import Seen, device_key
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.config import Config
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+from undertone_simulator.provision import Target, write_device
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A provisioned folder and the store that its reports go to."""
+
+    config: Config
+    folder: Path
+    store: Store
+
+    def __post_init__(self) -> None:
+        if not (self.folder / "devices").is_dir() or not (self.folder / "passwords").is_file():
+            raise Invalid(f"{self.folder} holds no fleet, expected a folder as provision writes it")
+
+    def devices(self) -> dict[str, Device]:
+        """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
+        kept = self.store.devices()
+        names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
+        known = {name: device for name, device in kept.items() if device.state != FORGOTTEN}
+        return known | {name: Device(name, EVERYBODY, ACTIVE, 0) for name in sorted(names - set(kept))}
+
+    def add(self, count: int, group: str, target: Target, policy: str, now: int) -> list[str]:
+        """Provision ``count`` more, with the next free numbers. Raises Invalid."""
+        check_name("group", group)
+        groups = self.config.campaign.groups
+        if groups is None and group != EVERYBODY:
+            raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
+        if not 1 <= count <= 100_000:
+            raise Invalid(f"devices is {count}, expected 1 to 100000")
+        known = self.devices()
+        forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
+        names: list[str] = []
+        number = len(known) + len(forgotten)
+        while len(names) < count:
+            number += 1
+            name = check_name("a device's name", f"{self.config.campaign.sensor}-{number:03d}")
+            if name not in known and key_text(name) not in forgotten:
+                names.append(name)
+        passwords = {name: credentials.new_password() for name in names}
+        for name in names:
+            folder = self.folder / "devices" / name
+            write_device(self.config, name, folder, passwords[name], target, policy)
+        # The inventory first: a name that is in it is not given again, whatever happens next.
+        self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
+        self._write(passwords, [*known, *names])
+        if groups is not None:
+            with self.config.path(groups).open("a", encoding="utf-8") as file:
+                file.writelines(f"{name},{group}\n" for name in names)
+        return names
+
+    def rotate(self, name: str) -> Path:
+        """A new password; the broker takes the old one no longer. The file that has to reach the device."""
+        self._active(name)
+        password = credentials.new_password()
+        path = self.folder / "devices" / name / "password"
+        credentials.write_private(path, password + "\n")
+        self._write({name: password}, list(self.devices()))
+        return path
+
+    def revoke(self, name: str, now: int) -> None:
+        """Neither the broker nor admission takes anything of it from now on; what was counted stays counted."""
+        device = self._active(name)
+        self.store.set_devices([device._replace(state=REVOKED, since=now)])
+        self._write({name: None}, list(self.devices()))
+
+    def forget(self, name: str, now: int) -> None:
+        """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
+        device = self.devices().get(name)
+        if device is None or device.state != REVOKED:
+            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
+        self.store.set_devices([tombstone(device, now)], without=[name])
+        shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
+
+    def last_slots(self) -> dict[str, int | None]:
+        """The newest slot that was counted of each device, None if there was none."""
+        seen = Seen()
+        seen.load(self.store.seen())
+        words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
+        newest = dict(zip(words[0].tolist(), (words[1] >> np.uint64(32)).tolist(), strict=True))
+        return {name: newest.get(device_key(name)[1]) for name in self.devices()}
+
+    def _active(self, name: str) -> Device:
+        device = self.devices().get(name)
+        if device is None or device.state != ACTIVE:
+            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected an active device")
+        return device
+
+    def _write(self, changed: Mapping[str, str | None], names: Sequence[str]) -> None:
+        """Passwords and access rules, each replaced at once; None takes a user out."""
+        devices = self.devices()
+        active = sorted(name for name in names if name not in devices or devices[name].state == ACTIVE)
+        credentials.change_passwords(self.folder / "passwords", changed)
+        campaigns = [self.config.campaign.name]
+        credentials.write_access_rules(self.folder / "access", self.config.broker.prefix, active, campaigns)
+
+
+def model_of(folder: Path) -> tuple[Target, str]:
+    """(broker, policy) of the fleet's first device, which the others are like. Raises Invalid for an empty fleet."""
+    first = min((folder / "devices").glob("*/device.json"), default=None)
+    if first is None:
+        raise Invalid(f"{folder} has no device to be like")
+    broker = json.loads(first.read_text(encoding="utf-8"))["broker"]
+    authority = first.parent / "ca.crt"
+    target = Target(broker["host"], broker["port"], authority if authority.is_file() else None)
+    return target, (first.parent / "policy.json").read_text(encoding="utf-8")

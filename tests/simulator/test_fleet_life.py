@@ -1,0 +1,147 @@
+"""Devices come and go while a broker runs: each step as a command, judged by the broker itself."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.paho_client import leave
+from undertone.__main__ import main
+from undertone_aggregator.config import read_config
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import watch_hang_up
+from undertone_aggregator.source import open_source
+
+CONFIG = """
+[broker]
+mode = "managed"
+port = {port}
+passwords = "fleet/passwords"
+mosquitto_acl = "fleet/access"
+password_file = "fleet/aggregator.password"
+[store]
+audit = true
+[campaign]
+name = "demo"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+epsilon = 1
+slot_seconds = 60
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys, free_port):
+    path = tmp_path / "aggregator.toml"
+    path.write_text(CONFIG.format(port=free_port()))
+
+    def call(*words, code=0):
+        command = ["undertone", *words]
+        if words[0] == "devices":
+            command += ["--config", str(path), "--fleet", str(tmp_path / "fleet")]
+        monkeypatch.setattr("sys.argv", command)
+        assert main() == code, capsys.readouterr().err
+        said = capsys.readouterr()
+        return said.err if code else said.out
+
+    call("provision", "--campaign", str(path), "--devices", "3", "--out", str(tmp_path / "fleet"))
+    return call
+
+
+class Client:
+    """A device's connection: whether the broker lets it in, and when it throws it out."""
+
+    def __init__(self, port: int, name: str, password: str) -> None:
+        self.answer = threading.Event()
+        self.out = threading.Event()
+        self.refused = True
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, name, reconnect_on_failure=False)
+        self._client.username_pw_set(name, password)
+        self._client.on_connect = self._connected
+        self._client.on_disconnect = lambda *_: self.out.set()
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
+        assert self.answer.wait(10)
+
+    def _connected(self, client, data, flags, code, properties):
+        self.refused = code.is_failure
+        self.answer.set()
+
+    def close(self) -> None:
+        leave(self._client)
+
+
+def password(tmp_path: Path, name: str) -> str:
+    return (tmp_path / "fleet/devices" / name / "password").read_text().strip()
+
+
+def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
+    """The broker's answer, once it has read its files again."""
+    end = time.monotonic() + 10
+    while True:
+        client = Client(port, name, secret)
+        client.close()
+        if client.refused != expected:
+            return
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.broker
+def test_add_rotate_and_revoke_on_a_running_broker(run, tmp_path, mosquitto_binary):
+    config = read_config(tmp_path / "aggregator.toml")
+    stop = threading.Event()
+    with open(tmp_path / "log", "w") as log, open_source(config, Journal(log)) as source:
+        watch_hang_up(source, Journal(log), stop)
+        try:
+            port = config.broker.port
+            before = password(tmp_path, "load-001")
+            stolen = Client(port, "load-002", password(tmp_path, "load-002"))
+            assert not stolen.refused
+
+            assert "load-004 to load-005" in run("devices", "add", "2")
+            lets_in(port, "load-005", password(tmp_path, "load-005"), True)
+
+            run("devices", "rotate", "load-001")
+            lets_in(port, "load-001", before, False)
+            lets_in(port, "load-001", password(tmp_path, "load-001"), True)
+
+            secret = password(tmp_path, "load-002")
+            run("devices", "revoke", "load-002")
+            assert stolen.out.wait(10), "the broker throws it off"
+            stolen.close()
+            lets_in(port, "load-002", secret, False)
+            lets_in(port, "load-003", password(tmp_path, "load-003"), True)
+        finally:
+            stop.set()
+
+
+def test_names_are_never_given_twice(run, tmp_path):
+    run("devices", "add", "1")
+    run("devices", "revoke", "load-004")
+    assert "expected a revoked device" in run("devices", "forget", "load-001", code=2)
+    run("devices", "forget", "load-004")
+    assert not (tmp_path / "fleet/devices/load-004").exists()
+    assert "load-005" in run("devices", "add", "1")
+    names = [row["name"] for row in json.loads(run("devices", "list", "--json"))]
+    assert names == ["load-001", "load-002", "load-003", "load-005"]
+    for command in ("rotate", "revoke", "show"):
+        assert "load-004 is not in the inventory" in run("devices", command, "load-004", code=2)
+    assert "expected an active device" in run("devices", "revoke", "load-099", code=2)
+
+
+def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
+    rows = json.loads(run("devices", "list", "--silent", "2d", "--json"))
+    assert [row["last_report"] for row in rows] == [None] * 3
+    assert "last_report  never" in run("devices", "show", "load-002")
+    run("devices", "export", "--out", str(tmp_path / "out.csv"))
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "name,group,state,since,last_report"
+    assert run("devices", "conflicts").strip() == "none"
+    assert "--silent is 'ever'" in run("devices", "list", "--silent", "ever", code=2)
+    assert "has no groups" in run("devices", "add", "1", "--group", "north", code=2)
+    assert "expected 1 to 100000" in run("devices", "add", "0", code=2)
