@@ -3,7 +3,7 @@
 import ipaddress
 from dataclasses import dataclass
 
-from undertone_aggregator.options import boolean, choice, integer, option, text
+from undertone_aggregator.options import Checked, boolean, choice, integer, option, text
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
@@ -22,8 +22,10 @@ def _name(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broker:
+class Broker(Checked):
     """[broker]: a managed mosquitto on loopback, somebody's broker, or no broker at all."""
+
+    TABLE = "broker"
 
     mode: str = option(MANAGED, "managed: a private mosquitto on loopback; external: the broker at `host`; direct: "
                        "devices connect to this server, whose acknowledgement means that a report is stored",

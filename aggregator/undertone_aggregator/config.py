@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from undertone_aggregator.broker_options import Broker, check_broker, topic_prefix
 from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.estimate.zones import zone
-from undertone_aggregator.options import boolean, choice, integer, option, parse, sample, text
+from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, sample, text
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
@@ -72,12 +72,14 @@ def _share(name: str, value: object) -> float:
 
 def _rounds(name: str, value: object) -> tuple[int, ...]:
     check = integer(1, 1 << 20)
-    if not isinstance(value, list) or not 1 <= len(value) <= 16:
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 16:
         raise Invalid(f"{name} is {value!r}, expected a list of 1 to 16 numbers of slots")
     return tuple(check(f"{name}[{i}]", slots) for i, slots in enumerate(value))
 
 
 def _seed(name: str, value: object) -> bytes:
+    if isinstance(value, bytes) and len(value) == SEED_BYTES:
+        return value
     if not isinstance(value, str) or len(value) != 2 * SEED_BYTES or not set(value) <= set(string.hexdigits):
         raise Invalid(f"{name} is {value!r}, expected {2 * SEED_BYTES} hexadecimal digits")
     return bytes.fromhex(value)
@@ -85,6 +87,8 @@ def _seed(name: str, value: object) -> bytes:
 
 def seconds_of(name: str, value: object) -> int:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}s"
     if not isinstance(value, str) or not value[:-1].isdigit() or value[-1:] not in units:
         raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
     seconds = int(value[:-1]) * units[value[-1]]
@@ -108,14 +112,16 @@ def _delta(name: str, value: object) -> float:
 
 
 def _slew(name: str, value: object) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 0.5:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)) or not 0 < value < Fraction(1, 2):
         raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")
     return Fraction(str(value))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Store:
+class Store(Checked):
     """[store]: where counts are kept."""
+
+    TABLE = "store"
 
     path: str = option(
         "undertone.sqlite", "the store: a file beside this one, or postgresql://user@host/database", text
@@ -124,8 +130,10 @@ class Store:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CampaignPlan:
+class CampaignPlan(Checked):
     """[campaign]: what is measured, for how long, and at what cost in privacy."""
+
+    TABLE = "campaign"
 
     name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", _name)
     sensor: str = option(..., "the sensor whose readings it takes", _name)
@@ -172,6 +180,16 @@ class CampaignPlan:
         from undertone_aggregator.estimate.calendar import days_of
 
         return days_of(self.time_zone, self.holidays)
+
+    def check_together(self) -> None:
+        """Raises Invalid for options that do not go together."""
+        most = self.offset + self.bound
+        if not self.offset <= self.default <= most:
+            raise Invalid(
+                f"campaign.default is {self.default}, expected offset to offset + bound = {self.offset} to {most}"
+            )
+        if self.start is not None and self.start % self.slot_seconds:
+            raise Invalid(f"campaign.start is {self.start}, expected a multiple of slot_seconds = {self.slot_seconds}")
 
     @property
     def stride(self) -> int:
@@ -226,8 +244,10 @@ class CampaignPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamPlan:
+class StreamPlan(Checked):
     """[stream]: the campaign collects streams, and its epsilon is of a whole one (user level), with this delta."""
+
+    TABLE = "stream"
 
     mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
                             choice("gaussian", "one-bit", "direct"))  # fmt: skip
@@ -244,8 +264,10 @@ class StreamPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class Server(Checked):
     """[server]: this process."""
+
+    TABLE = "server"
 
     workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
@@ -334,7 +356,7 @@ def parse_config(data: str, folder: Path) -> Config:
         folder,
         parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
     )
-    _check_together(config)
+    check_broker(config.broker, config.server.workers)
     return config
 
 
@@ -355,15 +377,3 @@ def sample_config() -> str:
     stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
     # The table makes it a stream campaign: in the sample it is left out.
     return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])
-
-
-def _check_together(config: Config) -> None:
-    plan = config.campaign
-    if not plan.offset <= plan.default <= plan.offset + plan.bound:
-        raise Invalid(
-            f"campaign.default is {plan.default}, expected offset to offset + bound = "
-            f"{plan.offset} to {plan.offset + plan.bound}"
-        )
-    if plan.start is not None and plan.start % plan.slot_seconds:
-        raise Invalid(f"campaign.start is {plan.start}, expected a multiple of slot_seconds = {plan.slot_seconds}")
-    check_broker(config.broker, config.server.workers)

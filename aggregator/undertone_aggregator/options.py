@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from undertone_shared.errors import Invalid
 
@@ -19,6 +19,27 @@ def option(default: Any, explain: str, check: Check) -> Any:
     return dataclasses.field(metadata={"help": explain, "check": check}, **given)
 
 
+class Checked:
+    """A table of options. Its values are checked wherever it is made: one that is wrong cannot exist.
+
+    ``TABLE``: its name in the file. Raises Invalid naming the option, its value and what was expected.
+    """
+
+    TABLE: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:
+                checked = field.metadata["check"](f"{self.TABLE}.{field.name}", value)
+                # The dataclasses are frozen.
+                object.__setattr__(self, field.name, checked)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Raises Invalid for options that do not go together."""
+
+
 def parse(section: type[Section], name: str, table: object) -> Section:
     """The section from a TOML table. Raises Invalid naming the option, its value and what was expected."""
     if not isinstance(table, dict):
@@ -30,7 +51,7 @@ def parse(section: type[Section], name: str, table: object) -> Section:
     values = {}
     for key, field in fields.items():
         if key in table:
-            values[key] = field.metadata["check"](f"{name}.{key}", table[key])
+            values[key] = table[key]
         elif field.default is dataclasses.MISSING:
             raise Invalid(f"[{name}] has no option {key!r}")
     return section(**values)

@@ -1,13 +1,16 @@
 import contextlib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support import server
-from undertone_aggregator.config import parse_config, read_config, sample_config
+from undertone_aggregator.broker_options import Broker
+from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config, sample_config
 from undertone_shared.errors import Invalid
 
 HERE = Path("/somewhere")
@@ -111,3 +114,30 @@ def test_damaged_configurations_are_refused_in_a_sentence(junk: str, at: int, cu
     for text in (junk, sample[:at] + junk + sample[at + cut :]):
         with contextlib.suppress(Invalid):
             parse_config(text, HERE)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"name": "Not A Name!"}, "campaign.name is 'Not A Name!'"),
+        ({"bound": -5}, "campaign.bound is -5, expected an integer from 2"),
+        ({"epsilon": 50}, "campaign.epsilon: epsilon is 50"),
+        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
+        ({"rounds": (4, 0)}, "campaign.rounds[1] is 0"),
+        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple"),
+    ],
+)
+def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], part: str) -> None:
+    right = {"name": "meters", "sensor": "load", "unit": "Wh", "bound": 1000, "epsilon": Fraction(1)}
+    plan = CampaignPlan(**right)
+    assert replace(plan) == plan, "what was checked once passes again"
+    for make in (lambda: CampaignPlan(**{**right, **options}), lambda: replace(plan, **options)):
+        with pytest.raises(Invalid) as caught:
+            make()
+        assert part in str(caught.value)
+
+
+def test_other_tables_are_checked_where_they_are_made() -> None:
+    for make in (lambda: StreamPlan(delta=2.0), lambda: Broker(port=70_000), lambda: StreamPlan(slew=Fraction(3, 4))):
+        with pytest.raises(Invalid):
+            make()
