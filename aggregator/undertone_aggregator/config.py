@@ -2,6 +2,7 @@
 
 import string
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
@@ -345,6 +346,11 @@ def parse_config(data: str, folder: Path) -> Config:
         tables: dict[str, Any] = tomllib.loads(data)
     except tomllib.TOMLDecodeError as wrong:
         raise Invalid(f"the configuration is not TOML: {wrong}") from None
+    return config_of(tables, folder)
+
+
+def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
+    """The configuration in these tables. Raises Invalid."""
     for name in tables:
         if name not in _SECTIONS:
             raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(_SECTIONS)}")
@@ -369,6 +375,11 @@ def read_config(path: Path) -> Config:
         return parse_config(data.decode(), path.parent)
     except UnicodeDecodeError:
         raise Invalid(f"{path} is not UTF-8 text") from None
+
+
+def sample_tables(*names: str) -> str:
+    """These tables of the sample."""
+    return "\n".join(sample(_SECTIONS[name], name, _EXAMPLES[name]) for name in names)
 
 
 def sample_config() -> str:

@@ -1,38 +1,80 @@
-"""The server's log: one line an event, for people or as JSON."""
+"""The server's log: one line an event, for people or as JSON; alarms are events that an operator has to look at."""
 
 import json
 import sys
 import threading
 import time
+from collections import Counter, deque
+from dataclasses import dataclass
 from typing import Any, TextIO
+
+ALARM = "alarm"
+WARNING = "warning"
+INFO = "info"
+# The same sentence is said again after so long.
+REPEAT_SECONDS = 600.0
+_ALARMS = 100
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One alarm: when (Unix seconds), which campaign, which event, in a sentence."""
+
+    time: float
+    campaign: str
+    event: str
+    sentence: str
 
 
 class Journal:
-    """Writes events to ``stream``: ``12:03:05 sentence``, or with ``as_json`` one object a line with all fields."""
+    """Writes events to ``stream``: ``2026-11-21 12:03:05 [campaign] sentence``, or with ``as_json`` an object a line.
 
-    def __init__(self, stream: TextIO | None = None, *, as_json: bool = False) -> None:
-        self._stream = stream if stream is not None else sys.stderr
+    ``alarms``: the newest ones, of all campaigns; ``rung``: how many, by campaign and event.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, as_json: bool = False, campaign: str = "") -> None:
+        self._stream = sys.stderr if stream is None else stream
         self._as_json = as_json
+        self._campaign = campaign
         self._lock = threading.Lock()
-        self._last: dict[str, str] = {}
+        self._last: dict[str, tuple[str, float]] = {}
+        self.alarms: deque[Alarm] = deque(maxlen=_ALARMS)
+        self.rung: Counter[tuple[str, str]] = Counter()
+
+    def of(self, campaign: str) -> "Journal":
+        """The same log for one campaign's events."""
+        journal = Journal(self._stream, as_json=self._as_json, campaign=campaign)
+        journal._lock, journal.alarms, journal.rung = self._lock, self.alarms, self.rung
+        return journal
 
     def say(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log one event."""
+        """Log one event; the field ``level`` is `INFO` unless given."""
+        now, level = time.time(), fields.pop("level", INFO)
+        if level == ALARM:
+            self.alarms.append(Alarm(now, self._campaign, event, sentence))
+            self.rung[self._campaign, event] += 1
         if self._as_json:
-            line = json.dumps(
-                {"time": round(time.time(), 3), "event": event, "message": sentence, **fields}, default=str
-            )
+            head = {"time": round(now, 3), "level": level, "event": event, "message": sentence}
+            if self._campaign:
+                head["campaign"] = self._campaign
+            line = json.dumps({**head, **fields}, default=str)
         else:
-            line = f"{time.strftime('%H:%M:%S')} {sentence}"
+            of = f"[{self._campaign}] " if self._campaign else ""
+            line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {of}{sentence}"
         with self._lock:
             print(line, file=self._stream, flush=True)
 
     def alarm(self, event: str, sentence: str, **fields: Any) -> None:
         """Log what an operator has to look at."""
-        self.say(event, f"alarm: {sentence}", level="alarm", **fields)
+        self.say(event, f"alarm: {sentence}", level=ALARM, **fields)
 
     def say_once(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log one event unless its sentence is the same as the last time."""
-        if self._last.get(event) != sentence:
-            self._last[event] = sentence
-            self.say(event, sentence, **fields)
+        """Log one event unless its sentence is the same as the last time, and was said not long ago.
+
+        A sentence that begins with ``alarm:`` is one.
+        """
+        last, at = self._last.get(event, ("", 0.0))
+        now = time.monotonic()
+        if last != sentence or now > at + REPEAT_SECONDS:
+            self._last[event] = (sentence, now)
+            self.say(event, sentence, level=ALARM if sentence.startswith("alarm: ") else INFO, **fields)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from undertone_shared.topics import config_topic
 
 if TYPE_CHECKING:
     from undertone_aggregator.coordinator import Coordinator
+    from undertone_aggregator.many import Slots
 
 _TICK_SECONDS = 0.1
 # How often it is asked whether an operator has paused it.
@@ -32,14 +33,14 @@ class Options:
     """How a campaign is run, besides its configuration. ``failpoint``: see `Ingest`.
 
     ``apply``: make the changes of the plan that would else only be shown. ``take_over``: a campaign that is broadcast,
-    and that the store does not know. ``taken``: slots of worker users that other campaigns hold.
+    and that the store does not know. ``slots``: of worker users, as the campaigns of one server share them.
     """
 
     clock: Callable[[], float] = time.time
     failpoint: Failpoint = nowhere
     apply: bool = False
     take_over: bool = False
-    taken: Collection[int] = ()
+    slots: "Slots | None" = None
 
 
 class Running:
@@ -77,7 +78,7 @@ class Running:
                 refusing=lambda: refusals_of(config, int(clock())),
             )
             self.check_broadcast(store, outlet, stop)
-            plan = self._source.take_over(store, self._plan(), self._say, clock, stop, self._options.taken)
+            plan = self._take_over(store, clock, stop)
             try:
                 self._start(plan, store, stop)
                 # The workers take in reports while the numerics load.
@@ -129,6 +130,16 @@ class Running:
                 f"{said}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
             )
         self.journal.alarm("take_over", f"{said}: it is replaced")
+
+    def _take_over(self, store: Store, clock: Callable[[], float], stop: threading.Event) -> IngestPlan:
+        slots = self._options.slots
+        if slots is None:
+            return self._source.take_over(store, self._plan(), self._say, clock, stop)
+        with slots.taking:
+            taken = slots.others(self.name)
+            plan = self._source.take_over(store, self._plan(), self._say, clock, stop, taken)
+            slots.held[self.name] = set(plan.slots)
+        return plan
 
     def _plan(self) -> IngestPlan:
         config = self.config

@@ -8,6 +8,7 @@ import typer
 from undertone.commands import (
     aggregate,
     bench,
+    campaign,
     certify,
     demo,
     devices,
@@ -17,6 +18,7 @@ from undertone.commands import (
     provision,
     query,
     release,
+    serve,
     simulate,
     verify,
     web,
@@ -46,6 +48,7 @@ def _device() -> None:
 
 aggregate.register(app)
 bench.register(app)
+campaign.register(app)
 certify.register(app)
 devices.register(app)
 demo.register(app)
@@ -55,6 +58,7 @@ plan.register(app)
 provision.register(app)
 query.register(app)
 release.register(app)
+serve.register(app)
 simulate.register(app)
 verify.register(app)
 web.register(app)

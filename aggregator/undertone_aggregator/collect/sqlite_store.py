@@ -85,14 +85,17 @@ class SqliteStore(SqlStore):
 
 
 def _make_private(path: Path) -> None:
-    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's."""
+    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's.
+
+    A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
+    (POSIX), and another process would then take itself for the last one and delete the log under us.
+    """
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        status = path.stat()
+        # A store that an earlier version left readable; its owner alone may change that.
+        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+            path.chmod(0o600)
     except OSError as wrong:
         raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None
-    try:
-        # A store that an earlier version left readable; its owner alone may change that.
-        if os.fstat(handle).st_mode & 0o077 and os.fstat(handle).st_uid == os.geteuid():
-            os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)

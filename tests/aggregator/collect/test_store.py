@@ -3,6 +3,8 @@
 import contextlib
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -213,3 +215,22 @@ def test_nobody_else_reads_a_store(tmp_path: Path) -> None:
         assert len(modes) >= 6, "store, log, index and lock of each"
     finally:
         os.umask(before)
+
+
+def test_another_process_that_comes_and_goes_does_not_cut_us_off(tmp_path: Path) -> None:
+    """Two connections here, one elsewhere: it must not delete the log when it leaves."""
+    path = tmp_path / "s.sqlite"
+    program = (
+        "import sys; from pathlib import Path; from undertone_aggregator.collect.store import open_store\n"
+        "with open_store(Path(sys.argv[1])) as store: store.set_meta({'from': 'there'})"
+    )
+    with open_store(path) as first:
+        first.set_meta({"campaign": "meters"})
+        second = open_store(path)
+        subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)
+        assert first.meta()["from"] == "there"
+        second.set_meta({"back": "here"})
+        second.close()
+        assert first.meta()["back"] == "here"
+    with open_store(path, read_only=True) as store:
+        assert store.meta() == {"campaign": "meters", "from": "there", "back": "here"}

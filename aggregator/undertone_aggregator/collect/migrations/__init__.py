@@ -3,7 +3,12 @@
 A revision that has shipped is never edited. A new table: change `tables`, add a revision, set `tables.HEAD` to it.
 """
 
+import threading
+
 from sqlalchemy import Connection
+
+# Alembic keeps the connection of a run in its module: two threads would take each other's.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def upgrade(connection: Connection) -> None:
@@ -14,4 +19,5 @@ def upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", "undertone_aggregator.collect:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, "head")

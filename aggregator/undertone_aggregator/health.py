@@ -1,0 +1,84 @@
+"""/metrics, /healthz and /readyz over plain HTTP: for a scraper and a load balancer, not for people."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.many import Server
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+JSON = "application/json"
+# Status, content type, body.
+Answer = tuple[int, str, bytes]
+
+
+def answer(server: "Server", path: str) -> Answer:
+    """What a path says. ``/healthz``: the process lives; ``/readyz``: every campaign that should takes in reports."""
+    if path == "/metrics":
+        from undertone_aggregator.metrics import text
+
+        return 200, TEXT, text(server)
+    status = server.status()
+    if path == "/healthz":
+        return 200, JSON, _json({"status": "ok", "campaigns": len(status)})
+    if path == "/readyz":
+        ready = bool(status) and all(state["ready"] for state in status.values() if state["state"] == "running")
+        failed = any(state["state"] in ("failed", "starting") for state in status.values())
+        return 200 if ready and not failed else 503, JSON, _json(status)
+    return 404, JSON, _json({"error": "expected /metrics, /healthz or /readyz"})
+
+
+@contextmanager
+def serve_health(server: "Server", address: str | None) -> Iterator[int]:
+    """Answer on ADDRESS:PORT until the context ends; None: nowhere. Gives the port, 0 for none. Raises Invalid."""
+    if address is None:
+        yield 0
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise Invalid(f"--health is {address!r}, expected ADDRESS:PORT such as 127.0.0.1:9464")
+    try:
+        http = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(lambda path: answer(server, path)))
+    except OSError as wrong:
+        raise Invalid(f"--health is {address!r}, and cannot be listened on: {wrong}") from None
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, name="health", daemon=True)
+    thread.start()
+    try:
+        yield int(http.server_address[1])
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        # A client that is slow, or says nothing, holds its own thread no longer than this.
+        timeout = 10
+
+        def do_GET(self) -> None:
+            try:
+                status, kind, body = answer(self.path.partition("?")[0])
+            except OSError as wrong:
+                status, kind, body = 503, JSON, _json({"error": str(wrong)})
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the log is the server's."""
+
+    return Handler
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"

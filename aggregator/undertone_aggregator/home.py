@@ -1,0 +1,79 @@
+"""A server's folder: what all its campaigns share in `server.toml`, each campaign in a file of its own.
+
+DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server]
+DIR/campaigns/NAME.toml    [campaign], [stream]
+DIR/stores/NAME.sqlite     its counts, made by the server
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator import credentials
+from undertone_aggregator.config import LARGEST_FILE, Config, config_of
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+
+SERVER = "server.toml"
+CAMPAIGNS = "campaigns"
+_SHARED = ("broker", "store", "server")
+_OWN = ("campaign", "stream")
+
+
+class Home:
+    """One folder. Raises Invalid, here and later, for files that are not what they should be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / SERVER).is_file():
+            raise Invalid(f"{folder} holds no {SERVER}: make it with undertone init {folder}")
+
+    def names(self) -> list[str]:
+        """Its campaigns, sorted."""
+        return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("*.toml"))
+
+    def file(self, name: str) -> Path:
+        """Where a campaign's plan stands. Raises Invalid for a name that is none."""
+        return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
+
+    def config(self, name: str, plan: str | None = None) -> Config:
+        """The configuration of one campaign; ``plan``: this text in the place of its file."""
+        path = self.file(name)
+        if plan is None and not path.is_file():
+            known = ", ".join(self.names()) or "none"
+            raise Invalid(f"there is no campaign {name} in {self.folder}, expected one of: {known}")
+        shared = self._tables(self.folder / SERVER, _SHARED)
+        own = self._tables(path, _OWN) if plan is None else _parse(plan, "the plan", _OWN)
+        named = own.get("campaign", {}).get("name")
+        if named != name:
+            raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
+        store = dict(shared.get("store", {}))
+        where = str(store.get("path", "stores"))
+        if "://" not in where:
+            folder = self.folder / where
+            folder.mkdir(mode=0o700, exist_ok=True)
+            store["path"] = str(Path(where) / f"{name}.sqlite")
+        return config_of({**shared, **own, "store": store}, self.folder)
+
+    def write_plan(self, name: str, text: str) -> None:
+        """Replace a campaign's plan."""
+        path = self.file(name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        credentials.write_private(path, text)
+
+    def _tables(self, path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:
+        data = path.read_bytes()
+        if len(data) > LARGEST_FILE:
+            raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
+        return _parse(data.decode(errors="replace"), str(path), allowed)
+
+
+def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise Invalid(f"{where} is not TOML: {wrong}") from None
+    for name, table in tables.items():
+        if name not in allowed or not isinstance(table, dict):
+            raise Invalid(f"{where} has {name!r}, expected the tables {', '.join(f'[{each}]' for each in allowed)}")
+    return tables

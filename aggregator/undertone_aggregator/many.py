@@ -1,0 +1,190 @@
+"""`undertone serve`: any number of campaigns in one process, over one source of reports; one that fails stops alone."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from undertone_aggregator.binding import changes
+from undertone_aggregator.broker_options import DIRECT
+from undertone_aggregator.collect.sessions import slots_of
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.config import Config
+from undertone_aggregator.home import Home
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.running import Options, Running
+from undertone_aggregator.server import watch_hang_up
+from undertone_aggregator.source import Outgoing, Source, open_source
+from undertone_shared.errors import Invalid
+
+_LOOK_SECONDS = 1.0
+# A campaign that failed is tried again after so long.
+_RETRY_SECONDS = 30.0
+
+
+@dataclass
+class Slots:
+    """Which slots of the broker's worker users each campaign holds; ``taking``: one take-over at a time."""
+
+    held: dict[str, set[int]]
+    taking: threading.Lock
+
+    def others(self, name: str) -> set[int]:
+        """The slots that are not this campaign's."""
+        return set().union(*(slots for campaign, slots in self.held.items() if campaign != name))
+
+
+class Member:
+    """One campaign in a thread of its own."""
+
+    def __init__(self, name: str, server: "Server") -> None:
+        self.name = name
+        self.failure = ""
+        self.running: Running | None = None
+        self.text = b""
+        self._server = server
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"campaign {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes in reports."""
+        return not self.failure and self.running is not None and self.running.ready
+
+    def ask_to_stop(self) -> None:
+        """It ends soon."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait until everything it read is committed and acknowledged."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        server, journal = self._server, self._server.journal.of(self.name)
+        while not self._stop.is_set():
+            try:
+                self.text = server.home.file(self.name).read_bytes()
+                config = server.home.config(self.name)
+                options = replace(server.options, slots=server.slots)
+                self.running = Running(config, server.source, journal, options)
+                self.failure = ""
+                self.running.run(server.outlet, self._stop)
+            except Exception as wrong:
+                # Whatever it is, the other campaigns go on.
+                self.failure = str(wrong) or repr(wrong)
+                journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
+                self._wait_for_a_change()
+
+    def _wait_for_a_change(self) -> None:
+        until = time.monotonic() + _RETRY_SECONDS
+        while time.monotonic() < until and not self._stop.wait(_LOOK_SECONDS):
+            path = self._server.home.file(self.name)
+            if path.is_file() and path.read_bytes() != self.text:
+                return
+
+
+class Server:
+    """All campaigns of a folder. ``members`` by name."""
+
+    def __init__(self, home: Home, source: Source, outlet: Outgoing, journal: Journal, options: Options) -> None:
+        self.home = home
+        self.source = source
+        self.outlet = outlet
+        self.journal = journal
+        self.options = options
+        self.started = time.time()
+        self.slots = Slots({}, threading.Lock())
+        self.members: dict[str, Member] = {}
+        for name in home.names():
+            self._note_slots(name)
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
+        try:
+            while not stop.is_set():
+                self._look()
+                stop.wait(_LOOK_SECONDS)
+        finally:
+            for member in self.members.values():
+                member.ask_to_stop()
+            for member in self.members.values():
+                member.join()
+
+    def status(self) -> dict[str, Any]:
+        """What runs, for health and metrics."""
+        return {
+            name: {
+                "state": "failed" if member.failure else "starting" if member.running is None else member.running.state,
+                "ready": member.ready,
+                "failure": member.failure,
+            }
+            for name, member in sorted(self.members.items())
+        }
+
+    def _look(self) -> None:
+        names = set(self.home.names())
+        for name in sorted(names - set(self.members)):
+            self.members[name] = Member(name, self)
+        for name in names & set(self.members):
+            self._look_at(self.members[name])
+        for name in set(self.members) - names:
+            self.journal.say("removed", f"the plan of campaign {name} is gone: it stops")
+            self.members.pop(name).join()
+
+    def _look_at(self, member: Member) -> None:
+        """A plan that was applied is taken up; one that was only written is told, and the campaign goes on."""
+        text = self.home.file(member.name).read_bytes()
+        if member.failure or not member.text or text == member.text:
+            return
+        member.text = text
+        try:
+            config = self.home.config(member.name)
+            with open_store(config.store_url, campaign=member.name, read_only=True) as store:
+                unapplied = changes(store.meta(), config.campaign, config.stream)
+        except (Invalid, OSError) as wrong:
+            self.journal.of(member.name).alarm("plan", f"the changed plan is not taken up: {wrong}")
+            return
+        if unapplied:
+            said = "; ".join(map(str, unapplied))
+            self.journal.of(member.name).alarm("plan", f"the plan was changed and not applied, nothing changes: {said}")
+            return
+        self.journal.of(member.name).say("plan", f"campaign {member.name} takes up its changed plan")
+        member.join()
+        self.members[member.name] = Member(member.name, self)
+
+    def _note_slots(self, name: str) -> None:
+        try:
+            config = self.home.config(name)
+            with open_store(config.store_url, campaign=name, read_only=True) as store:
+                self.slots.held[name] = slots_of(store)
+        except (Invalid, OSError):
+            # It has no store yet, or says so itself when it starts.
+            return
+
+
+@contextmanager
+def open_server(home: Home, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
+    """The broker or endpoint runs, the way out is open. Waits for the first campaign. Raises Invalid."""
+    config = _first(home, stop, journal)
+    with open_source(config, journal) as source:
+        if config.broker.mode == DIRECT and len(home.names()) > 1:
+            raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
+        watch_hang_up(source, journal, stop)
+        outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
+        outlet.start()
+        try:
+            yield Server(home, source, outlet, journal, options)
+        finally:
+            outlet.stop()
+
+
+def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
+    while not home.names():
+        journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
+        if stop.wait(_LOOK_SECONDS):
+            raise Invalid(f"there is no campaign in {home.folder}")
+    return home.config(home.names()[0])

@@ -1,0 +1,133 @@
+"""Metrics for Prometheus: read from the stores at each scrape, so that restarts and several workers add up."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.collect.sequences import by_group
+from undertone_aggregator.collect.store import RECEIVED, Store, open_store
+from undertone_aggregator.coordinator import DROPPED, Dropped
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.many import Server
+
+STATES = ("running", "paused", "retired", "starting", "failed")
+COUNTER, GAUGE = "counter", "gauge"
+# Name (a counter's gets _total) -> (type, help, labels).
+FAMILIES = {
+    "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
+    "undertone_uptime_seconds": (GAUGE, "Since the server started.", ()),
+    "undertone_disk_free_bytes": (GAUGE, "Free where the stores are.", ()),
+    "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),
+    "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
+    "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
+    "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
+    "undertone_reports_lost": (GAUGE, "Reports that devices drew and nobody saw.", ("campaign", "group")),
+    "undertone_reports_lost_since_seconds": (GAUGE, "Unix time of the oldest gap.", ("campaign",)),
+    "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
+    "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
+    "undertone_newest_slot_reports": (GAUGE, "Reports of the newest slot.", ("campaign",)),
+    "undertone_slot_seconds": (GAUGE, "Length of a slot.", ("campaign",)),
+    "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
+    "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
+    "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
+    "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
+}
+
+
+def text(server: "Server") -> bytes:
+    """The exposition. Raises Invalid without prometheus-client."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.registry import Collector
+    except ModuleNotFoundError:
+        raise Invalid("/metrics needs prometheus-client: pip install 'undertone-ldp[server]'") from None
+
+    class Reader(Collector):
+        def collect(self) -> Iterator[Any]:
+            families = Families()
+            _collect(server, families)
+            return families.metrics()
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Reader())
+    return bytes(generate_latest(registry))
+
+
+class Families:
+    """Samples by the names of `FAMILIES`."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, list[tuple[tuple[str, ...], float]]] = {name: [] for name in FAMILIES}
+
+    def add(self, name: str, value: float, *labels: str) -> None:
+        """One sample."""
+        self._samples[name].append((labels, float(value)))
+
+    def metrics(self) -> Iterator[Any]:
+        """As prometheus-client takes them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        kinds: dict[str, Any] = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily}
+        for name, (kind, explain, labels) in FAMILIES.items():
+            family = kinds[kind](name, explain, labels=labels)
+            for values, value in self._samples[name]:
+                family.add_metric(list(values), value)
+            yield family
+
+
+def _collect(server: "Server", families: Families) -> None:
+    families.add("undertone_build_info", 1, _version())
+    families.add("undertone_uptime_seconds", time.time() - server.started)
+    families.add("undertone_disk_free_bytes", shutil.disk_usage(server.home.folder).free)
+    for (campaign, event), n in sorted(server.journal.rung.items()):
+        families.add("undertone_alarms", n, campaign, event)
+    for name, status in server.status().items():
+        for state in STATES:
+            families.add("undertone_campaign_state", status["state"] == state, name, state)
+        families.add("undertone_campaign_ready", status["ready"], name)
+        try:
+            config = server.home.config(name)
+            with open_store(config.store_url, campaign=name, read_only=True) as store:
+                _read(name, store, families)
+        except (Invalid, OSError):
+            # Its state says that it does not run.
+            continue
+
+
+def _read(name: str, store: Store, families: Families) -> None:
+    outcomes, groups, epochs = store.outcomes(), by_group(store.losses()), store.epochs()
+    families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
+    for outcome, n in sorted(outcomes.items()):
+        families.add("undertone_deliveries", n, name, outcome)
+    for group, (n, _) in sorted(groups.items()):
+        families.add("undertone_reports_lost", n, name, group)
+    if EVERYBODY not in groups:
+        families.add("undertone_reports_lost", sum(n for n, _ in groups.values()), name, EVERYBODY)
+    families.add("undertone_broker_dropped", Dropped.from_json(store.meta().get(DROPPED)).total, name)
+    if not epochs:
+        return
+    campaign, newest = epochs[-1].campaign, store.newest_slot()
+    families.add("undertone_slot_seconds", campaign.slot_seconds, name)
+    families.add("undertone_epoch_start_seconds", campaign.epoch, name)
+    families.add("undertone_campaign_end_seconds", campaign.end, name)
+    if groups:
+        oldest = min(slot for _, slot in groups.values())
+        families.add("undertone_reports_lost_since_seconds", oldest * campaign.slot_seconds, name)
+    if campaign.rule.theta is not None:
+        families.add("undertone_theta", campaign.rule.theta, name)
+    if newest is not None:
+        families.add("undertone_newest_slot_end_seconds", (newest + 1) * campaign.slot_seconds, name)
+        families.add("undertone_newest_slot_reports", store.partial(newest, newest).reports, name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("undertone-ldp")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,189 @@
+"""Many campaigns in one process over a real broker: their life, their health, their metrics."""
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.deliveries import wait_for
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.health import serve_health
+from undertone_aggregator.home import Home
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.many import Server, open_server
+from undertone_aggregator.metrics import FAMILIES
+from undertone_aggregator.running import Options
+from undertone_shared.errors import Invalid
+
+PLAN = """[campaign]
+name = "{name}"
+sensor = "{name}"
+unit = "Wh"
+bound = 1000
+epsilon = "{epsilon}"
+slot_seconds = 1
+rounds = [1000]
+cells = 16
+"""
+
+
+def undertone(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\nprefix = "undertone-test/many"\n')
+    home = Home(tmp_path)
+    for name in ("power", "water"):
+        home.write_plan(name, PLAN.format(name=name, epsilon=1))
+    return tmp_path
+
+
+class Running:
+    """A server in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = io.StringIO()
+        self.server: Server | None = None
+        self.port = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(folder,))
+        self._thread.start()
+
+    def _run(self, folder: Path) -> None:
+        journal = Journal(self.log, as_json=True)
+        with (
+            open_server(Home(folder), self._stop, journal, Options()) as server,
+            serve_health(server, "127.0.0.1:0") as self.port,
+        ):
+            self.server = server
+            server.run(self._stop)
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def events(self, campaign: str) -> list[str]:
+        lines = map(json.loads, self.log.getvalue().splitlines())
+        return [line["event"] for line in lines if line.get("campaign") == campaign]
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[[], Running]]:
+    started: list[Running] = []
+
+    def begin() -> Running:
+        running = Running(folder)
+        started.append(running)
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60, "all campaigns ready")
+        return running
+
+    yield begin
+    for running in started:
+        running.end()
+
+
+def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
+    folder: Path, start: Callable[[], Running]
+) -> None:
+    running = start()
+    assert running.get("/healthz")[0] == 200
+    assert running.server is not None
+    held = running.server.slots.held
+    assert len(held["power"] | held["water"]) == 2, "each has a broker user of its own"
+    for name in ("power", "water"):
+        wait_for(lambda name=name: "epoch" in running.events(name))
+        with open_store(folder / "stores" / f"{name}.sqlite", read_only=True) as store:
+            assert store.epoch_count() == 1
+    Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=50))
+    wait_for(lambda: "failed" in running.events("gas"))
+    status, body = running.get("/readyz")
+    assert status == 503
+    assert json.loads(body)["gas"]["failure"].startswith("campaign.epsilon: epsilon is '50'")
+    assert json.loads(body)["power"]["ready"]
+    Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
+    wait_for(lambda: running.get("/readyz")[0] == 200, 60)
+    (folder / "campaigns" / "gas.toml").unlink()
+    wait_for(lambda: "gas" not in json.loads(running.get("/readyz")[1]))
+
+
+def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    status, text = running.get("/metrics")
+    assert status == 200
+    for name, (kind, _, _) in FAMILIES.items():
+        assert f"# TYPE {name}{'_total' if kind == 'counter' else ''} {kind}" in text
+    for name in ("power", "water"):
+        assert f'undertone_campaign_state{{campaign="{name}",state="running"}} 1.0' in text
+        assert f'undertone_deliveries_received_total{{campaign="{name}"}} 0.0' in text
+        assert f'undertone_reports_lost{{campaign="{name}",group="all"}} 0.0' in text
+    assert running.get("/other")[0] == 404
+
+
+def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    made = undertone("campaign", "create", str(folder), "heat", "--sensor", "heat", "--unit", "kWh", "--bound", "500",
+                     "--epsilon", "1", "--slot-seconds", "1", "--set", "cells=16", "--set", "rounds=[99]")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    wait_for(lambda: "epoch" in running.events("heat"), 60)
+    again = undertone("campaign", "create", str(folder), "heat", "--sensor", "heat", "--unit", "kWh", "--bound", "500",
+                      "--epsilon", "1")  # fmt: skip
+    assert again.returncode == 2
+    plan = folder / "changed.toml"
+    plan.write_text(PLAN.format(name="power", epsilon=2))
+    shown = undertone("campaign", "diff", str(folder), "power", str(plan))
+    assert (shown.returncode, shown.stdout) == (1, 'campaign.epsilon "1" -> "2"\n')
+    # A file that was changed by hand changes nothing.
+    Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
+    wait_for(lambda: "plan" in running.events("water"))
+    assert running.get("/readyz")[0] == 200
+    assert undertone("campaign", "apply", str(folder), "power", str(plan)).returncode == 0
+    wait_for(lambda: running.events("power").count("resumed") == 1 and running.get("/readyz")[0] == 200, 60)
+    plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"))
+    refused = undertone("campaign", "apply", str(folder), "power", str(plan))
+    assert refused.returncode == 2
+    assert "a running campaign cannot change it" in refused.stderr
+    for verb, state in (("pause", "paused"), ("resume", "running"), ("retire", "retired")):
+        assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is {state}")
+        wait_for(lambda state=state: json.loads(running.get("/readyz")[1])["power"]["state"] == state)
+    assert undertone("campaign", "resume", str(folder), "power").returncode == 2
+    listed = json.loads(undertone("campaign", "list", str(folder), "--json").stdout)
+    assert {row["campaign"]: row["state"] for row in listed} == {
+        "heat": "running",
+        "power": "retired",
+        "water": "running",
+    }
+
+
+def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"holds no server\.toml: make it with undertone init"):
+        Home(tmp_path)
+
+
+def test_the_same_sentence_is_said_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, now = io.StringIO(), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    journal = Journal(log).of("power")
+    for later in (0, 1, 599, 1):
+        now[0] += later
+        journal.say_once("store", "alarm: the disk is full")
+    assert log.getvalue().count("[power] alarm: the disk is full") == 2
+    assert [(alarm.campaign, alarm.event) for alarm in journal.alarms] == [("power", "store")] * 2
