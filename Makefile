@@ -8,7 +8,7 @@ SOURCES := shared device aggregator simulator cli tests
 
 MINUTES ?= 60
 
-.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive chaos demo tools clean
+.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive chaos mutants demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -18,6 +18,7 @@ help:
 	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
+	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
 	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
 	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
@@ -61,6 +62,9 @@ slow: .venv/.installed tools
 
 exhaustive: .venv/.installed tools
 	$(BIN)/pytest -m exhaustive -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+
+mutants: .venv/.installed tools
+	$(BIN)/python scripts/mutants.py --jobs $(WORKERS) $(ARGS)
 
 chaos: .venv/.installed tools
 	$(BIN)/python -m undertone_simulator.chaos --minutes $(MINUTES) $(ARGS)

@@ -1,0 +1,269 @@
+"""Small changes to the core, one at a time, and whether a test notices: which mutants survive, by file and line.
+
+    python scripts/mutants.py [--count 300] [--seed 1] [--only NAME] [--jobs 2] [--json FILE]
+
+A seeded sample of comparisons, arithmetic, constants, conditions and guards of the modules in `TESTS`; each mutant runs
+the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that hangs is killed, and
+counts as noticed. Exit code 1 if any survives: each is equivalent to the code, or wants a test.
+"""
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
+# What privacy and counting rest on -> the tests that hold it.
+BOTH = "tests/shared/both"
+DEVICE = "tests/device/both"
+COLLECT = "tests/aggregator/collect"
+TESTS: dict[str, tuple[str, ...]] = {
+    "shared/undertone_shared/policy.py": (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", BOTH),
+    "shared/undertone_shared/stream_policy.py": (f"{DEVICE}/test_stream.py",),
+    "shared/undertone_shared/mechanism.py": (BOTH,),
+    "shared/undertone_shared/entropy.py": (BOTH,),
+    "shared/undertone_shared/gaussian.py": (BOTH,),
+    "shared/undertone_shared/stream.py": (BOTH, f"{DEVICE}/test_stream.py"),
+    "shared/undertone_shared/scalar.py": (BOTH, f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/schedule.py": (BOTH, f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/campaign.py": (BOTH,),
+    "shared/undertone_shared/report.py": (BOTH,),
+    "shared/undertone_shared/table.py": (BOTH,),
+    "device/undertone_device/reporter.py": (DEVICE,),
+    "device/undertone_device/acceptance.py": (DEVICE,),
+    "device/undertone_device/guard.py": (DEVICE,),
+    "device/undertone_device/ledger.py": (DEVICE, "tests/device/test_ledger_file.py"),
+    "device/undertone_device/spent.py": (DEVICE,),
+    "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
+    "aggregator/undertone_aggregator/collect/admission.py": (f"{COLLECT}/test_admission.py", f"{COLLECT}/test_lane.py"),
+    "aggregator/undertone_aggregator/collect/lane.py": (f"{COLLECT}/test_lane.py",),
+    "aggregator/undertone_aggregator/collect/seen.py": (f"{COLLECT}/test_seen.py", f"{COLLECT}/test_admission.py"),
+    "aggregator/undertone_aggregator/collect/sql_store.py": (
+        f"{COLLECT}/test_store.py",
+        f"{COLLECT}/test_sql_store.py",
+    ),
+    "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
+    "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py",),
+    "aggregator/undertone_aggregator/estimate/reconstruct.py": ("tests/aggregator/estimate/test_reconstruct.py",),
+    "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
+    "aggregator/undertone_aggregator/design/certificate.py": ("tests/cli/test_certify.py",),
+    "aggregator/undertone_aggregator/design/audit.py": (
+        "tests/aggregator/design/test_table.py",
+        "tests/cli/test_certify.py",
+    ),
+}
+NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"
+_SECONDS = 240
+
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Change number ``number`` of a file; ``before`` and ``after`` are the changed expression or statement."""
+
+    file: str
+    number: int
+    line: int
+    before: str
+    after: str
+    outcome: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.before}  ->  {self.after}"
+
+
+def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """(node, what takes its place) of every change, in the order of the source; docstrings and types are left alone."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            skipped |= {id(child) for child in ast.walk(node)}
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if annotation is not None:
+                skipped |= {id(child) for child in ast.walk(annotation)}
+        if isinstance(node, (ast.Raise, ast.Assert)):
+            skipped |= {id(child) for child in ast.walk(node)} - {id(node)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARED:
+            yield node, ast.Compare(node.left, [_COMPARED[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+        elif isinstance(node, ast.BinOp) and type(node.op) in _COMPUTED and not isinstance(node.left, ast.Constant):
+            yield node, ast.BinOp(node.left, _COMPUTED[type(node.op)](), node.right)
+        elif isinstance(node, ast.BoolOp):
+            other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+            yield node, ast.BoolOp(other, node.values)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield node, node.operand
+        elif isinstance(node, ast.Constant) and type(node.value) is int:
+            yield node, ast.Constant(node.value + 1)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+            other_name = "max" if node.func.id == "min" else "min"
+            yield node, ast.Call(ast.Name(other_name, ast.Load()), node.args, node.keywords)
+        elif isinstance(node, (ast.Raise, ast.AugAssign)) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        ):
+            yield node, ast.Pass()
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    """All mutants of a file."""
+    tree = ast.parse((ROOT / file).read_text())
+    found = []
+    for number, (node, replacement) in enumerate(changes(tree)):
+        before, after = _text(node), _text(ast.fix_missing_locations(replacement))
+        found.append(Mutant(file, number, getattr(node, "lineno", 0), before, after))
+    return found
+
+
+def _text(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())[:100]
+
+
+def mutated(source: str, number: int) -> str:
+    """The source with its change ``number`` made."""
+    tree = ast.parse(source)
+    target, replacement = list(changes(tree))[number]
+
+    class Change(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            if node is target:
+                return ast.copy_location(replacement, node)
+            return self.generic_visit(node)
+
+    return ast.unparse(ast.fix_missing_locations(Change().visit(tree)))
+
+
+def survives(copy: Path, mutant: Mutant) -> str:
+    """``killed``, ``hung`` or ``survived``."""
+    path = copy / mutant.file
+    source = path.read_text()
+    path.write_text(mutated(source, mutant.number))
+    try:
+        return _run(copy, TESTS[mutant.file])
+    finally:
+        path.write_text(source)
+
+
+def _run(copy: Path, tests: tuple[str, ...]) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(copy / folder) for folder in SOURCES),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    # The tests' own MicroPython runs are not asked: their CPython runs are the same tests.
+    environment["UNDERTONE_MICROPYTHON"] = environment["UNDERTONE_MICROPYTHON32"] = ""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        NOT_HERE,
+        *tests,
+    ]
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return "hung"
+    # 5: no test was collected, 2 and above: the tests could not run.
+    return "survived" if done.returncode == 0 else "killed"
+
+
+def copy_of(folder: Path) -> Path:
+    """The sources and tests, to be changed."""
+    for name in (*SOURCES, "tests", "docs", "scripts"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    for name in ("pyproject.toml", "README.md", "package.json"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in (".tools", ".venv"):
+        if (ROOT / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def main() -> int:
+    """Sample, run, list."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="only modules whose path holds this")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    files = [file for file in TESTS if given.only in file]
+    every = [mutant for file in files for mutant in mutants_of(file)]
+    chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
+    print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="undertone-mutants-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(given.jobs):
+            copies.put(copy_of(Path(folder) / str(number)))
+        first = copies.get()
+        for tests in sorted({TESTS[file] for file in files}):
+            if _run(first, tests) != "survived":
+                print(f"{' '.join(tests)}: these tests fail on the code as it is", file=sys.stderr)
+                return 2
+        copies.put(first)
+
+        def judge(mutant: Mutant) -> Mutant:
+            copy = copies.get()
+            try:
+                judged = Mutant(**{**asdict(mutant), "outcome": survives(copy, mutant)})
+            finally:
+                copies.put(copy)
+            print(f"{judged.outcome}: {judged}", flush=True)
+            return judged
+
+        with ThreadPoolExecutor(given.jobs) as pool:
+            results = list(pool.map(judge, chosen))
+    survivors = [mutant for mutant in results if mutant.outcome == "survived"]
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(mutant) for mutant in results], indent=1) + "\n")
+    print(f"{len(results) - len(survivors)} of {len(results)} noticed; {len(survivors)} survive:")
+    for mutant in sorted(survivors, key=str):
+        print(f"  {mutant}")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
