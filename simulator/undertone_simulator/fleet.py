@@ -105,17 +105,17 @@ class Fleet:
         lying = behaviour.lying(np.arange(len(members)))
         self.devices = [
             WireDevice(
-                one.name,
-                one.password,
-                self._boot(i, one),
+                member.name,
+                member.password,
+                self._boot(i, member),
                 self._meter(i),
                 wire,
-                unacked.get(one.name, ()),
+                unacked.get(member.name, ()),
                 self._leaving(i),
                 self._joined(i),
                 bool(lying[i]),
             )
-            for i, one in enumerate(members)
+            for i, member in enumerate(members)
         ]
         self._by_name = {device.name: device for device in self.devices}
         shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
@@ -254,7 +254,7 @@ class Fleet:
             part, group, devices = heapq.heappop(due)
             await clock.until((slot + part) * seconds)
             if clock.now() >= (slot + 1) * seconds:
-                self.skipped += len(devices) + sum(len(one) for _, _, one in due)
+                self.skipped += len(devices) + sum(len(group_left) for _, _, group_left in due)
                 return
             early = self._together(devices, slot)
             if early:

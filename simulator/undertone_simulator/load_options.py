@@ -72,7 +72,9 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Everything."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("accounts", "ledgers")}
-        found["ledgers"] = [str(path) for path in self.ledgers]
-        found["accounts"] = None if self.accounts is None else self.accounts.as_json()
-        return found
+        fields = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("accounts", "ledgers")
+        }
+        fields["ledgers"] = [str(path) for path in self.ledgers]
+        fields["accounts"] = None if self.accounts is None else self.accounts.as_json()
+        return fields

@@ -150,8 +150,8 @@ class Predictor:
     def design(self, reports: int) -> tuple[Threshold, Mechanism, str | None]:
         """θ and mechanism for so many reports a slot, and why it is the Hybrid where that was not asked for."""
         if reports not in self._designs:
-            found = choose_jointly(self.kind, self.epsilon, self.levels, lambda v: self.known.best(reports, v))
-            self._designs[reports] = found.threshold, found.mechanism, found.reason
+            design = choose_jointly(self.kind, self.epsilon, self.levels, lambda v: self.known.best(reports, v))
+            self._designs[reports] = design.threshold, design.mechanism, design.reason
         return self._designs[reports]
 
     def variance(self, reports: int) -> float:
@@ -189,7 +189,7 @@ def plan_fleet(
     per_hour = known.per_day // 24
     spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", known.per_day)]
     total = 365 * known.per_day if slots is None else slots
-    found = tuple(predictor.span(name, m, reports) for name, m in spans)
+    predicted = tuple(predictor.span(name, m, reports) for name, m in spans)
     return FleetPlan(
         devices,
         reports,
@@ -201,10 +201,10 @@ def plan_fleet(
         threshold.bias,
         _name(mechanism),
         1.0 - population.mean_variance(mechanism, threshold.theta) / hybrid_variance,
-        found,
+        predicted,
         traffic(known, threshold.theta, mechanism, exact, campaign, device),
         statements(exact, known.per_day, total),
-        visible(known, devices, float(exact), found, threshold.bias) + (() if reason is None else (reason,)),
+        visible(known, devices, float(exact), predicted, threshold.bias) + (() if reason is None else (reason,)),
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(known, reports, wanted),
@@ -264,9 +264,9 @@ def visible(known: Known, devices: int, epsilon: float, spans: Sequence[Span], b
 
 def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     """What is spent per reading, per day and in the whole campaign."""
-    one, day, whole = (f"{float(epsilon * n):g}" for n in (1, per_day, slots))
+    reading, day, whole = (f"{float(epsilon * n):g}" for n in (1, per_day, slots))
     return (
-        f"each reading: ε = {one} (event level), for whoever sees its report or knows all the other readings",
+        f"each reading: ε = {reading} (event level), for whoever sees its report or knows all the other readings",
         f"each day: {per_day} readings add up to ε = {day}",
         f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
     )

@@ -55,30 +55,30 @@ def _discrete_laplace(scale: int, buffers: Buffers, index: Index) -> Integers:
 
 def _bernoulli_exp(numerator: NDArray[np.object_], denominator: int, buffers: Buffers, index: Index) -> Flags:
     """True with probability exp(-numerator/denominator)."""
-    found = np.ones(len(index), dtype=np.bool_)
+    holds = np.ones(len(index), dtype=np.bool_)
     above = np.flatnonzero(numerator > denominator)
     while len(above):
         going = _bernoulli_exp_below_1(_ones(len(above)), _ONE, buffers, index[above])
-        found[above[~going]] = False
+        holds[above[~going]] = False
         above = above[going]
         numerator[above] -= denominator
         above = above[np.flatnonzero(numerator[above] > denominator)]
-    rest = np.flatnonzero(found)
+    rest = np.flatnonzero(holds)
     digits = np.array([(numerator[rest] >> _BITS * d) & _MASK for d in reversed(range(_length(denominator)))])
-    found[rest] = _bernoulli_exp_below_1(digits.astype(np.int64), denominator, buffers, index[rest])
-    return found
+    holds[rest] = _bernoulli_exp_below_1(digits.astype(np.int64), denominator, buffers, index[rest])
+    return holds
 
 
 def _bernoulli_exp_below_1(numerator: Integers, denominator: int, buffers: Buffers, index: Index) -> Flags:
-    found = np.zeros(len(index), dtype=np.bool_)
+    holds = np.zeros(len(index), dtype=np.bool_)
     going = np.arange(len(index))
     k = 1
     while len(going):
         less = _less(_uniform(denominator * k, buffers, index[going]), numerator[:, going])
-        found[going[~less]] = k & 1 == 1
+        holds[going[~less]] = k & 1 == 1
         going = going[less]
         k += 1
-    return found
+    return holds
 
 
 def _uniform(n: int, buffers: Buffers, index: Index) -> Integers:
@@ -95,15 +95,15 @@ def _uniform(n: int, buffers: Buffers, index: Index) -> Integers:
     return value
 
 
-def _less(one: Integers, other: Integers) -> Flags:
+def _less(left: Integers, other: Integers) -> Flags:
     """Whether one < other, device by device; missing high digits are 0."""
-    length = max(len(one), len(other))
-    found = np.zeros(other.shape[1], dtype=np.bool_)
+    length = max(len(left), len(other))
+    less = np.zeros(other.shape[1], dtype=np.bool_)
     for d in range(1, length + 1):
-        a = one[-d] if d <= len(one) else np.int64(0)
+        a = left[-d] if d <= len(left) else np.int64(0)
         b = other[-d] if d <= len(other) else np.int64(0)
-        found = (a < b) | ((a == b) & found)
-    return found
+        less = (a < b) | ((a == b) & less)
+    return less
 
 
 def _digits(n: int) -> Integers:

@@ -114,10 +114,10 @@ def outcomes(store: Store) -> dict[Key, str]:
 
     Raises Invalid for a store that counted reports and kept no audit of them.
     """
-    found = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
-    if not found and store.outcomes()[RECEIVED]:
+    judged = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
+    if not judged and store.outcomes()[RECEIVED]:
         raise Invalid(f"{store.url} has no audit of its reports: run the aggregator with audit = true in [store]")
-    return found
+    return judged
 
 
 def counted_reports(sent: Sent, judged: dict[Key, str]) -> set[Key]:

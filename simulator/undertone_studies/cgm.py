@@ -78,7 +78,7 @@ def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
     # Every device's release is taken back by itself, so that its noise biases it.
     rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
     noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
-    return np.asarray(np.mean([method.transform[1](one).mean(axis=0) for one in noisy], axis=0))
+    return np.asarray(np.mean([method.transform[1](release).mean(axis=0) for release in noisy], axis=0))
 
 
 def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) -> float:
@@ -97,8 +97,8 @@ def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) ->
 
 def methods_for(streams: Streams, slew: str, epsilon: float) -> list[Method]:
     """Every method, and last the logarithmic variant of what ships."""
-    found = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
-    return [*found, logarithmic(select(found, "closed-form"), _LEAST)]
+    methods = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
+    return [*methods, logarithmic(select(methods, "closed-form"), _LEAST)]
 
 
 def compare(streams: Streams, seed: int) -> Outcome:
@@ -109,9 +109,9 @@ def compare(streams: Streams, seed: int) -> Outcome:
     cells: dict[tuple[str, str], list[str]] = {}
     for slew, epsilon in product(slews, SHOWN):
         for method in methods_for(streams, slew, epsilon):
-            found = error_of(streams, method, seed)
-            row = cells.setdefault((slew, method.name), [_bias(streams, found)])
-            row += [_cell(streams, found, devices, seed) for devices in fleets]
+            of_method = error_of(streams, method, seed)
+            row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
+            row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
         f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window);"
         f" C is a share of the range, {streams.range:g} {streams.unit}; n = {streams.devices}: the data's own fleet,"
@@ -122,19 +122,19 @@ def compare(streams: Streams, seed: int) -> Outcome:
     return Outcome(streams.label, columns, rows, notes, [*_against(streams), *_by_report(streams), *_by_slew(streams)])
 
 
-def _bias(streams: Streams, found: Error) -> str:
-    if found.method.transform is not None:
+def _bias(streams: Streams, of_method: Error) -> str:
+    if of_method.method.transform is not None:
         return "grows with noise"
-    error = sqrt(float(np.mean(found.bias**2)))
+    error = sqrt(float(np.mean(of_method.bias**2)))
     return f"{streams.range * error:.3g}" if error > 1e-12 else "0"
 
 
-def _cell(streams: Streams, found: Error, devices: int, seed: int) -> str:
-    if found.method.transform is not None:
-        error = float(np.max(np.abs(found.bias)))
+def _cell(streams: Streams, of_method: Error, devices: int, seed: int) -> str:
+    if of_method.method.transform is not None:
+        error = float(np.max(np.abs(of_method.bias)))
         return f"{streams.range * error:.3g} (largest bias)" if error < 1 else "useless: bias above the range"
-    smoothed = smoothed_error(streams, found.method, devices, seed)
-    return f"{streams.range * found.raw(devices):.3g} / {streams.range * smoothed:.3g}"
+    smoothed = smoothed_error(streams, of_method.method, devices, seed)
+    return f"{streams.range * of_method.raw(devices):.3g} / {streams.range * smoothed:.3g}"
 
 
 def budget(streams: Streams) -> str:
@@ -149,12 +149,12 @@ def budget(streams: Streams) -> str:
 
 
 def _against(streams: Streams) -> list[Panel]:
-    found = {e: [error_of(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in EPSILONS}
+    errors = {e: [error_of(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in EPSILONS}
     panels = []
     for devices in (streams.devices, *SCALED):
         curves = {
-            one.method.name: (EPSILONS, [streams.range * found[e][i].raw(devices) for e in EPSILONS])
-            for i, one in enumerate(found[EPSILONS[0]])
+            of_method.method.name: (EPSILONS, [streams.range * errors[e][i].raw(devices) for e in EPSILONS])
+            for i, of_method in enumerate(errors[EPSILONS[0]])
         }
         whose = "the data's own fleet" if devices == streams.devices else "scaled"
         panels.append(Panel(f"n = {devices:,} ({whose})", "ε", f"RMSE of the raw mean, {streams.unit}", curves))
@@ -164,8 +164,8 @@ def _against(streams: Streams) -> list[Panel]:
 def _by_report(streams: Streams) -> list[Panel]:
     panels = []
     for epsilon in EPSILONS:
-        found = {m.name: error_of(streams, m) for m in methods_for(streams, streams.slews[1], epsilon)[:-1]}
-        curves = {name: _curve(streams, found[name]) for name in DRAWN}
+        errors = {m.name: error_of(streams, m) for m in methods_for(streams, streams.slews[1], epsilon)[:-1]}
+        curves = {name: _curve(streams, errors[name]) for name in DRAWN}
         title = f"ε = {epsilon:g}, C = {streams.slews[1]}, n = {streams.devices}"
         panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
     return panels
@@ -176,13 +176,13 @@ def _by_slew(streams: Streams) -> list[Panel]:
     for epsilon in EPSILONS:
         curves: dict[str, Curve] = {}
         for slew in streams.slews:
-            found = {m.name: error_of(streams, m) for m in methods_for(streams, slew, epsilon)[:-1]}
-            curves |= {f"{name}, C = {slew}": _curve(streams, found[name]) for name in ("paper", "closed-form")}
+            errors = {m.name: error_of(streams, m) for m in methods_for(streams, slew, epsilon)[:-1]}
+            curves |= {f"{name}, C = {slew}": _curve(streams, errors[name]) for name in ("paper", "closed-form")}
         title = f"ε = {epsilon:g}, n = {streams.devices}: effect of C"
         panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
     return panels
 
 
-def _curve(streams: Streams, found: Error) -> Curve:
-    errors = [streams.range**2 * x for x in found.by_slot(streams.devices)]
+def _curve(streams: Streams, of_method: Error) -> Curve:
+    errors = [streams.range**2 * x for x in of_method.by_slot(streams.devices)]
     return [float(i) for i in range(1, len(errors) + 1)], errors

@@ -115,15 +115,15 @@ def raw(readings: Readings, epsilon: str, bound: int, cycle: int, days: int, see
     devices = np.arange(len(readings))
     for seed in range(seeds):
         chosen = threshold(readings, epsilon, bound, cycle, seed)
-        one = campaign(chosen, epsilon, bound, cycle, first, first + days * cycle - 1)
-        assert one.report is not None
+        issued = campaign(chosen, epsilon, bound, cycle, first, first + days * cycle - 1)
+        assert issued.report is not None
         partial = {}
-        for slot in range(one.first_slot, one.last_slot + 1):
+        for slot in range(issued.first_slot, issued.last_slot + 1):
             x = np.minimum(readings[:, slot], chosen.theta)
-            counts = histogram(one.report.mechanism, x, chosen.theta, Seeded(seed).words(slot, devices))
-            partial[Key(one.name, one.fingerprint, report.REPORT, "all", slot)] = counts
-        found = Reconstruction(Timeline([Epoch(one, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
-        for estimate in found:
+            counts = histogram(issued.report.mechanism, x, chosen.theta, Seeded(seed).words(slot, devices))
+            partial[Key(issued.name, issued.fingerprint, report.REPORT, "all", slot)] = counts
+        estimates = Reconstruction(Timeline([Epoch(issued, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
+        for estimate in estimates:
             ends = (estimate.low_raw, estimate.high_raw, estimate.low, estimate.high)
             low_raw, high_raw, low, high = (float("nan") if end is None else end for end in ends)
             held[estimate.slot % cycle] += low_raw <= readings[:, estimate.slot].mean() <= high_raw
@@ -144,9 +144,9 @@ def measure(
 ) -> Coverage:
     """Coverage of both intervals at one ε (event level); ``readings`` [devices, slots], at least 3 + days cycles."""
     chosen = threshold(readings, epsilon, bound, cycle, 0)
-    one = campaign(chosen, epsilon, bound, cycle, ROUNDS * cycle, (ROUNDS + 1) * cycle - 1)
-    assert one.report is not None
-    slots = range(one.first_slot, one.last_slot + 1)
-    held, ratio = truncated(readings, one.report, slots, seeds)
+    issued = campaign(chosen, epsilon, bound, cycle, ROUNDS * cycle, (ROUNDS + 1) * cycle - 1)
+    assert issued.report is not None
+    slots = range(issued.first_slot, issued.last_slot + 1)
+    held, ratio = truncated(readings, issued.report, slots, seeds)
     wide = raw(readings, epsilon, bound, cycle, days, seeds_raw)
     return Coverage(epsilon, chosen.theta, seeds, len(slots), held, ratio, seeds_raw, days, *wide)

@@ -62,14 +62,14 @@ def contenders(days: Readings, epsilon: str, seed: int) -> list[Contender]:
     mechanism = whole_range(epsilon, BOUND)
     once = CohortCounts(mechanism, perturbed(mechanism, days.ravel(), generator))
     variance = constant_variance(float(epsilon))
-    found = []
+    contenders = []
     for method, query in zip(METHODS[:2], (Query.paper(2**20), Query.fleet(devices)), strict=True):
         theta = theta_from_reports([once], bound=BOUND, variance=variance, query=query, method="sw-w").theta
-        found.append(Contender(method, theta, hybrid(epsilon, most_levels(theta))))
+        contenders.append(Contender(method, theta, hybrid(epsilon, most_levels(theta))))
     for method, kind in zip(METHODS[2:], ("hybrid", "auto"), strict=True):
         design = jointly(rounds, BOUND, epsilon, kind, devices)
-        found.append(Contender(method, design.threshold.theta, design.mechanism))
-    return found
+        contenders.append(Contender(method, design.threshold.theta, design.mechanism))
+    return contenders
 
 
 def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str, devices: int) -> Design:
@@ -96,25 +96,25 @@ def cohort_rounds(days: Readings, epsilon: str, seed: int) -> list[CohortCounts]
     return rounds
 
 
-def slot_means(week: Readings, one: Contender, seed: int) -> tuple[Readings, ...]:
+def slot_means(week: Readings, contender: Contender, seed: int) -> tuple[Readings, ...]:
     """(estimates, their variances, means of the readings, means of the truncated readings); each [slots]."""
-    decoder = Decoder(ReportRule(0, one.theta, one.mechanism), 0)
+    decoder = Decoder(ReportRule(0, contender.theta, contender.mechanism), 0)
     devices = np.arange(week.shape[1])
     rows = []
     for number, readings in enumerate(week):
-        truncated = np.minimum(readings, one.theta)
+        truncated = np.minimum(readings, contender.theta)
         words = Seeded(seed).words(ROUNDS * CYCLE + number, devices)
-        mean, variance, _ = decoder.mean(histogram(one.mechanism, truncated, one.theta, words))
+        mean, variance, _ = decoder.mean(histogram(contender.mechanism, truncated, contender.theta, words))
         rows.append((mean, variance, readings.mean(), truncated.mean()))
     return tuple(np.array(rows).T)
 
 
-def expected_error(week: Readings, one: Contender) -> float:
+def expected_error(week: Readings, contender: Contender) -> float:
     """The mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²], exactly."""
     counts = np.bincount(week.ravel())
     population = Population(counts / counts.sum(), range(len(counts) + 1))
-    noise = population.mean_variance(one.mechanism, one.theta) * (one.theta / 2) ** 2 / week.shape[1]
-    bias = np.mean(week - np.minimum(week, one.theta), axis=1)
+    noise = population.mean_variance(contender.mechanism, contender.theta) * (contender.theta / 2) ** 2 / week.shape[1]
+    bias = np.mean(week - np.minimum(week, contender.theta), axis=1)
     return float(noise + np.mean(np.square(bias)))
 
 

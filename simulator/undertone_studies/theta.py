@@ -118,18 +118,19 @@ def protocol(
     """
     epsilons = ("0.6", "2") if quick else EPSILONS
     populations = [*(real(data) if data is not None else []), *synthetic(), *([] if quick else map(mixture, MIXTURES))]
-    wanted = [one for one in populations if not only or one.name in only]
+    wanted = [population for population in populations if not only or population.name in only]
     paper, fleet = Query.paper(2**20), Query.fleet(FLEET)
     cells: list[tuple[str, Population, Query, tuple[str, ...], Readings | None]] = [
-        ("paper", one, paper, ("robust", "ems", "sw-w") if one.tuned else ("robust",), None) for one in wanted
+        ("paper", population, paper, ("robust", "ems", "sw-w") if population.tuned else ("robust",), None)
+        for population in wanted
     ]
-    edrp = [one for one in wanted if one.name == "EDRP"]
+    edrp = [population for population in wanted if population.name == "EDRP"]
     if data is not None and edrp:
         cells.append(("paper, in time order", edrp[0], paper, ("robust",), in_time_order(data)))
-    cells += [("fleet", one, fleet, ("robust",), None) for one in wanted if one.measured]
+    cells += [("fleet", population, fleet, ("robust",), None) for population in wanted if population.measured]
     return [
-        Task(mode, one, query, methods, epsilon, runs, seed, slots)
-        for mode, one, query, methods, slots in cells
+        Task(mode, population, query, methods, epsilon, runs, seed, slots)
+        for mode, population, query, methods, slots in cells
         for epsilon in epsilons
     ]
 
@@ -205,9 +206,9 @@ def perturbed(mechanism: WindowMechanism, readings: Readings, generator: np.rand
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at each ε."""
     epsilons = list(dict.fromkeys(row.epsilon for row in rows))
-    found = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}
+    by_cell = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}
     lines = [
-        [*key, *(_cell(found[*key, epsilon]) for epsilon in epsilons)]
+        [*key, *(_cell(by_cell[*key, epsilon]) for epsilon in epsilons)]
         for key in dict.fromkeys((row.mode, row.population, row.method) for row in rows)
     ]
     return ["mode", "readings", "method", *(f"ε = {epsilon}" for epsilon in epsilons)], lines

@@ -40,13 +40,13 @@ class Population:
 
 def real(data: Path) -> list[Population]:
     """POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`. Raises OSError without the files."""
-    found = []
+    populations = []
     for name, file, array, factor, bound in _REAL:
         with np.load(data / file) as arrays:
             readings = arrays[array].ravel().astype(np.float64)
         readings = readings[np.isfinite(readings)] * factor
-        found.append(Population(name, _counts(readings, bound), tuned=name != "London daily", measured=True))
-    return found
+        populations.append(Population(name, _counts(readings, bound), tuned=name != "London daily", measured=True))
+    return populations
 
 
 def in_time_order(data: Path) -> NDArray[np.int64]:

@@ -33,10 +33,10 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
         curves: dict[str, dict[str, list[float]]] = {metric: {} for metric in metrics}
         for epsilon in EPSILONS:
             for name, trial in _methods(options, stream, epsilon, truth).items():
-                found = mean_errors(trial, truth, 1 if name == "Base" else options.repeats or SHORT)
-                rows.append([stream.name, float(epsilon), name, *(getattr(found, metric) for metric in metrics)])
+                error = mean_errors(trial, truth, 1 if name == "Base" else options.repeats or SHORT)
+                rows.append([stream.name, float(epsilon), name, *(getattr(error, metric) for metric in metrics)])
                 for metric in metrics:
-                    curves[metric].setdefault(name, []).append(getattr(found, metric))
+                    curves[metric].setdefault(name, []).append(getattr(error, metric))
         x = [float(epsilon) for epsilon in EPSILONS]
         for metric, lines in curves.items():
             panels.append(Panel(stream.name, "ε", metric.upper(), {name: (x, y) for name, y in lines.items()}))

@@ -30,12 +30,12 @@ def thresholds(stream: Stream, epsilon: str, seed: list[int]) -> dict[str, int]:
     head = generator.permutation(stream.head)
     judge = Judge(even_thetas(stream.bound), np.zeros(0), Query.paper(R))
     parts = np.split(head, np.cumsum([round(M * share) for share in ROUNDS])[:-1])
-    found = {"ours": robust(parts, epsilon, stream.bound, judge, generator)}
-    found |= {
+    thresholds = {"ours": robust(parts, epsilon, stream.bound, judge, generator)}
+    thresholds |= {
         {"ems": "SW", "sw-w": "SW-W"}[name]: theta
         for name, theta in papers(head, epsilon, stream.bound, judge, generator).items()
     }
-    return {name: threshold.theta for name, threshold in found.items()}
+    return {name: threshold.theta for name, threshold in thresholds.items()}
 
 
 def expected_mse(stream: Stream, theta: int) -> float:

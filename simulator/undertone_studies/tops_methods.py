@@ -52,8 +52,8 @@ def errors(answers: Answers, truth: Answers) -> Errors:
 
 def mean_errors(trial: Trial, truth: Answers, repeats: int) -> Errors:
     """Averages over trials number 0, 1, …"""
-    found = [errors(trial(number), truth) for number in range(repeats)]
-    return Errors(*(float(np.mean([getattr(e, name) for e in found])) for name in ("mse", "mae", "mmse", "mmae")))
+    of_trials = [errors(trial(number), truth) for number in range(repeats)]
+    return Errors(*(float(np.mean([getattr(e, name) for e in of_trials])) for name in ("mse", "mae", "mmse", "mmae")))
 
 
 def source(seed: int, number: int, label: str) -> FreshBytes:

@@ -86,8 +86,8 @@ def streams(options: Options) -> list[Stream]:
 
 def one_stream(options: Options, preferred: str) -> Stream:
     """That stream where its data are at hand, else the first there is."""
-    found = streams(options)
-    return next((stream for stream in found if stream.name == preferred), found[0])
+    available = streams(options)
+    return next((stream for stream in available if stream.name == preferred), available[0])
 
 
 def stand_in(name: str, seed: int) -> Stream:

@@ -55,11 +55,11 @@ def failures(scene: Scene, events: Iterable[Event], accounts: Accounts, store: S
 
 
 def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
-    found, peace = thetas(timeline), thetas(_undisturbed(plan))
-    if not found:
+    chaos, peace = thetas(timeline), thetas(_undisturbed(plan))
+    if not chaos:
         yield "no report epoch began"
-    elif not 1 / FACTOR <= median(found) / median(peace) <= FACTOR:
-        yield f"theta is {median(found):g} in the middle epoch, expected within {FACTOR:g} times of {median(peace):g}"
+    elif not 1 / FACTOR <= median(chaos) / median(peace) <= FACTOR:
+        yield f"theta is {median(chaos):g} in the middle epoch, expected within {FACTOR:g} times of {median(peace):g}"
 
 
 def thetas(timeline: Timeline) -> list[int]:

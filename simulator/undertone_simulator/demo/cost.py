@@ -57,10 +57,10 @@ def published_apart(log: Path) -> dict[str, int]:
     closest: dict[str, int] = {}
     with log.open(errors="replace") as lines:
         for line in lines:
-            found = _PUBLISH.match(line)
-            if found is None:
+            publish = _PUBLISH.match(line)
+            if publish is None:
                 continue
-            second, device = int(found[1]), found[2]
+            second, device = int(publish[1]), publish[2]
             if device in last:
                 closest[device] = min(closest.get(device, second - last[device]), second - last[device])
             last[device] = second

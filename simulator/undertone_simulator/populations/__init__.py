@@ -6,7 +6,7 @@ from undertone_simulator.populations.others import HeavyTail, Phones, TimeInStat
 from undertone_simulator.populations.synthetic import Synthetic
 from undertone_simulator.readings import Readings
 
-POPULATIONS: dict[str, type[Synthetic]] = {one.name: one for one in (Households, Phones, TimeInState, HeavyTail)}
+POPULATIONS: dict[str, type[Synthetic]] = {kind.name: kind for kind in (Households, Phones, TimeInState, HeavyTail)}
 
 __all__ = ["BOUND", "HALF_HOURS", "POPULATIONS", "Synthetic", "households", "population"]
 

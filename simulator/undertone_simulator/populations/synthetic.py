@@ -59,15 +59,15 @@ class Synthetic:
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, None]:
         """Readings of devices first <= i < stop in these columns, shape [columns, devices]; there are no gaps."""
-        found = np.empty((len(columns), stop - first), dtype=np.int64)
+        values = np.empty((len(columns), stop - first), dtype=np.int64)
         days = [divmod(column, self.per_day) for column in columns]
         for block in range(first // BLOCK, -(-stop // BLOCK)):
             start = block * BLOCK
             low, high = max(first, start), min(stop, start + BLOCK)
             of_day = {day: self.day(block, day) for day in dict.fromkeys(day for day, _ in days)}
             for row, (day, step) in enumerate(days):
-                found[row, low - first : high - first] = of_day[day][low - start : high - start, step]
-        return found, None
+                values[row, low - first : high - first] = of_day[day][low - start : high - start, step]
+        return values, None
 
     def readings(self, devices: int, days: int) -> Readings:
         """The first ``days`` days of the first ``devices`` devices. Raises ValueError for fewer than one."""

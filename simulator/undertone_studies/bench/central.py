@@ -31,19 +31,19 @@ def run(options: Options) -> list[Row]:
     values = _values(options.quick)
     rounds = 2 if options.quick else 5
     rng = np.random.default_rng(1)
-    found = []
+    rows = []
     for smoothing, name in (("auto", "with smoothing (s = 2)"), (0, "without smoothing (s = 0)")):
         ours, plain = best_seconds(
             [partial(online, values, smoothing), partial(offline, values, 2 if smoothing == "auto" else 0, rng)], rounds
         )
         title = f"ToPS, {len(values)} values, {name}"
-        found.append(duration(title, ours, "s", "offline numpy, floating-point noise", plain, goal=0.2))
+        rows.append(duration(title, ours, "s", "offline numpy, floating-point noise", plain, goal=0.2))
     law, source = discrete_laplace(Fraction(51 * LEVELS * 20)), FreshBytes()
     exact, floating = best_seconds([lambda: law.sample(source, _DRAWS), lambda: rng.laplace(size=_DRAWS)], rounds)
     title, unit = "exact discrete Laplace", "million draws/s"
-    found.append(rate(title, _DRAWS / exact / 1e6, unit, "numpy's Laplace in doubles", _DRAWS / floating / 1e6))
-    found.append(duration("ToPS without smoothing: memory", _megabytes(values), "MB", "goal", 100.0, goal=1.0))
-    return found
+    rows.append(rate(title, _DRAWS / exact / 1e6, unit, "numpy's Laplace in doubles", _DRAWS / floating / 1e6))
+    rows.append(duration("ToPS without smoothing: memory", _megabytes(values), "MB", "goal", 100.0, goal=1.0))
+    return rows
 
 
 def online(values: Values, smoothing: int | str) -> Values:
@@ -85,11 +85,11 @@ def _consistent(leaves: Floats, levels: int, scale: float, rng: np.random.Genera
         whole = FANOUT**height - 1
         own, below = (FANOUT**height - FANOUT ** (height - 1)) / whole, (FANOUT ** (height - 1) - 1) / whole
         upward.append(own * noisy[height - 1] + below * upward[-1].reshape(-1, FANOUT).sum(axis=1))
-    found = upward[-1]
+    nodes = upward[-1]
     for level in upward[-2::-1]:
         children = level.reshape(-1, FANOUT)
-        found = (children + ((found - children.sum(axis=1)) / FANOUT)[:, None]).reshape(-1)
-    return found
+        nodes = (children + ((nodes - children.sum(axis=1)) / FANOUT)[:, None]).reshape(-1)
+    return nodes
 
 
 def _values(quick: bool) -> Values:

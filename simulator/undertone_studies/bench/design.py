@@ -30,7 +30,7 @@ CELLS = 65
 
 def run(options: Options) -> list[Row]:
     """Seconds for one table, and for θ and mechanism together; each beside one slot's mean, error and misfit."""
-    found = []
+    rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
     density = np.exp(-np.array(edges[:-1]) / (THETA / 4))
     population = Population(density / density.sum(), edges)
@@ -40,11 +40,11 @@ def run(options: Options) -> list[Row]:
         seconds = best_seconds([design, partial(_together, epsilon, population)], 1 if options.quick else 3)
         slot = _slot(design(), population)
         name = f"table for a population, {LEVELS + 1} levels, {CELLS} cells, epsilon {epsilon}"
-        found += [
+        rows += [
             duration(name, seconds[0], "s", "one slot's estimation", slot),
             duration(f"theta and table together, epsilon {epsilon}", seconds[1], "s", "one slot's estimation", slot),
         ]
-    return found
+    return rows
 
 
 def _together(epsilon: str, population: Population) -> None:

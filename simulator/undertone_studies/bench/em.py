@@ -42,7 +42,7 @@ def run(options: Options) -> list[Row]:
             3 if options.quick else 20,
         )
     )
-    found = [duration("A f and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
+    rows = [duration("A f and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
     for tolerance in (1e-3,) if options.quick else (1e-3, 1e-6):
         plain = expectation_maximisation(
             channel, counts, tolerance=tolerance, accelerate=False, max_iterations=_PLAIN_LIMIT
@@ -52,7 +52,7 @@ def run(options: Options) -> list[Row]:
             3 if options.quick else 10,
         )
         least = "" if plain.converged else "at least "
-        found.append(
+        rows.append(
             duration(
                 f"to a gap of n·{tolerance:g}, 10^6 reports",
                 taken * 1e3,
@@ -62,8 +62,8 @@ def run(options: Options) -> list[Row]:
                 100.0,
             )
         )
-    found.append(Row("θ end to end, three rounds of 65,536", _choice(options.quick), "s"))
-    return found
+    rows.append(Row("θ end to end, three rounds of 65,536", _choice(options.quick), "s"))
+    return rows
 
 
 def _block(call: Callable[[], object]) -> Callable[[], None]:

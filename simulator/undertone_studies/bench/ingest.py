@@ -56,7 +56,7 @@ class Drain:
 def run(options: Options) -> list[Row]:
     """Reports a second, processor time a report, and deduplication memory. Raises Invalid without mosquitto."""
     reports, rounds = (6_000, 1) if options.quick else (60_000, 3)
-    found: dict[str, list[Drain]] = {"ours": [], "paho": [], "sub": []}
+    of_reader: dict[str, list[Drain]] = {"ours": [], "paho": [], "sub": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with _broker(folder) as broker, open_store(folder / "s.sqlite") as store:
@@ -75,11 +75,11 @@ def run(options: Options) -> list[Row]:
                 # Each goes first once: the first meets the broker's largest queues.
                 order = list(drains)
                 for kind in order[number % 3 :] + order[: number % 3]:
-                    found[kind].append(drains[kind]())
+                    of_reader[kind].append(drains[kind]())
             if store.outcomes()["counted"] != rounds * reports:
                 raise RuntimeError(f"counted {store.outcomes()}, expected {rounds * reports} reports")
-    wall = {kind: reports / min(drain.wall for drain in drains) for kind, drains in found.items()}
-    processor = {kind: min(drain.processor for drain in drains) / reports * 1e6 for kind, drains in found.items()}
+    wall = {kind: reports / min(drain.wall for drain in drains) for kind, drains in of_reader.items()}
+    processor = {kind: min(drain.processor for drain in drains) / reports * 1e6 for kind, drains in of_reader.items()}
     what = "commit, then acknowledge, QoS 1"
     return [
         rate(what, wall["ours"], "reports/s", "bare paho, manual acknowledgement", wall["paho"]),

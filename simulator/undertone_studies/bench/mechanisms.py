@@ -74,10 +74,10 @@ class FloatHybrid:
 
 def run(options: Options) -> list[Row]:
     """Millions of reports a second, vectorised and scalar; microseconds a report on MicroPython where there is one."""
-    found = []
+    rows = []
     for epsilon in (1, 4):
-        found += _vectorised(epsilon, 1 << 17 if options.quick else 1 << 20, 2 if options.quick else 12)
-    return found + _micropython(200 if options.quick else 5000)
+        rows += _vectorised(epsilon, 1 << 17 if options.quick else 1 << 20, 2 if options.quick else 12)
+    return rows + _micropython(200 if options.quick else 5000)
 
 
 def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Row]:

@@ -36,14 +36,14 @@ def run(options: Options) -> list[Row]:
     """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
     devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
-    found = []
+    rows = []
     for share, what in ((0.05, "a cohort of 5 %"), (0.0, "no cohort")):
         campaign = _Campaign(readings, devices, share)
         ours, mechanisms = best_seconds([campaign.simulate, campaign.draw], rounds)
         value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
         name = f"simulate, {what}"
-        found.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
-    return [*found, Row(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
+        rows.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
+    return [*rows, Row(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
 
 
 class _Campaign:
@@ -55,17 +55,17 @@ class _Campaign:
         table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1}
         table |= {"rounds": [2, 2], "report_slots": 36, "cohort_share": share, "mechanism": "hybrid"}
         self._plan = parse(CampaignPlan, "campaign", table)
-        found = self.simulate()
-        self.reports = found.partial.reports
-        self._draws = [self._prepared(found, slot) for slot in sorted({key.slot for key in found.partial})]
+        simulated = self.simulate()
+        self.reports = simulated.partial.reports
+        self._draws = [self._prepared(simulated, slot) for slot in sorted({key.slot for key in simulated.partial})]
 
     def simulate(self) -> Simulated:
         return Simulation(self._plan, self._readings, self._devices, SEED).run()
 
-    def _prepared(self, found: Simulated, slot: int) -> Draw:
-        epoch = found.timeline.at(slot)
+    def _prepared(self, simulated: Simulated, slot: int) -> Draw:
+        epoch = simulated.timeline.at(slot)
         assert epoch is not None
-        first = found.timeline.epochs[0].campaign.first_slot
+        first = simulated.timeline.epochs[0].campaign.first_slot
         values, _ = self._readings.part(0, self._devices, [slot - first])
         rule = epoch.campaign.report
         if rule is None:
@@ -76,5 +76,5 @@ class _Campaign:
     def draw(self) -> None:
         """The same draws by the same mechanisms, and nothing else; in report epochs everybody by the report one."""
         devices, seeded = np.arange(self._devices), Seeded(SEED)
-        for one in self._draws:
-            histogram(one.mechanism, one.truncated, one.theta, seeded.words(one.slot, devices))
+        for draw in self._draws:
+            histogram(draw.mechanism, draw.truncated, draw.theta, seeded.words(draw.slot, devices))

@@ -41,9 +41,9 @@ def run(options: Options) -> Outcome:
         truth = np.cumsum(stream)
         curves = {}
         for name, make in _counters(length, options.seed).items():
-            found = np.mean([np.abs(make(trial).extend(stream) - truth) for trial in range(trials)], axis=0)
-            rows.append([length, name, float(found.sum()), float(found[-1])])
-            curves[name] = _thinned(found)
+            errors = np.mean([np.abs(make(trial).extend(stream) - truth) for trial in range(trials)], axis=0)
+            rows.append([length, name, float(errors.sum()), float(errors[-1])])
+            curves[name] = _thinned(errors)
         rows.append([length, "Base", float(truth.sum()), float(truth[-1])])
         curves["Base"] = _thinned(truth.astype(float))
         four = {name: curve for name, curve in curves.items() if "B = " not in name}
@@ -62,7 +62,7 @@ def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
     def two_level(block: int) -> Callable[[int], Counter]:
         return lambda i: TwoLevel(1, EPSILON, length, source(seed, i, f"two-level {block}"), block=block)
 
-    found: dict[str, Callable[[int], Counter]] = {
+    counters: dict[str, Callable[[int], Counter]] = {
         "simple 1": lambda i: Simple1(1, EPSILON, length, source(seed, i, "simple 1")),
         "simple 2": lambda i: Simple2(1, EPSILON, source(seed, i, "simple 2")),
         "two-level": lambda i: TwoLevel(1, EPSILON, length, source(seed, i, "two-level")),
@@ -72,8 +72,8 @@ def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
         "square-root": lambda i: SquareRoot(1, EPSILON, length, source(seed, i, "square-root")),
     }
     if length == LENGTHS[-1]:
-        found |= {f"two-level, B = {block}": two_level(block) for block in BLOCKS}
-    return found
+        counters |= {f"two-level, B = {block}": two_level(block) for block in BLOCKS}
+    return counters
 
 
 def _thinned(errors: NDArray[np.float64]) -> tuple[list[float], list[float]]:

@@ -47,11 +47,11 @@ def run(options: Options) -> Outcome:
         error[run] = [np.mean(part <= thresholds[:, None], axis=1) for part in items.reshape(most, BLOCK)] - below
         if run < 5:
             quantile_errors.append(_quantile_error(items, values))
-    one = np.abs(error).reshape(-1, len(thresholds))
-    worst = int(np.argmax(np.quantile(one, 0.9, axis=0)))
-    alpha = float(np.quantile(one[:, worst], 0.9))
+    of_block = np.abs(error).reshape(-1, len(thresholds))
+    worst = int(np.argmax(np.quantile(of_block, 0.9, axis=0)))
+    alpha = float(np.quantile(of_block[:, worst], 0.9))
     rows: list[list[str | int | float]] = []
-    beta = float(np.mean(one[:, worst] > alpha))
+    beta = float(np.mean(of_block[:, worst] > alpha))
     for k in BLOCKS:
         mean = np.abs(error[:, :k, worst].mean(axis=1))
         rows.append(
@@ -80,10 +80,10 @@ def _quantile_error(items: np.ndarray, values: np.ndarray) -> float:
     sketch = Quantiles()
     sketch.update(items)
     ordered = np.sort(values)
-    found = []
+    errors = []
     for share in np.arange(1, 10) / 10:
         x = sketch.quantile(float(share))
         low = np.searchsorted(ordered, x, "left") / len(ordered)
         high = np.searchsorted(ordered, x, "right") / len(ordered)
-        found.append(max(low - share, share - high, 0.0))
-    return float(max(found))
+        errors.append(max(low - share, share - high, 0.0))
+    return float(max(errors))

@@ -27,7 +27,7 @@ def run(options: Options) -> Outcome:
         raise Invalid("coverage needs EDRP: give --data the folder of the real data sets")
     readings = in_time_order(options.data).T
     protocol = {"seeds": 100, "days": 14, "seeds_raw": 1} if options.quick else {}
-    found = [measure(readings, epsilon, bound=BOUND, **protocol) for epsilon in EPSILONS]
+    measured = [measure(readings, epsilon, bound=BOUND, **protocol) for epsilon in EPSILONS]
     notes = [
         "held: share of (slot, seed) whose 95 % interval holds the truncated mean; ratio: predicted over empirical"
         " standard error; held_raw, least_held_raw: the wider interval and the raw mean, on average and at its worst"
@@ -37,10 +37,10 @@ def run(options: Options) -> Outcome:
     columns = [field.name for field in fields(Coverage)]
     epsilons = [float(epsilon) for epsilon in EPSILONS]
     curves = {
-        "truncated mean": (epsilons, [one.held for one in found]),
-        "raw mean, wider interval": (epsilons, [one.held_raw for one in found]),
-        "raw mean, worst half-hour": (epsilons, [one.least_held_raw for one in found]),
-        "nominal": (epsilons, [0.95] * len(found)),
+        "truncated mean": (epsilons, [coverage.held for coverage in measured]),
+        "raw mean, wider interval": (epsilons, [coverage.held_raw for coverage in measured]),
+        "raw mean, worst half-hour": (epsilons, [coverage.least_held_raw for coverage in measured]),
+        "nominal": (epsilons, [0.95] * len(measured)),
     }
     panel = Panel("Intervals that hold", "ε of a reading", "share", curves, logarithmic=False)
-    return Outcome(TITLE, columns, [astuple(one) for one in found], notes, [panel])
+    return Outcome(TITLE, columns, [astuple(coverage) for coverage in measured], notes, [panel])

@@ -65,13 +65,13 @@ def run(options: Options) -> Outcome:
             # The same streams for all fleets: what changes with their size is the average alone.
             streams = stream_errors(rule, pool, QUICK_STREAMS if options.quick else STREAMS, options.seed)
             for devices in FLEETS:
-                found = block_errors(predictor, devices, pool, QUICK_BLOCKS if options.quick else BLOCKS, options.seed)
+                blocks = block_errors(predictor, devices, pool, QUICK_BLOCKS if options.quick else BLOCKS, options.seed)
                 for what, predicted, errors, size in (
-                    ("mean", predictor.span("a slot", 1, devices).standard_error, found.reshape(-1, 1), BLOCK),
+                    ("mean", predictor.span("a slot", 1, devices).standard_error, blocks.reshape(-1, 1), BLOCK),
                     (
                         f"range of {RANGE}",
                         predictor.span("a day", RANGE, devices).standard_error,
-                        found.mean(axis=1, keepdims=True),
+                        blocks.mean(axis=1, keepdims=True),
                         BLOCK,
                     ),
                     ("stream", _predicted_stream(devices, epsilon), streams, 1),
@@ -121,7 +121,7 @@ def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], bl
     theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
     decoder = Decoder(ReportRule(0, theta, mechanism), 0)
     # The mean is linear in the histogram: what one report of each symbol says.
-    says = np.array([decoder.mean(one)[0] for one in np.eye(mechanism.symbols, dtype=np.int64)])
+    says = np.array([decoder.mean(histogram)[0] for histogram in np.eye(mechanism.symbols, dtype=np.int64)])
     # Each (block, slot, device) of a batch is a device of its own, as far as entropy goes.
     numbers = np.arange(_BATCH * RANGE * BLOCK)
     errors = []

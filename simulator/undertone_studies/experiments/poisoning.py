@@ -84,7 +84,7 @@ def _measured(
         group = np.random.default_rng([options.seed, slot]).integers(GROUPS, size=len(drawn))
         counts = [np.bincount(drawn[group == g], minlength=mechanism.symbols) for g in range(GROUPS)]
         means.append(decoder.mean(np.sum(counts, axis=0))[0] - truth)
-        medians.append(float(np.median([decoder.mean(one)[0] for one in counts])) - truth)
+        medians.append(float(np.median([decoder.mean(histogram)[0] for histogram in counts])) - truth)
     return float(100 * np.mean(means) / theta), float(100 * np.mean(medians) / theta)
 
 

@@ -70,11 +70,11 @@ def run(options: Options) -> Outcome:
             first = CYCLE * int(np.random.default_rng([seed, 7]).integers(len(slots) // CYCLE - ROUNDS - DAYS))
             week = slots[first + ROUNDS * CYCLE : first + (ROUNDS + DAYS) * CYCLE]
             zero.append(float(np.mean(np.square(week.mean(axis=1)))))
-            for one in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
-                trials[one.method].append(_trial(week, one, seed))
+            for contender in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
+                trials[contender.method].append(_trial(week, contender, seed))
             # The last contender is auto.
-            reporting["table" if isinstance(one.mechanism, TableMechanism) else "hybrid"] += 1
-        mean = {method: float(np.mean([one.error for one in found])) for method, found in trials.items()}
+            reporting["table" if isinstance(contender.mechanism, TableMechanism) else "hybrid"] += 1
+        mean = {method: float(np.mean([trial.error for trial in of_method])) for method, of_method in trials.items()}
         for method in METHODS:
             errors[method].append(mean[method])
         auto, plain, topl = (trials[method] for method in ("auto", "HM at our θ", METHODS[0]))
@@ -84,11 +84,11 @@ def run(options: Options) -> Outcome:
                 *mean.values(),
                 float(np.mean(zero)),
                 mean["auto"] / mean[METHODS[0]],
-                _ratio([one.expected for one in auto], [one.expected for one in topl])[0],
-                *_ratio([one.error for one in auto], [one.error for one in plain]),
-                *_ratio([one.expected for one in auto], [one.expected for one in plain]),
-                float(np.sqrt(np.mean([one.predicted for one in auto]) / np.mean([one.noise for one in auto]))),
-                ", ".join(str(int(np.median([one.theta for one in found]))) for found in trials.values()),
+                _ratio([trial.expected for trial in auto], [trial.expected for trial in topl])[0],
+                *_ratio([trial.error for trial in auto], [trial.error for trial in plain]),
+                *_ratio([trial.expected for trial in auto], [trial.expected for trial in plain]),
+                float(np.sqrt(np.mean([trial.predicted for trial in auto]) / np.mean([trial.noise for trial in auto]))),
+                ", ".join(str(int(np.median([trial.theta for trial in of_method]))) for of_method in trials.values()),
                 ", ".join(f"{n} × {kind}" for kind, n in reporting.items()),
             )
         )
@@ -110,12 +110,12 @@ def run(options: Options) -> Outcome:
     )
 
 
-def _trial(week: Readings, one: Contender, seed: int) -> Trial:
-    means, variances, truths, truncated = slot_means(week, one, seed)
+def _trial(week: Readings, contender: Contender, seed: int) -> Trial:
+    means, variances, truths, truncated = slot_means(week, contender, seed)
     return Trial(
-        one.theta,
+        contender.theta,
         float(np.mean(np.square(means - truths))),
-        expected_error(week, one),
+        expected_error(week, contender),
         float(np.mean(np.square(means - truncated))),
         float(np.mean(variances)),
     )

@@ -33,9 +33,9 @@ def run(options: Options) -> Outcome:
             f"{method}: median regret",
             "ε of the threshold's reports",
             "MSE over the least",
-            {name: ([x for x, _ in points], [y for _, y in points]) for name, points in found.items()},
+            {name: ([x for x, _ in points], [y for _, y in points]) for name, points in of_population.items()},
         )
-        for method, found in curves.items()
+        for method, of_population in curves.items()
     ]
     columns, lines = theta.table(rows)
     notes = [

@@ -38,20 +38,20 @@ def run(options: Options) -> Outcome:
             "H16 consistent, smoothed": lambda i: tops_answers(stream, theta, epsilon, bytes_(i)),
         }
 
-    found = at_quantile(options, trials, TITLE)
+    outcome = at_quantile(options, trials, TITLE)
     constants = ", ".join(f"{name} {k:.6g}" for name, k in noise_constants().items())
-    notes = [*found.notes, f"Noise-only MSE = Kθ²/ε² of these queries, exact and without data: K = {constants}."]
-    return Outcome(found.title, found.columns, found.rows, notes, found.panels)
+    notes = [*outcome.notes, f"Noise-only MSE = Kθ²/ε² of these queries, exact and without data: K = {constants}."]
+    return Outcome(outcome.title, outcome.columns, outcome.rows, notes, outcome.panels)
 
 
 def noise_constants() -> dict[str, float]:
     """K: twice the squared levels times the mean number of node variances in the answer to a query."""
     queries = QUERIES.tolist()
-    found = {}
+    constants = {}
     for fanout in (2, 16):
         levels = levels_for(fanout, R)
         plain = np.mean([cover_size(a, b, fanout, levels) for a, b in queries])
         consistent = np.mean([consistent_variance(a, b, fanout, levels) for a, b in queries])
-        found[f"H{fanout}"] = float(2 * levels**2 * plain)
-        found[f"H{fanout} consistent"] = float(2 * levels**2 * consistent)
-    return found
+        constants[f"H{fanout}"] = float(2 * levels**2 * plain)
+        constants[f"H{fanout} consistent"] = float(2 * levels**2 * consistent)
+    return constants
