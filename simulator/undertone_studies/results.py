@@ -15,6 +15,7 @@ from undertone_studies.registry import EXPERIMENTS, Options, command
 
 # Chapter -> what the names of its experiments begin with.
 CHAPTERS: dict[str, tuple[str, ...]] = {
+    "Any 24 hours": ("day",),
     "Threshold and intervals": ("theta", "coverage", "drift", "filter", "plan", "poisoning"),
     "Mechanisms": ("tables",),
     "ToPS and ToPL (CCS 2021)": ("tops",),
