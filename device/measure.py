@@ -196,7 +196,7 @@ def storage():
     from undertone_device.storage import FileStorage
 
     store = FileStorage(".")
-    data = bytes(36 + 8 + 96 * 16)
+    data = bytes(88 + 532 + 96 * 24 + 8)
     started = time.ticks_us()
     for _ in range(5):
         store.write("measure.tmp", data)
