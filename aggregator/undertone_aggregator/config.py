@@ -1,28 +1,24 @@
 """The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
 
-import string
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count
-from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undertone_aggregator import plan_checks as check
 from undertone_aggregator.broker_options import Broker, check_broker, topic_prefix
-from undertone_aggregator.design import local_epsilon
-from undertone_aggregator.estimate.zones import zone
-from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, sample, text
+from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
-from undertone_shared.schedule import SEED_BYTES, Schedule
+from undertone_shared.schedule import Schedule
 from undertone_shared.stream import StreamRule
-from undertone_shared.topics import SHARDS, check_name, check_prefix
+from undertone_shared.topics import SHARDS
 
 if TYPE_CHECKING:
     from undertone_aggregator.estimate.calendar import Days
@@ -30,92 +26,6 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1 << 20
 _U32 = 0xFFFFFFFF
 _READING = SMALL - 1
-
-
-def _prefix(name: str, value: object) -> str:
-    return check_prefix(text(name, value))
-
-
-def _name(name: str, value: object) -> str:
-    return check_name(name, text(name, value))
-
-
-def _zone(name: str, value: object) -> str:
-    return zone(name, value).key
-
-
-def _unit(name: str, value: object) -> str:
-    if len(text(name, value)) > 16:
-        raise Invalid(f"{name} is {value!r}, expected at most 16 characters")
-    return str(value)
-
-
-def _epsilon(name: str, value: object) -> Fraction:
-    try:
-        return local_epsilon(value)  # type: ignore[arg-type]
-    except Invalid as wrong:
-        raise Invalid(f"{name}: {wrong}") from None
-
-
-def _start(name: str, value: object) -> int | None:
-    if value == "now":
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U32:
-        raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second')
-    return value
-
-
-def _share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise Invalid(f"{name} is {value!r}, expected a number from 0 to 1")
-    return float(value)
-
-
-def _rounds(name: str, value: object) -> tuple[int, ...]:
-    check = integer(1, 1 << 20)
-    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 16:
-        raise Invalid(f"{name} is {value!r}, expected a list of 1 to 16 numbers of slots")
-    return tuple(check(f"{name}[{i}]", slots) for i, slots in enumerate(value))
-
-
-def _seed(name: str, value: object) -> bytes:
-    if isinstance(value, bytes) and len(value) == SEED_BYTES:
-        return value
-    if not isinstance(value, str) or len(value) != 2 * SEED_BYTES or not set(value) <= set(string.hexdigits):
-        raise Invalid(f"{name} is {value!r}, expected {2 * SEED_BYTES} hexadecimal digits")
-    return bytes.fromhex(value)
-
-
-def seconds_of(name: str, value: object) -> int:
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = f"{value}s"
-    if not isinstance(value, str) or not value[:-1].isdigit() or value[-1:] not in units:
-        raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
-    seconds = int(value[:-1]) * units[value[-1]]
-    if not 1 <= seconds <= 366 * 86400:
-        raise Invalid(f"{name} is {value!r}, expected 1 second to 366 days")
-    return seconds
-
-
-def coprime_near(target: float, least: int, *numbers: int) -> int:
-    """The integer from ``least`` up nearest to ``target`` that has no divisor in common with any of ``numbers``."""
-    fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
-    above = next(fits)
-    below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)
-    return above if above - target < target - below else below
-
-
-def _delta(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1")
-    return float(value)
-
-
-def _slew(name: str, value: object) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)) or not 0 < value < Fraction(1, 2):
-        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")
-    return Fraction(str(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,25 +46,29 @@ class CampaignPlan(Checked):
 
     TABLE = "campaign"
 
-    name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", _name)
-    sensor: str = option(..., "the sensor whose readings it takes", _name)
-    unit: str = option(..., "the reading's unit, in whole units", _unit)
+    name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
+    sensor: str = option(..., "the sensor whose readings it takes", check.name)
+    unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
     bound: int = option(..., "public upper bound of reading - offset", integer(2, _READING))
     offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
     default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
-    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8", _epsilon)  # noqa: RUF009
-    start: int | None = option(None, '"now" or the Unix second of the first slot', _start)
+    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8", check.epsilon)
+    start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
     rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, where everybody reports for the "
-                                     "threshold: whole cycles, the last the longest", _rounds)  # fmt: skip
+                                     "threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
     report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
-    cohort_share: float = option(0.05, "share of reports that keep the threshold fresh in the report phase", _share)
-    cohort_seed: bytes | None = option(None, "draws who reports when and for the threshold; random when absent", _seed)
+    cohort_share: float = option(
+        0.05, "share of reports that keep the threshold fresh in the report phase", check.share
+    )
+    cohort_seed: bytes | None = option(
+        None, "draws who reports when and for the threshold; random when absent", check.seed
+    )
     window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
-                                "as \"24h\": devices report in turns; absent: every slot", seconds_of)  # fmt: skip
+                                "as \"24h\": devices take turns; absent: every slot", check.seconds_of)  # fmt: skip
     mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
                             "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
@@ -170,7 +84,7 @@ class CampaignPlan(Checked):
     min_reports: int = option(10, "a number over fewer reports is not published", integer(1, _READING))
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
     time_zone: str = option("UTC", "the zone whose clock people live by, such as Europe/London: filtered series know "
-                            "its days, weekends and clock changes", _zone)  # fmt: skip
+                            "its days, weekends and clock changes", check.zone)  # fmt: skip
     holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
                                   "extra calendar", text)  # fmt: skip
 
@@ -198,12 +112,12 @@ class CampaignPlan(Checked):
         if self.window is None:
             return 1
         slots = -(-self.window // self.slot_seconds)
-        return coprime_near(slots + 1, slots + 1, self.cycle)
+        return check.coprime_near(slots + 1, slots + 1, self.cycle)
 
     @property
     def cohort_stride(self) -> int:
         """Every how many of its turns a device reports for the threshold in the report phase; 0: never."""
-        return coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
+        return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
     def report_share(self) -> float:
@@ -252,8 +166,8 @@ class StreamPlan(Checked):
 
     mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
                             choice("gaussian", "one-bit", "direct"))  # fmt: skip
-    delta: float = option(1e-5, "delta of a whole stream", _delta)
-    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below 1/2", _slew)  # noqa: RUF009
+    delta: float = option(1e-5, "delta of a whole stream", check.delta)
+    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below 1/2", check.slew)
     theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
     dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
@@ -311,33 +225,7 @@ class Config:
         return self.folder / name
 
 
-_SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server, "stream": StreamPlan}
-_EXAMPLES: dict[str, dict[str, str]] = {
-    "broker": {
-        "passwords": '"passwords"',
-        "mosquitto_acl": '"access"',
-        "password_file": '"aggregator.password"',
-        "ca_file": '"ca.crt"',
-        "certificate": '"tls/server.crt"',
-        "key": '"tls/server.key"',
-    },
-    "store": {},
-    "campaign": {
-        "name": '"meters"',
-        "sensor": '"load"',
-        "unit": '"Wh"',
-        "window": '"24h"',
-        "bound": "10000",
-        "epsilon": "1",
-        "start": '"now"',
-        "theta_max": "5000",
-        "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
-        "groups": '"groups.csv"',
-        "holidays": '"GB-SCT"',
-    },
-    "server": {"home_assistant": '"homeassistant"'},
-    "stream": {"theta": "5000", "slew": "0.05"},
-}
+SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server, "stream": StreamPlan}
 
 
 def parse_config(data: str, folder: Path) -> Config:
@@ -352,8 +240,8 @@ def parse_config(data: str, folder: Path) -> Config:
 def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     """The configuration in these tables. Raises Invalid."""
     for name in tables:
-        if name not in _SECTIONS:
-            raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(_SECTIONS)}")
+        if name not in SECTIONS:
+            raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
     config = Config(
         parse(Broker, "broker", tables.get("broker", {})),
         parse(Store, "store", tables.get("store", {})),
@@ -375,16 +263,3 @@ def read_config(path: Path) -> Config:
         return parse_config(data.decode(), path.parent)
     except UnicodeDecodeError:
         raise Invalid(f"{path} is not UTF-8 text") from None
-
-
-def sample_tables(*names: str) -> str:
-    """These tables of the sample."""
-    return "\n".join(sample(_SECTIONS[name], name, _EXAMPLES[name]) for name in names)
-
-
-def sample_config() -> str:
-    """A complete configuration with every option, its help and its default."""
-    tables = [sample(section, name, _EXAMPLES[name]) for name, section in _SECTIONS.items() if name != "stream"]
-    stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
-    # The table makes it a stream campaign: in the sample it is left out.
-    return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

@@ -13,7 +13,8 @@ from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_aggregator.collection import collection_of, estimator_of, guarantee_of
 from undertone_aggregator.config import Config
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import MODEL, Estimate, Series
+from undertone_aggregator.dropped import DROPPED, Dropped
+from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.misfit import ALARM
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
@@ -21,6 +22,7 @@ from undertone_aggregator.estimate.world import publishable, world_learns
 from undertone_aggregator.home_assistant import discovery, removal
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
+from undertone_aggregator.telling import describe, suspicion
 from undertone_shared import report
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
@@ -33,34 +35,6 @@ STATUS_SECONDS = 60
 _RECENT_SLOTS = 4
 # What takes longer is told.
 _PATIENCE_SECONDS = 1.0
-
-
-DROPPED = "broker_dropped"
-
-
-@dataclass
-class Dropped:
-    """Messages that the broker threw away: its counter starts again with it, ``total`` goes on."""
-
-    last: int = 0
-    total: int = 0
-
-    def more(self, now: int | None) -> int:
-        """How many were dropped since the last time; of those before a restart the broker remembers nothing."""
-        if now is None:
-            return 0
-        more = now - self.last if now >= self.last else now
-        self.last, self.total = now, self.total + more
-        return more
-
-    def to_json(self) -> str:
-        """For the store."""
-        return json.dumps([self.last, self.total])
-
-    @staticmethod
-    def from_json(text: str | None) -> "Dropped":
-        """What ``to_json`` wrote, or the beginning."""
-        return Dropped(*json.loads(text)) if text else Dropped()
 
 
 class Publisher(Protocol):
@@ -287,21 +261,3 @@ class Coordinator:
 
     def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
         return self.store.partial(first, last, kind=kind)
-
-
-def suspicion(estimate: Estimate) -> str:
-    """One line for people about a slot whose histogram honest devices do not send."""
-    return (
-        f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
-        f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
-    )
-
-
-def describe(estimate: Estimate, unit: str) -> str:
-    """One line for people."""
-    if estimate.kind != MODEL:
-        return (
-            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"
-            f" from {estimate.reports} reports"
-        )
-    return f"slot {estimate.slot}: about {estimate.estimate:.1f} {unit} (model) from {estimate.cohort} cohort reports"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store, open_store
-from undertone_aggregator.coordinator import DROPPED, Dropped
+from undertone_aggregator.dropped import DROPPED, Dropped
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:

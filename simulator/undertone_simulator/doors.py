@@ -6,9 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config, seconds_of
+from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.options import parse
+from undertone_aggregator.plan_checks import seconds_of
 from undertone_shared.errors import Invalid
 from undertone_simulator import window_plan
 from undertone_simulator.behaviour import Behaviour

@@ -8,7 +8,7 @@ import pytest
 from support.server import two_epochs
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collection import COLLECTIONS, cells_of, collection_of, guarantee_of
-from undertone_aggregator.coordinator import Dropped
+from undertone_aggregator.dropped import Dropped
 from undertone_shared.errors import Invalid
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from support import server
 from undertone_aggregator.broker_options import Broker
-from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config, sample_config
+from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config
+from undertone_aggregator.sample import sample_config
 from undertone_shared.errors import Invalid
 
 HERE = Path("/somewhere")

@@ -37,7 +37,9 @@ def aggregate(
     from undertone_aggregator.server import serve
 
     if sample_config:
-        print(configuration.sample_config(), end="")
+        from undertone_aggregator import sample
+
+        print(sample.sample_config(), end="")
         return
     if config is None:
         raise Invalid("aggregate needs --config FILE; --sample-config prints one to start from")

@@ -1,0 +1,21 @@
+"""Estimates in a line of the log, for people."""
+
+from undertone_aggregator.estimate.estimates import MODEL, Estimate
+
+
+def suspicion(estimate: Estimate) -> str:
+    """One line for people about a slot whose histogram honest devices do not send."""
+    return (
+        f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
+        f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
+    )
+
+
+def describe(estimate: Estimate, unit: str) -> str:
+    """One line for people."""
+    if estimate.kind != MODEL:
+        return (
+            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"
+            f" from {estimate.reports} reports"
+        )
+    return f"slot {estimate.slot}: about {estimate.estimate:.1f} {unit} (model) from {estimate.cohort} cohort reports"
