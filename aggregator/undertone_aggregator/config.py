@@ -55,7 +55,8 @@ class CampaignPlan(Checked):
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
     default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
-    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8", check.epsilon)
+    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
+                               check.epsilon)  # fmt: skip
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
     rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, where everybody reports for the "
                                      "threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
@@ -167,7 +168,8 @@ class StreamPlan(Checked):
     mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
                             choice("gaussian", "one-bit", "direct"))  # fmt: skip
     delta: float = option(1e-5, "delta of a whole stream", check.delta)
-    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below 1/2", check.slew)
+    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
+                            "1/2", check.slew)  # fmt: skip
     theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
     dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
