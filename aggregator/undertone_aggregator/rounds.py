@@ -19,11 +19,12 @@ from undertone_aggregator.threshold import (
     Threshold,
     Variance,
     first_edges,
-    limit_change,
     limit_first,
     limit_most,
+    limit_range,
     next_range,
     theta_from_reports,
+    with_bottom,
 )
 from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
 from undertone_shared.campaign import Campaign
@@ -108,16 +109,19 @@ class Rounds:
         if rule is None and len(timeline) < len(self.plan.rounds):
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
         query = Query.fleet(max(round((most if rule is None else devices) * self.plan.report_share), 1))
-        design = self._design(evidence, cohort, query, None if rule is None else rule.theta)
+        design = self._design(evidence, cohort, query, rule)
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
-        if abs(design.threshold.theta / rule.theta - 1) < SMALLEST_CHANGE or starts > newest.campaign.last_slot:
+        moved = abs(design.threshold.theta - rule.theta) + abs(design.threshold.bottom - rule.low)
+        if moved < SMALLEST_CHANGE * rule.width or starts > newest.campaign.last_slot:
             return None
         return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
 
-    def _design(self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: int | None) -> Design:
-        """θ within its limits, ``before`` being the one in force, and the mechanism that will report under it."""
+    def _design(
+        self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None
+    ) -> Design:
+        """θ within its limits, ``before`` being the rule in force, and the mechanism that will report under it."""
         plan = self.plan
         reports = evidence.reports() if plan.method == "robust" else ()
 
@@ -130,7 +134,12 @@ class Rounds:
                 method=plan.method,  # type: ignore[arg-type]
                 reports=reports,
             )
-            held = limit_first(chosen, query, variance) if before is None else limit_change(chosen, before)
+            if plan.method == "robust":
+                chosen = with_bottom(chosen, cohort, plan.bound, query, variance)
+            if before is None:
+                held = limit_first(chosen, query, variance)
+            else:
+                held = limit_range(chosen, before.low, before.theta)
             return limit_most(held, plan.theta_max)
 
         return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choose, self._progress)
@@ -149,7 +158,7 @@ class Rounds:
         chosen, mechanism = design.threshold, design.mechanism
         if design.reason is not None:
             chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
-        rule = ReportRule(0, chosen.theta, mechanism)
+        rule = ReportRule(chosen.bottom, chosen.theta, mechanism)
         decoded = traits_of(mechanism).decoded
         return Epoch(
             self._campaign(first, last, edges, self.plan.cohort_stride, rule), now, threshold_to_json(chosen), decoded

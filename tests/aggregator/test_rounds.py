@@ -226,7 +226,7 @@ def test_the_operators_limit_holds() -> None:
     assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
     held = limit_most(chosen, 300)
     assert held.theta == 300
-    assert "theta_max = 300" in held.warnings[-1]
+    assert "its limit of 300" in held.warnings[-1]
 
 
 def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:

@@ -47,5 +47,5 @@ def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
         return None
     mechanism = rule.mechanism
     known = traits_of(mechanism)
-    saved = gain(mechanism, epsilon, rule.theta, Population(chosen.density, chosen.edges))
+    saved = gain(mechanism, epsilon, rule.width, Population(chosen.density, chosen.edges).above(rule.low))
     return MechanismFacts(known.kind, known.sentence, mechanism.levels, mechanism.symbols, 1.0 - saved)

@@ -25,6 +25,22 @@ class Population:
         edges = np.unique(np.rint(np.linspace(0, theta + 1, _EVEN_CELLS + 1)).astype(np.int64))
         return Population(np.diff(edges) / (theta + 1.0), tuple(edges.tolist()))
 
+    def above(self, low: int) -> "Population":
+        """The readings less ``low``, those below it at 0."""
+        if not low:
+            return self
+        edges = np.asarray(self.edges, dtype=np.int64) - low
+        first = int(np.searchsorted(edges, 1))
+        if first == len(edges):
+            return Population(np.ones(1), (0, 1))
+        part = float(edges[first]) / float(edges[first] - edges[first - 1]) if first else 0.0
+        inside = self.density[first - 1] * part if first else 0.0
+        # The cell that ``low`` divides keeps its part above it.
+        below = float(self.density[: max(first - 1, 0)].sum()) + (self.density[first - 1] - inside if first else 0.0)
+        cells = [(0, below), (1, inside)] if edges[first] > 1 else [(0, below + inside)]
+        density = np.concatenate([[mass for _, mass in cells], self.density[first:]])
+        return Population(density, (*(start for start, _ in cells), *edges[first:].tolist()))
+
     def levels(self, positions: Vector, theta: int) -> Vector:
         """P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K + 1]."""
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)

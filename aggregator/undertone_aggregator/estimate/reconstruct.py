@@ -48,8 +48,7 @@ class Decoder:
         self._sampled = sampled
         self._middle = offset + rule.low + self._half
         self._y = decoded(rule.mechanism, width)
-        # What the threshold phase knows is of readings above 0.
-        used = None if rule.low else population
+        used = population and population.above(rule.low)
         self.noise = noise_of(rule.mechanism, width, used)
         self.goodness = Goodness(rule.mechanism, width, used)
         sent = self._y[self.goodness.possible]

@@ -14,7 +14,7 @@ from undertone_aggregator.threshold.channel import (
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
-from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most
+from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most, limit_range
 from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
@@ -26,6 +26,7 @@ from undertone_aggregator.threshold.objective import (
 )
 from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.two_sided import with_bottom
 from undertone_aggregator.threshold.zoom import first_edges, quantile, zoomed_edges
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "limit_change",
     "limit_first",
     "limit_most",
+    "limit_range",
     "mean_excess",
     "mean_square_error",
     "next_range",
@@ -57,5 +59,6 @@ __all__ = [
     "smooth",
     "theta_from_reports",
     "white_box",
+    "with_bottom",
     "zoomed_edges",
 ]

@@ -45,7 +45,9 @@ def choose_jointly(
     choose: Choose,
     progress: Progress = lambda _: None,
 ) -> Design:
-    """θ and mechanism of one of `MECHANISMS`. ``choose``: θ for a variance as a function of θ; called once or twice.
+    """θ and mechanism of one of `MECHANISMS`. ``choose``: θ for a variance as a function of θ, less the bottom; called
+
+    once or twice.
 
     "optimal" takes the best table that can be made, "auto" only one that gains something on the Hybrid; where there
     is none, θ is the Hybrid's. ``levels``: at most so many input levels of the Hybrid and the piecewise mechanism.
@@ -55,10 +57,10 @@ def choose_jointly(
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(MECHANISMS)}")
     worst = float(worst_variance(hybrid(epsilon)))
     plain = choose(lambda _: worst)
-    fallback = Design(plain, hybrid(epsilon, most_levels(plain.theta, levels)))
+    fallback = Design(plain, hybrid(epsilon, most_levels(plain.width, levels)))
     if kind == "hybrid":
         return fallback
-    population = Population(plain.density, plain.edges)
+    population = Population(plain.density, plain.edges).above(plain.bottom)
 
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
@@ -67,13 +69,14 @@ def choose_jointly(
 
     chosen = choose(_interpolated(variance_at, plain, progress))
     if kind == "piecewise":
-        return Design(chosen, piecewise(epsilon, most_levels(chosen.theta, levels)))
+        return Design(chosen, piecewise(epsilon, most_levels(chosen.width, levels)))
     progress(f"designing the table for theta = {chosen.theta}")
+    population = Population(chosen.density, chosen.edges).above(chosen.bottom)
     try:
-        table = population_table(epsilon, chosen.theta, population)
+        table = population_table(epsilon, chosen.width, population)
     except NoTable as none:
         return replace(fallback, reason=f"the Hybrid reports: {none}")
-    gained = gain(table, epsilon, chosen.theta, population)
+    gained = gain(table, epsilon, chosen.width, population)
     if kind == "auto" and gained < LEAST_GAIN:
         return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
     return Design(chosen, table)
@@ -81,7 +84,7 @@ def choose_jointly(
 
 def _interpolated(variance_at: Callable[[int], float], around: Threshold, progress: Progress) -> Variance:
     """The variance as a function of θ, linear in log θ between a few θ, constant outside them."""
-    low, high = around.theta / _SPREAD, min(around.theta * _SPREAD, around.edges[-1] - 1)
+    low, high = around.width / _SPREAD, min(around.width * _SPREAD, around.edges[-1] - 1)
     thetas = np.unique(np.maximum(np.rint(np.geomspace(low, high, _THETAS)), 1.0))
     found = []
     for number, theta in enumerate(thetas, 1):

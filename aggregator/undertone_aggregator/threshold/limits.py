@@ -8,6 +8,7 @@ from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, best_threshold
 from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.zoom import quantile
 
 # θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
 LARGEST_CHANGE = 2
@@ -25,8 +26,27 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     return replace(chosen, theta=capped, warnings=[*chosen.warnings, said])
 
 
+def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
+    """The choice, each end at most one width of the range in force further out, and half of that range at least."""
+    if not low and not chosen.bottom:
+        return limit_change(chosen, theta)
+    width = theta - low
+    bottom, top = max(chosen.bottom, low - width, 0), min(chosen.theta, theta + width)
+    least = -(-width // LARGEST_CHANGE)
+    if top - bottom < least:
+        bottom = max((top + bottom - least) // 2, 0)
+        top = bottom + least
+    if (bottom, top) == (chosen.bottom, chosen.theta):
+        return chosen
+    said = f"the range would be {chosen.bottom} to {chosen.theta}; one epoch moves its ends by one width at most"
+    return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, said])
+
+
 def limit_first(chosen: Threshold, query: Query, variance: Variance) -> Threshold:
     """The first choice, at most `LARGEST_CHANGE` times what it would be if its largest readings were false."""
+    if chosen.bottom:
+        high = quantile(chosen.density, chosen.edges, 1 - SUSPECTED)
+        return limit_most(chosen, chosen.bottom + LARGEST_CHANGE * max(high - chosen.bottom, 1))
     thetas: Integers = np.asarray(decision_grid(int(chosen.edges[-1]) - 1)[1:-1], dtype=np.int64)
     without, _ = best_threshold(_trimmed(chosen.density), chosen.edges, thetas, query, variance)
     most = LARGEST_CHANGE * without
@@ -43,7 +63,7 @@ def limit_most(chosen: Threshold, most: int | None) -> Threshold:
     """The choice, at most the operator's ``most``."""
     if most is None or chosen.theta <= most:
         return chosen
-    said = f"theta would be {chosen.theta}, above the configured theta_max = {most}"
+    said = f"theta would be {chosen.theta}, above its limit of {most}"
     return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
 
 

@@ -15,6 +15,7 @@ class Threshold:
     mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation.
     `expected_mse`: Eq. 8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
     bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
+    `bottom`: readings are truncated from below, too, at this value; `bias` is then what both ends take off.
     Methods without an uncertainty of their own (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 
@@ -28,6 +29,12 @@ class Threshold:
     edges: Sequence[int]
     method: str
     warnings: list[str] = field(default_factory=list)
+    bottom: int = 0
+
+    @property
+    def width(self) -> int:
+        """The range that readings are truncated to, from `bottom` to θ."""
+        return self.theta - self.bottom
 
     def quantile(self, share: float) -> int:
         """The smallest integer x with P(reading <= x) >= share under the fitted density."""

@@ -14,6 +14,7 @@ from undertone_aggregator.threshold.objective import (
 )
 from undertone_aggregator.threshold.posterior import Posterior, decision_grid, posterior
 from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.two_sided import two_sided_range
 from undertone_aggregator.threshold.zoom import zoomed_edges
 
 # Below this Σ n ε² no method tried was safe (shared experience: worst ratios above 1000).
@@ -73,9 +74,13 @@ def next_edges(
 ) -> tuple[int, ...]:
     """The next round's edges: linear from the 70 % to the 99 % (later 99.5 %) quantile, logarithmic above.
 
-    Posterior medians of the quantiles, rare shapes of the distribution being given more weight than for θ itself:
+    Readings far from zero: linear over nearly all of them. Else posterior medians of the quantiles, rare shapes of the
+    distribution being given more weight than for θ itself:
     a range that is too wide costs little, one that is too narrow hides a second group of readings.
     """
+    around = two_sided_range(rounds, bound)
+    if around is not None:
+        return zoomed_edges(*around, bound, cells)
     after = posterior(rounds, reports, bound, flatten=0.3)
     low = max(int(np.median(after.quantile_edges(0.7))), 1)
     high = int(np.median(after.quantile_edges(0.99 if len(rounds) == 1 else 0.995)))

@@ -1,0 +1,96 @@
+"""θ from below, too: readings that do not start at zero, such as temperatures, are truncated to [bottom, θ].
+
+A range of half the width has half the noise. Both ends come from the same private rounds: the likeliest density of all
+of them, which knows the body of a distribution far from zero better than a model of tails does. With up = E[(x - θ)⁺]
+and down = E[(bottom - x)⁺] the ends minimise Eq. 8 with the width in θ's place and up + down for the bias: in a slot
+of its own one of the two may stand alone. Where a bottom gains little, there is none.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import StackedChannel, Vector
+from undertone_aggregator.threshold.counts import CohortCounts, common_grid
+from undertone_aggregator.threshold.em import expectation_maximisation
+from undertone_aggregator.threshold.excess import without_excess
+from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_excess
+from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.zoom import quantile
+
+# The bottom is worth it from this share of θ's width on.
+WORTH = 0.8
+# Shares of readings below and above the range that a round zooms to; and how far beyond it looks, in shares of it.
+_OUTSIDE = 0.005
+_SEEN = 4.0
+_MARGIN = 0.5
+# Only readings whose low end is above this share of their high end are zoomed to from below.
+_FAR = 1 / 3
+_ENDS = 200
+
+
+def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, int] | None:
+    """The range that holds nearly all readings with a margin, where it is far from zero; else None."""
+    density, grid = _density(rounds, bound)
+    information = sum(
+        counts.total * (math.exp(counts.epsilon) - 1) ** 2 / math.exp(counts.epsilon) for counts in rounds
+    )
+    # Less than a few standard errors of a one-bit question to everybody is not seen.
+    outside = min(max(_SEEN / math.sqrt(max(information, 1.0)), _OUTSIDE), 0.25)
+    low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
+    if low < _FAR * high:
+        return None
+    margin = max(int(_MARGIN * (high - low)), 1)
+    return max(low - margin, 1), min(high + margin, bound)
+
+
+def with_bottom(
+    chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
+) -> Threshold:
+    """The choice with a bottom where the range from there on is at most `WORTH` of θ; else the choice itself."""
+    if two_sided_range(rounds, bound) is None:
+        return chosen
+    density, grid = _density(rounds, bound)
+    ends = _candidates(density, grid, bound)
+    above = mean_excess(density, grid, ends)
+    mean = float(mean_excess(density, grid, np.zeros(1, dtype=np.int64))[0])
+    down = above - mean + ends
+    width = ends[None, :] - ends[:, None]
+    bias = above[None, :] + np.maximum(down, 0.0)[:, None]
+    noise = np.where(width > 0, variance(int(ends[-2] - ends[1])) * np.square(width / 2.0), np.inf)
+    errors = query.reports * noise + query.squared * np.square(bias)
+    bottom, top = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    low, theta = int(ends[bottom]), int(ends[top])
+    if low <= 0 or theta - low > WORTH * chosen.theta:
+        return chosen
+    near = errors <= 1.1 * errors.min()
+    tops = ends[near.any(axis=0)]
+    return replace(
+        chosen,
+        theta=theta,
+        bottom=low,
+        low=int(tops.min()),
+        high=int(tops.max()),
+        bias=float(above[top] - down[bottom]),
+        bias_se=float(bias[bottom, top]),
+        expected_mse=float(errors[bottom, top]),
+        density=density,
+        edges=grid,
+    )
+
+
+def _density(rounds: Sequence[CohortCounts], bound: int) -> tuple[Vector, tuple[int, ...]]:
+    honest = [without_excess(counts)[0] for counts in rounds if counts.total]
+    grid = common_grid(honest, bound)
+    channel = StackedChannel([counts.channel(grid) for counts in honest])
+    together = np.concatenate([np.asarray(counts.counts, dtype=np.float64) for counts in honest])
+    return expectation_maximisation(channel, together, tolerance=1e-5, max_iterations=2000).density, grid
+
+
+def _candidates(density: Vector, grid: Sequence[int], bound: int) -> Integers:
+    """Where an end may lie: between wide quantiles of the readings, and the ends of the whole range."""
+    low, high = quantile(density, grid, 1e-4), quantile(density, grid, 1 - 1e-4)
+    inner = np.unique(np.rint(np.linspace(low, high, _ENDS)).astype(np.int64))
+    return np.unique(np.concatenate([[0], inner, [bound]]))
