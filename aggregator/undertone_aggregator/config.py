@@ -50,7 +50,7 @@ class CampaignPlan(Checked):
     sensor: str = option(..., "the sensor whose readings it takes", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
-    bound: int = option(..., "public upper bound of reading - offset", integer(2, _READING))
+    bound: int = option(..., "public upper bound of reading - offset; 1: a binary sensor", integer(1, _READING))
     offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.config import CampaignPlan
-from undertone_aggregator.design import square_wave
+from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.evidence import Evidence, Reader
 from undertone_aggregator.threshold import (
@@ -30,6 +30,8 @@ from undertone_aggregator.threshold.joint import Design, Progress, choose_jointl
 from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import Cohort, ReportRule
 
+# The bound of a binary sensor.
+BINARY = 1
 # A smaller change is not worth an epoch: it moves the error by less than a few per cent.
 SMALLEST_CHANGE = 0.05
 # Nothing is decided while fewer than this share of the devices report: those that are away will come back.
@@ -73,12 +75,16 @@ class Rounds:
         """The campaign's first threshold epoch, which starts as planned, or as soon as the lead allows."""
         soonest = now // self.plan.slot_seconds + self.plan.lead_slots
         planned = (self.plan.start or 0) // self.plan.slot_seconds
+        if self.plan.bound == BINARY:
+            return self._binary_epoch(max(soonest, planned), now)
         return self._threshold_epoch(0, max(soonest, planned), first_edges(self.plan.bound, self.plan.cells), now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
         """The Unix second from which the threshold is looked at next; None when no epoch is left to issue."""
         newest = timeline.last
         assert newest is not None
+        if self.plan.bound == BINARY:
+            return None
         first = newest.campaign.first_slot
         if newest.phase == THRESHOLD:
             look = first + self.plan.rounds[min(len(timeline), len(self.plan.rounds)) - 1] + self.plan.settle_slots
@@ -163,6 +169,12 @@ class Rounds:
         return Epoch(
             self._campaign(first, last, edges, self.plan.cohort_stride, rule), now, threshold_to_json(chosen), decoded
         )
+
+    def _binary_epoch(self, first: int, now: int) -> Epoch:
+        """Readings of 0 and 1: randomised response, and no threshold, hence no round and nobody in the cohort."""
+        rule = ReportRule(0, BINARY, stochastic_rounding(self.plan.epsilon))
+        last = first + self.plan.report_slots - 1
+        return Epoch(self._campaign(first, last, (0, 1, 2), 0, rule), now)
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], stride: int, rule: ReportRule | None) -> Campaign:
         cohort = Cohort(square_wave(self.plan.epsilon, edges))

@@ -125,3 +125,15 @@ def test_bad_input(words, sentence):
     found = simulate(*words)
     assert isinstance(found.exception, Invalid)
     assert sentence in str(found.exception)
+
+
+def test_a_temperature_is_truncated_from_both_sides():
+    words = ["--population", "temperature", "--devices", "2000", "--slots", "12", "--epsilon", "1"]
+    found = simulate("--mechanism", "hybrid", "--json", *words, small=[])
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    # The rooms lie within 550 to 650; one-sided truncation would have a half-width of some 320.
+    half_width = facts["slots"][0]["standard_error"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
+    assert 20 < half_width < 75
+    error = np.sqrt(np.mean([(slot["estimate"] - slot["truth_raw"]) ** 2 for slot in facts["slots"]]))
+    assert error < 320 * np.sqrt(4.289 / 1900) / 3

@@ -33,7 +33,7 @@ class Population:
         first = int(np.searchsorted(edges, 1))
         if first == len(edges):
             return Population(np.ones(1), (0, 1))
-        part = float(edges[first]) / float(edges[first] - edges[first - 1]) if first else 0.0
+        part = float(edges[first] - 1) / float(edges[first] - edges[first - 1]) if first else 0.0
         inside = self.density[first - 1] * part if first else 0.0
         # The cell that ``low`` divides keeps its part above it.
         below = float(self.density[: max(first - 1, 0)].sum()) + (self.density[first - 1] - inside if first else 0.0)

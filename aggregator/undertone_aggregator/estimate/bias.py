@@ -94,6 +94,20 @@ class TruncationBias:
         return float(middle), float(low), float(high)
 
 
+class TwoSidedBias:
+    """What truncation to [bottom, θ] takes off, the same in every slot: the threshold phase's mean of it.
+
+    In a slot of its own one end may take off all, the other nothing: the error is both together.
+    """
+
+    def __init__(self, threshold: Threshold) -> None:
+        self._bias, self._both = threshold.bias, threshold.bias_se
+
+    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
+        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+        return self._bias, DAILY * self._both
+
+
 def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:
     """The profile's means, drawn towards their average by as much as they may differ through noise alone."""
     if not profile:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import STALE, Level, TruncationBias
+from undertone_aggregator.estimate.bias import STALE, Level, TruncationBias, TwoSidedBias
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
@@ -157,10 +157,12 @@ class Reconstruction:
             found.update({(one.slot, one.group): one for one in raw})
         return [found.get((one.slot, one.group), one) for one in estimates]
 
-    def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias:
+    def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias | TwoSidedBias:
         campaign = epoch.campaign
         assert epoch.threshold is not None
         assert campaign.report is not None
+        if campaign.report.low:
+            return TwoSidedBias(epoch.threshold)
         sums: dict[int, list[float]] = {}
         for one in estimates:
             sums.setdefault(one.slot % campaign.cycle, []).append(one.estimate - campaign.offset)
@@ -271,7 +273,7 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
 
 
-def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias, level: Level | None) -> Estimate:
+def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias | TwoSidedBias, level: Level | None) -> Estimate:
     """The estimate with its wider interval."""
     removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
     half = Z * math.hypot(estimate.standard_error or 0.0, error)

@@ -34,9 +34,7 @@ _ENDS = 200
 def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, int] | None:
     """The range that holds nearly all readings with a margin, where it is far from zero; else None."""
     density, grid = _density(rounds, bound)
-    information = sum(
-        counts.total * (math.exp(counts.epsilon) - 1) ** 2 / math.exp(counts.epsilon) for counts in rounds
-    )
+    information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
     # Less than a few standard errors of a one-bit question to everybody is not seen.
     outside = min(max(_SEEN / math.sqrt(max(information, 1.0)), _OUTSIDE), 0.25)
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)

@@ -43,7 +43,7 @@ def fleet(
     late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
     epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), 0.05 to 8")] = "1",
     population: Annotated[
-        str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
+        str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
     ] = "households",
     seed: Annotated[int, typer.Option(help="of population and faults, never of a device's noise")] = 1,
     micropython: Annotated[int, typer.Option(help="so many of the clients are processes under MicroPython")] = 0,

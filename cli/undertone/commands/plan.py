@@ -34,7 +34,7 @@ def plan(
         str | None, typer.Option(help="wanted error of a slot's mean, in the unit or as in 5%: what would reach it")
     ] = None,
     population: Annotated[
-        str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
+        str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
     ] = "households",
     data: Annotated[Path | None, typer.Option(help="readings to plan for instead: .npz, .csv or .parquet")] = None,
     unit: Annotated[str | None, typer.Option(help="unit of the readings where the file does not say")] = None,

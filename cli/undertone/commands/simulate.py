@@ -31,7 +31,7 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(help="fixes everything: population, cohort, noise, drop-outs")] = 1,
     population: Annotated[
-        str, typer.Option(help="synthetic: households, phones, time-in-state or heavy-tail")
+        str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
     ] = "households",
     data: Annotated[Path | None, typer.Option(help="readings to replay instead: .npz, .csv or .parquet")] = None,
     unit: Annotated[str | None, typer.Option(help="unit of the readings where the file does not say")] = None,

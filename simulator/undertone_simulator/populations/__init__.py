@@ -2,11 +2,12 @@
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.populations.households import BOUND, HALF_HOURS, Households
-from undertone_simulator.populations.others import HeavyTail, Phones, TimeInState
+from undertone_simulator.populations.others import HeavyTail, Phones, Temperature, TimeInState
 from undertone_simulator.populations.synthetic import Synthetic
 from undertone_simulator.readings import Readings
 
-POPULATIONS: dict[str, type[Synthetic]] = {kind.name: kind for kind in (Households, Phones, TimeInState, HeavyTail)}
+_KINDS: tuple[type[Synthetic], ...] = (Households, Phones, TimeInState, HeavyTail, Temperature)
+POPULATIONS = {kind.name: kind for kind in _KINDS}
 
 __all__ = ["BOUND", "HALF_HOURS", "POPULATIONS", "Synthetic", "households", "population"]
 

@@ -99,3 +99,32 @@ class HeavyTail(Synthetic):
     def _day(self, rng: np.random.Generator, traits: dict[str, Floats], day: int) -> Floats:
         counts = traits["scale"][:, None] * (1.0 + rng.pareto(self.TAIL, (BLOCK, 48)))
         return np.where(rng.random(counts.shape) < self.ZEROS, 0.0, counts)
+
+
+class Temperature(Synthetic):
+    """Rooms in tenths of a degree above -40 °C, where the sensor's range of -40 to 85 °C starts: within 15 to 25 °C.
+
+    A room's own level is normal with deviation SPREAD about MEAN, a day's with DAY_SD; afternoons are SWING warmer than
+    nights; slots differ by NOISE. All in degrees.
+    """
+
+    name = "temperature"
+    about = "rooms within 15 to 25 degrees, for a sensor of -40 to 85"
+    unit = "dC above -40"
+    bound = 1250
+    step_seconds = 1800
+
+    MEAN = 20.0
+    SPREAD = 1.2
+    DAY_SD = 0.6
+    SWING = 1.5
+    NOISE = 0.3
+
+    def _traits(self, rng: np.random.Generator) -> dict[str, Floats]:
+        return {"level": rng.normal(self.MEAN, self.SPREAD, BLOCK)}
+
+    def _day(self, rng: np.random.Generator, traits: dict[str, Floats], day: int) -> Floats:
+        hours = -np.cos(2.0 * np.pi * (np.arange(48) - 8) / 48.0)
+        level = (traits["level"] + rng.normal(0.0, self.DAY_SD, BLOCK))[:, None] + self.SWING * hours
+        degrees = np.clip(level + rng.normal(0.0, self.NOISE, level.shape), 15.0, 25.0)
+        return np.asarray(np.rint(10.0 * (degrees + 40.0)), dtype=np.float64)

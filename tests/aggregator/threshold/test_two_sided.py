@@ -1,0 +1,97 @@
+"""θ from below: both ends of the range from the cohort's rounds, beside the best that the readings allow."""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.design import square_wave
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    Threshold,
+    constant_variance,
+    first_edges,
+    limit_range,
+    mean_excess,
+    next_range,
+    theta_from_reports,
+    with_bottom,
+)
+
+BOUND = 1250
+POPULATIONS = {
+    "rooms": lambda rng, n: 600 + 50 * np.clip(rng.normal(0, 0.4, n), -1, 1),
+    "mains voltage": lambda rng, n: rng.normal(1150, 10, n),
+    "skewed": lambda rng, n: 400 + 10 * rng.gamma(3, 3, n),
+    "load": lambda rng, n: rng.weibull(0.8, n) * 30,
+}
+
+
+def readings(name, rng, n):
+    return np.clip(np.rint(POPULATIONS[name](rng, n)), 0, BOUND).astype(np.int64)
+
+
+def chosen_for(name, devices):
+    rng = np.random.default_rng(3)
+    edges, rounds = first_edges(BOUND), []
+    for slots in (48, 48, 144):
+        mechanism = square_wave("1", edges)
+        level = np.searchsorted(edges[1:-1], readings(name, rng, devices * slots), side="right")
+        rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
+        counts = sum(rng.multinomial(number, rows[k]) for k, number in enumerate(np.bincount(level)) if number)
+        rounds.append(CohortCounts(mechanism, counts))
+        edges = next_range(rounds, bound=BOUND)
+    query, variance = Query.fleet(devices), constant_variance(1.0)
+    chosen = theta_from_reports(rounds, bound=BOUND, variance=variance, query=query)
+    return with_bottom(chosen, rounds, BOUND, query, variance)
+
+
+def best_width(name, devices):
+    x = readings(name, np.random.default_rng(4), 500_000)
+    density, grid = np.bincount(x, minlength=BOUND + 1) / len(x), range(BOUND + 2)
+    ends = np.unique(np.concatenate([[0], np.linspace(x.min(), x.max(), 120).astype(np.int64), [BOUND]]))
+    above = mean_excess(density, grid, ends)
+    down = np.maximum(above - x.mean() + ends, 0.0)
+    width = ends[None, :] - ends[:, None]
+    noise = np.where(width > 0, devices * constant_variance(1.0)(1) * (width / 2.0) ** 2, np.inf)
+    errors = noise + devices**2 * (above[None, :] + down[:, None]) ** 2
+    low, high = np.unravel_index(errors.argmin(), errors.shape)
+    return ends[high] - ends[low]
+
+
+@pytest.mark.parametrize("name", ["rooms", "mains voltage", "skewed"])
+@pytest.mark.parametrize("devices", [500, 10_000])
+def test_both_ends_are_found_where_readings_lie_far_from_zero(name, devices):
+    chosen = chosen_for(name, devices)
+    assert chosen.bottom > 0
+    assert chosen.width <= 1.5 * best_width(name, devices)
+    assert chosen.width >= best_width(name, devices) / 1.5
+
+
+def test_readings_that_start_at_zero_have_no_bottom():
+    assert chosen_for("load", 2_000).bottom == 0
+
+
+def test_a_range_moves_by_its_width_at_most():
+    def choice(bottom, theta):
+        return Threshold(theta, theta, theta, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "robust", bottom=bottom)
+
+    assert limit_range(choice(550, 650), 560, 640) == choice(550, 650)
+    far = limit_range(choice(100, 900), 560, 640)
+    assert (far.bottom, far.theta) == (480, 720)
+    assert "one width at most" in far.warnings[-1]
+    narrow = limit_range(choice(600, 610), 560, 640)
+    assert narrow.width == 40
+    assert limit_range(choice(0, 900), 0, 300).theta == 600
+
+
+@pytest.mark.parametrize("low", [0, 1, 7, 10, 24, 25, 400])
+def test_a_population_above_a_value_keeps_its_mean(low):
+    population = Population(np.array([0.5, 0.3, 0.2]), (0, 10, 20, 25))
+    x = np.arange(25)
+    mass = np.repeat([0.05, 0.03, 0.04], [10, 10, 5])
+    shifted = population.above(low)
+    edges = np.asarray(shifted.edges)
+    mean = float(((edges[:-1] + edges[1:] - 1) / 2) @ shifted.density)
+    assert shifted.density.sum() == pytest.approx(1.0)
+    assert mean == pytest.approx(float(mass @ np.maximum(x - low, 0)))
