@@ -58,6 +58,9 @@ class QuadraticNoise:
         self._p0, self._p1, self._p2 = (*(float(p) for p in fitted), 0.0)[:3]
         # Rounding between neighbouring levels, averaged over where a reading may lie between them.
         self._rounding = float(np.mean([float(b - a) ** 2 for a, b in pairwise(levels)])) / 6.0
+        if width == mechanism.levels:
+            # Every integer is a level: nothing is rounded.
+            self._rounding = 0.0
 
     def __call__(self, counts: Counts) -> float:
         """The mean variance over the devices of a histogram."""
