@@ -117,6 +117,9 @@ class Reconstruction:
         if not levels or levels[-1] is None:
             return []
         bias = self._bias(newest, mine)
+        if isinstance(bias, TwoSidedBias):
+            # Far from zero, a level that moves is no factor.
+            return []
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:
             return []
