@@ -121,7 +121,7 @@ def test_damaged_configurations_are_refused_in_a_sentence(junk: str, at: int, cu
     ("options", "part"),
     [
         ({"name": "Not A Name!"}, "campaign.name is 'Not A Name!'"),
-        ({"bound": -5}, "campaign.bound is -5, expected an integer from 2"),
+        ({"bound": -5}, "campaign.bound is -5, expected an integer from 1"),
         ({"epsilon": 50}, "campaign.epsilon: epsilon is 50"),
         ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
         ({"rounds": (4, 0)}, "campaign.rounds[1] is 0"),
