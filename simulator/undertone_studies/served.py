@@ -9,17 +9,13 @@ call through paho). ADMISSION: lane, or plain (one by one). It ends with its sta
 import asyncio
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import paho.mqtt.client as mqtt
 
 from undertone_aggregator import credentials
 from undertone_aggregator.collect import lane
 from undertone_aggregator.collect.ingest import Ingest
-from undertone_aggregator.collect.intake import Delivery, Intake
+from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.store import open_store
@@ -28,62 +24,10 @@ from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.listener import Listener
 from undertone_studies.bench import ingest as bench
+from undertone_studies.paho_intake import PahoIntake
 
 INTAKES = ("direct", "broker", "paho")
 ADMISSIONS = ("lane", "plain")
-
-
-class PahoIntake:
-    """A persistent session through paho: what the subscriber of our own is compared with."""
-
-    def __init__(self, address: Address, client_id: str, topic: str, limit: int) -> None:
-        self.ready = False
-        self._limit = limit
-        self._taken: list[Delivery] = []
-        self._client = address.client(client_id, clean_session=False, manual_ack=True)
-        self._client.on_connect = lambda client, *_: client.subscribe(topic, 1)
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_message = self._on_message
-        self._client.on_socket_register_write = lambda *_: None
-        self._client.connect(address.host, address.port)
-
-    def take(self, seconds: float) -> list[Delivery]:
-        """What has come, until the broker is silent for a moment."""
-        deadline = time.monotonic() + seconds
-        while len(self._taken) < self._limit:
-            if self._client.want_write():
-                self._client.loop_write()
-            held = len(self._taken)
-            # As the server did it: one packet a call, until a call adds none.
-            while len(self._taken) < self._limit:
-                before = len(self._taken)
-                self._client.loop_read()
-                if len(self._taken) == before:
-                    break
-            if len(self._taken) == held:
-                if held or time.monotonic() > deadline:
-                    break
-                time.sleep(0.005)
-        taken, self._taken = self._taken, []
-        return taken
-
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """All of them in one write."""
-        data = b"".join(b"\x40\x02" + int(str(one.receipt)).to_bytes(2, "big") for one in deliveries)
-        sock: Any = self._client.socket()
-        sock.setblocking(True)
-        sock.sendall(data)
-        sock.setblocking(False)
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._client.disconnect()
-
-    def _on_subscribe(self, *_: Any) -> None:
-        self.ready = True
-
-    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        self._taken.append(Delivery(message.topic, bytes(message.payload), message.retain, message.mid))
 
 
 def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:

@@ -87,7 +87,7 @@ class Admission:
         self.cells = cells
         self.revoked: frozenset[str] = frozenset()
         self.audit = audit
-        self.devices = Devices(self._device_of, groups)
+        self.devices = Devices(self._laned, groups)
         self._campaign = campaign
         self._slot_seconds = slot_seconds
         self._groups = groups
@@ -103,9 +103,8 @@ class Admission:
 
         or ``counted``.
         """
-        match = self._topic(topic)
-        device = match[2] if match else ""
-        outcome = self._judge(int(match[1]), device, payload, retained, now, batch) if match else TOPIC
+        device, key = self.devices.known(topic) or self._device_of(topic)
+        outcome = self._judge(device, key, payload, retained, now, batch) if device else TOPIC
         batch.outcomes[outcome] += 1
         if self.audit:
             batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
@@ -116,24 +115,28 @@ class Admission:
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
-    def _device_of(self, topic: str) -> tuple[str, int] | None:
-        """(device, key) of a report's topic under its own shard, else None."""
+    def _device_of(self, topic: str) -> tuple[str, int | None]:
+        """(device, key) of a report's topic; no key under another shard than its own, no device for other topics."""
         match = self._topic(topic)
         if match is None:
-            return None
+            return "", None
         home, key = device_key(match[2])
-        return (match[2], key) if int(match[1]) == home and match[2] not in self.revoked else None
+        return match[2], key if int(match[1]) == home else None
+
+    def _laned(self, topic: str) -> tuple[str, int | None]:
+        """The same; no key for a revoked device, whose reports are refused one by one."""
+        device, key = self._device_of(topic)
+        return device, None if device in self.revoked else key
 
     def revoke(self, names: Iterable[str]) -> None:
         """From now on reports of these devices are refused; what was counted of them stays in its sums."""
         self.revoked = frozenset(names)
-        self.devices = Devices(self._device_of, self._groups)
+        self.devices = Devices(self._laned, self._groups)
 
-    def _judge(self, shard: int, device: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
+    def _judge(self, device: str, key: int | None, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
         if retained:
             return RETAINED
-        home, key = device_key(device)
-        if shard != home:
+        if key is None:
             return SHARD
         if device in self.revoked:
             return REVOKED

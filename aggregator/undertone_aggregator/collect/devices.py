@@ -13,8 +13,8 @@ from undertone_shared.schedule import Schedule
 MOST = 1 << 20
 UNGROUPED = "other"
 
-# (device, key) of a report's topic; None where no report belongs.
-Parse = Callable[[str], tuple[str, int] | None]
+# (device, key) of a report's topic; no key where no report belongs.
+Parse = Callable[[str], tuple[str, int | None]]
 
 
 class Devices:
@@ -32,7 +32,7 @@ class Devices:
 
     def rows(self, topics: Sequence[str]) -> NDArray[np.int64]:
         """The row of each topic."""
-        if len(self._names) > MOST:
+        if len(self._known) > MOST:
             self._forget()
         known = self._row.get
         rows = [known(topic, -2) for topic in topics]
@@ -41,9 +41,14 @@ class Devices:
             self._grow()
         return np.array(rows, dtype=np.int64)
 
+    def known(self, topic: str) -> tuple[str, int | None] | None:
+        """(device, key) of a topic that has a row."""
+        row = self._row.get(topic)
+        return None if row is None else self._known[row]
+
     def name(self, row: int) -> str:
         """The device's name."""
-        return self._names[row]
+        return self._known[row][0]
 
     def group_name(self, number: int) -> str:
         """The group with this number, see ``groups``."""
@@ -52,12 +57,12 @@ class Devices:
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The place [n] of each row's device in a schedule, see `undertone_shared.schedule`; right where ``wanted``."""
         phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
-        if phases.shape[1] < len(self._names):
+        if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
             phases = self._phases[schedule.seed] = np.concatenate([phases, more], axis=1)
         missing = rows[wanted]
         for row in np.unique(missing[phases[0, missing] < 0]).tolist():
-            head = hashlib.sha256(schedule.seed + self._names[row].encode()).digest()
+            head = hashlib.sha256(schedule.seed + self._known[row][0].encode()).digest()
             phases[:, row] = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
         places: NDArray[np.int64] = np.asarray(schedule.place_of(phases[0, rows], phases[1, rows]))
         return places
@@ -66,33 +71,32 @@ class Devices:
         row = self._row.get(topic)
         if row is not None:
             return row
-        parsed = self._parse(topic)
-        if parsed is None:
+        name, key = self._parse(topic)
+        if key is None:
             # Of these there is no end: they are not remembered.
             return -1
-        name, key = parsed
-        self._row[topic] = row = len(self._names)
-        self._names.append(name)
+        self._row[topic] = row = len(self._known)
+        self._known.append((name, key))
         self._new_keys.append(key)
         group = EVERYBODY if self._of_device is None else self._of_device.get(name, UNGROUPED)
         self._new_groups.append(self._group_number[group])
         return row
 
     def _grow(self) -> None:
-        used = len(self._names) - len(self._new_keys)
-        if len(self.keys) < len(self._names) + 1:
+        used = len(self._known) - len(self._new_keys)
+        if len(self.keys) < len(self._known) + 1:
             # Twice as large, with one row at the end that -1 points to.
-            more = len(self._names) + 1
+            more = len(self._known) + 1
             self.keys = np.concatenate([self.keys, np.zeros(more, dtype=np.uint64)])
             self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])
-        self.keys[used : len(self._names)] = self._new_keys
-        self.groups[used : len(self._names)] = self._new_groups
+        self.keys[used : len(self._known)] = self._new_keys
+        self.groups[used : len(self._known)] = self._new_groups
         self._new_keys.clear()
         self._new_groups.clear()
 
     def _forget(self) -> None:
         self._row: dict[str, int] = {}
-        self._names: list[str] = []
+        self._known: list[tuple[str, int]] = []
         self._new_keys: list[int] = []
         self._new_groups: list[int] = []
         self._phases: dict[bytes, NDArray[np.int64]] = {}

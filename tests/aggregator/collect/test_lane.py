@@ -316,14 +316,14 @@ def test_devices_are_forgotten_when_they_are_too_many(monkeypatch: pytest.Monkey
     from undertone_aggregator.collect import devices as devices_module
 
     monkeypatch.setattr(devices_module, "MOST", 100)
-    known = Devices(lambda topic: None if topic == "x" else (topic, int(topic)), {"7": "north"})
+    known = Devices(lambda topic: (topic, None if topic == "x" else int(topic)), {"7": "north"})
     for first in range(0, 1000, 30):
         rows = known.rows([str(number) for number in range(first, first + 30)] + ["x", str(first)])
         assert rows[-2] == -1
         assert rows[-1] == rows[0]
         assert known.keys[rows[:30]].tolist() == list(range(first, first + 30))
         assert [known.name(row) for row in rows[:30].tolist()] == [str(first + i) for i in range(30)]
-        assert len(known._names) <= 131
+        assert len(known._known) <= 131
     schedule = Schedule(bytes(16), 7, 3)
     rows = known.rows(["7", "8", "x"])
     places = known.places(schedule, rows, rows >= 0)

@@ -1,0 +1,63 @@
+"""How the server received until 2026: paho, one packet a call. What our own subscriber is compared with."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import paho.mqtt.client as mqtt
+
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.link import Address
+
+
+class PahoIntake:
+    """A persistent session through paho: what the subscriber of our own is compared with."""
+
+    def __init__(self, address: Address, client_id: str, topic: str, limit: int) -> None:
+        self.ready = False
+        self._limit = limit
+        self._taken: list[Delivery] = []
+        self._client = address.client(client_id, clean_session=False, manual_ack=True)
+        self._client.on_connect = lambda client, *_: client.subscribe(topic, 1)
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+        self._client.on_socket_register_write = lambda *_: None
+        self._client.connect(address.host, address.port)
+
+    def take(self, seconds: float) -> list[Delivery]:
+        """What has come, until the broker is silent for a moment."""
+        deadline = time.monotonic() + seconds
+        while len(self._taken) < self._limit:
+            if self._client.want_write():
+                self._client.loop_write()
+            held = len(self._taken)
+            # As the server did it: one packet a call, until a call adds none.
+            while len(self._taken) < self._limit:
+                before = len(self._taken)
+                self._client.loop_read()
+                if len(self._taken) == before:
+                    break
+            if len(self._taken) == held:
+                if held or time.monotonic() > deadline:
+                    break
+                time.sleep(0.005)
+        taken, self._taken = self._taken, []
+        return taken
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """All of them in one write."""
+        data = b"".join(b"\x40\x02" + int(str(one.receipt)).to_bytes(2, "big") for one in deliveries)
+        sock: Any = self._client.socket()
+        sock.setblocking(True)
+        sock.sendall(data)
+        sock.setblocking(False)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+
+    def _on_subscribe(self, *_: Any) -> None:
+        self.ready = True
+
+    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        self._taken.append(Delivery(message.topic, bytes(message.payload), message.retain, message.mid))
