@@ -23,9 +23,12 @@ class _Member:
         self.waiting: dict[tuple[str, bytes], None] = {}
         self.connection: Connection | None = None
         self.task: asyncio.Task[None] | None = None
+        self.gone = asyncio.Event()
 
     async def live(self) -> None:
         while True:
+            # Before the connection: it may be lost before we hear that it was made.
+            self.gone = asyncio.Event()
             try:
                 host = None if self.fleet.context is None else "localhost"
                 await asyncio.get_running_loop().create_connection(
@@ -35,7 +38,6 @@ class _Member:
                     ssl=self.fleet.context,
                     server_hostname=host,
                 )
-                self.gone = asyncio.Event()
                 await self.gone.wait()
             except OSError:
                 pass
@@ -58,8 +60,7 @@ class _Member:
     def lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
-        if hasattr(self, "gone"):
-            self.gone.set()
+        self.gone.set()
 
     def send(self, topic: str, payload: bytes) -> None:
         if self.task is None:
