@@ -1,6 +1,7 @@
 """What the databases add to the contract: files from before, several campaigns in one, a server that goes away."""
 
 import contextlib
+import hashlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -48,6 +49,24 @@ BEFORE = """
 """
 
 
+# A threshold epoch, a report epoch and a stream's of wire 1, as stores hold them.
+WIRE_1 = (
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793491200,"last_slot":999999,"default":0,"cohort":{"seed":'
+    b'"000102030405060708090a0b0c0d0e0f","share":16777216,"mechanism":{"kind":"square-wave","a":2,"b":1,"window":3,'
+    b'"edges":[0,100,200,500,1000]}},"report":null}',
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793577600,"last_slot":999999,"default":0,"cohort":{"seed":'
+    b'"000102030405060708090a0b0c0d0e0f","share":838861,"mechanism":{"kind":"square-wave","a":2,"b":1,"window":3,'
+    b'"edges":[0,100,200,500,1000]}},"report":{"low":0,"theta":300,"mechanism":{"kind":"hybrid","coin":20000,'
+    b'"rounding":[2,1],"piecewise":[2,1,3,2,16]}}}',
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793664000,"last_slot":999999,"default":0,"cohort":null,"report":null,'
+    b'"stream":{"kind":"gaussian","low":0,"theta":300,"levels":1000,"slew":50,"shift":8,"reuse":217,'
+    b'"noise":[65000000,1000000000000],"dimension":1,"lag":1,"reports":48,"chains":2,"restart":0,"renewal":48}}',
+)
+
+
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
     path = tmp_path / "before.sqlite"
@@ -73,6 +92,25 @@ def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
     with open_store(before, campaign="load") as store:
         store.commit("0of1", Batch(seen=bytearray(b"\x03")))
         assert [data for _, data in store.seen()] == [b"\x01", b"\x02", b"\x03"]
+
+
+def test_epochs_of_wire_1_are_still_there(before: Path) -> None:
+    with contextlib.closing(sqlite3.connect(before)) as database, database:
+        for number, body in enumerate(WIRE_1):
+            old = hashlib.sha256(body).digest()[:4]
+            epoch = 1793491200 + 86400 * number
+            database.execute("INSERT INTO epochs VALUES (?, ?, ?, 5, NULL, NULL)", (epoch, old, body))
+            counts = pack_counts(np.array([number, 2, 0]))
+            database.execute("INSERT INTO partials VALUES (?, ?, 1, 'all', '0of1', ?)", (100 + number, old, counts))
+    for _ in range(2):
+        with open_store(before) as store:
+            epochs = [epoch.campaign for epoch in store.epochs()]
+            assert [len(campaign.fingerprint) for campaign in epochs] == [8, 8, 8]
+            assert [campaign.schedule.cohort_stride for campaign in epochs] == [1, 23, 0]
+            assert (epochs[0].report, epochs[1].report.theta, epochs[2].rule.law) == (None, 300, "gaussian")
+            assert epochs[1].cohort.mechanism.edges == (0, 100, 200, 500, 1000)
+            by_slot = {key.slot: (key.fingerprint, counts.tolist()) for key, counts in store.partial(100).items()}
+            assert by_slot == {100 + i: (campaign.fingerprint, [i, 2, 0]) for i, campaign in enumerate(epochs)}
 
 
 def test_a_move_that_fails_leaves_the_file_as_it_was(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:

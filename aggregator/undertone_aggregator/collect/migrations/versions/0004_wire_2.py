@@ -1,0 +1,69 @@
+"""Campaigns of wire 1 as wire 2 writes them, with their new fingerprints, so that old epochs are still estimated.
+
+Who was in their cohorts is over and done with; only the strides of a schedule are written, next to the shares.
+"""
+
+import hashlib
+import json
+from itertools import count
+from math import gcd
+from typing import Any
+
+from alembic import op
+from sqlalchemy import text
+
+from undertone_shared.campaign import write_canonical
+
+revision = "0004"
+down_revision = "0003"
+
+_WHOLE = 1 << 24
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    rows = connection.execute(text("SELECT campaign, epoch, fingerprint, body FROM epochs")).all()
+    for campaign, epoch, fingerprint, body in rows:
+        fields = json.loads(bytes(body))
+        if fields.get("version") != 1:
+            continue
+        pieces: list[bytes] = []
+        write_canonical(converted(fields), pieces.append)
+        body = b"".join(pieces)
+        values = {"c": campaign, "e": epoch, "old": fingerprint, "new": hashlib.sha256(body).digest()[:8], "body": body}
+        connection.execute(
+            text("UPDATE epochs SET fingerprint = :new, body = :body WHERE campaign = :c AND epoch = :e"), values
+        )
+        connection.execute(
+            text("UPDATE partials SET fingerprint = :new WHERE campaign = :c AND fingerprint = :old"), values
+        )
+
+
+def converted(old: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a body of wire 2 that says what the body of wire 1 said."""
+    stream = old.get("stream")
+    cohort, report = old["cohort"], old["report"]
+    stride, seed = 0, "00" * 16
+    if stream is not None:
+        rule = {**stream, "kind": "stream", "law": stream["kind"]}
+    else:
+        seed = cohort["seed"]
+        stride = 1 if report is None else _stride(cohort["share"], old["cycle"])
+        rule = {
+            "kind": "scalar",
+            "mechanism": report and report["mechanism"],
+            "ranges": [[0, report["low"], report["theta"]]] if report else [],
+        }
+    kept = {name: value for name, value in old.items() if name not in ("report", "stream")}
+    return {
+        **kept,
+        "version": 2,
+        "cohort": cohort and cohort["mechanism"],
+        "rule": rule,
+        "schedule": {"seed": seed, "stride": 1, "cohort_stride": stride},
+    }
+
+
+def _stride(share: int, cycle: int) -> int:
+    """The least stride from 1/share on with no divisor in common with the cycle; 0 for nobody."""
+    return next(n for n in count(max(round(_WHOLE / share), 2)) if gcd(n, cycle) == 1) if share else 0
