@@ -163,18 +163,16 @@ def _sha512(data: bytes) -> bytes:
         d, c, b, a = c, b, a, (t + _mix(a, 28, 34, 39) + (a & b ^ a & c ^ b & c)) & _WORD
         x = w[i + 1 & 15]
         y = w[i + 14 & 15]
-        x = _turn(x, 1) ^ _turn(x, 8) ^ x >> 7
-        w[i & 15] = (now + x + w[i + 9 & 15] + (_turn(y, 19) ^ _turn(y, 61) ^ y >> 6)) & _WORD
+        x = _mix(x, 1, 8) ^ x >> 7
+        w[i & 15] = (now + x + w[i + 9 & 15] + (_mix(y, 19, 61) ^ y >> 6)) & _WORD
     end = (a, b, c, d, e, f, g, h)
     return b"".join([(start[i] + end[i] & _WORD).to_bytes(8, "big") for i in range(8)])
 
 
-def _turn(x: int, n: int) -> int:
-    return (x >> n | x << 64 - n) & _WORD
-
-
-def _mix(x: int, i: int, j: int, k: int) -> int:
-    return _turn(x, i) ^ _turn(x, j) ^ _turn(x, k)
+def _mix(x: int, i: int, j: int, k: int = 128) -> int:
+    """The exclusive or of x rotated by i, by j and, below 64, by k."""
+    x |= x << 64
+    return (x >> i ^ x >> j ^ x >> k) & _WORD
 
 
 def _fractions(degree: int, count: int) -> list[int]:
@@ -190,7 +188,7 @@ def _fractions(degree: int, count: int) -> list[int]:
             primes.append(n)
             # Newton's method from above, on integers.
             power = n << 64 * degree
-            root = 32 << 64
+            root = 8 << 64
             while True:
                 step = ((degree - 1) * root + power // root ** (degree - 1)) // degree
                 if step >= root:
