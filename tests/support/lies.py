@@ -1,0 +1,89 @@
+"""Whoever may publish campaigns to a world's devices, and the campaigns that it makes up."""
+
+import asyncio
+import threading
+
+import paho.mqtt.client as mqtt
+
+from support.paho_client import leave
+from undertone_aggregator.design import square_wave
+from undertone_aggregator.threshold import first_edges
+from undertone_shared.issue import build
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
+from undertone_shared.topics import config_topic
+
+SPEED = 60.0
+DAY = 86400
+YEAR = 366 * DAY
+SEED = bytes(range(16))
+MINUTES = """
+slot_seconds = 60
+cycle = 4
+epsilon = 2
+rounds = [4]
+report_slots = 200
+epoch_slots = 200
+"""
+POLICY = {"theta": [100, 5000]}
+
+
+class Server:
+    """Whoever may publish campaigns."""
+
+    def __init__(self, world):
+        self._topic = config_topic(world.config.broker.prefix, world.config.campaign.name)
+        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="liar")
+        self._client.username_pw_set("aggregator", world.password("aggregator"))
+        connected = threading.Event()
+        self._client.on_connect = lambda *_: connected.set()
+        self._client.connect("127.0.0.1", world.broker.port)
+        self._client.loop_start()
+        assert connected.wait(10)
+
+    def publish(self, message):
+        self._client.publish(self._topic, message, qos=1, retain=True)
+
+    def close(self):
+        leave(self._client)
+
+
+def campaign(epoch, last, **changes):
+    fields = {
+        "name": "test",
+        "sensor": "load",
+        "unit": "Wh",
+        "measure": "sum",
+        "offset": 0,
+        "bound": 10000,
+        "slot_seconds": 60,
+        "cycle": 4,
+        "epoch": epoch,
+        "last_slot": last,
+        "default": 0,
+        "cohort": Cohort(square_wave(2, first_edges(10000))),
+        "report": None,
+    }
+    return build(**{**fields, **changes})
+
+
+def reporting(mechanism, theta=1000, low=0):
+    return {
+        "report": ReportRule(low, theta, mechanism),
+        "cohort": Cohort(square_wave(2, first_edges(10000))),
+        "schedule": Schedule(SEED, 1, 19),
+    }
+
+
+async def until(condition, what, seconds=10.0):
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def begin(world):
+    now = int(world.clock.now())
+    first = now // 60 + 2
+    return campaign(first * 60, first + 60), now
