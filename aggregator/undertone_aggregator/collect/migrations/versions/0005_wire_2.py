@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from undertone_shared.campaign import write_canonical
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 _WHOLE = 1 << 24
 
