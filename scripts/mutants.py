@@ -227,10 +227,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="only modules whose path holds this")
+    parser.add_argument("--only", default="", help="only modules whose paths hold one of these, separated by commas")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    files = [file for file in TESTS if given.only in file]
+    files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
     every = [mutant for file in files for mutant in mutants_of(file)]
     chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
     print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)

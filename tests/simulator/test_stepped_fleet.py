@@ -5,15 +5,14 @@ no machine is too slow.
 """
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
 
+from support.stepped import SteppedClock, at_rest
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import parse_config
 from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.clock import TICKS_MASK
 from undertone_simulator.faults import Fault, schedule
 from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
@@ -22,7 +21,6 @@ from undertone_simulator.seeded import Seeded
 from undertone_simulator.simulation import Simulation
 
 DEVICES, SLOTS, SEED, START = 12, 14, 20211115, 1_798_416_000
-PATIENCE_SECONDS = 60
 FAULTS = [
     Fault(3, "kill", "load-001"),
     Fault(3, "kill-drawn", "load-002"),
@@ -33,36 +31,6 @@ FAULTS = [
     Fault(6, "lie", "load-007"),
     Fault(6, "kill-torn", "load-008"),
 ]
-
-
-class SteppedClock:
-    """Stands still until somebody waits for a moment, and then until ``ready`` says that the moment may come."""
-
-    def __init__(self, start):
-        self.moment = float(start)
-        self.ready = lambda: True
-
-    def now(self):
-        return self.moment
-
-    def ticks(self):
-        return int(self.moment * 1000) & TICKS_MASK
-
-    async def until(self, moment):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self.ready():
-            assert time.monotonic() < deadline, "the fleet never came to rest"
-            await asyncio.sleep(0.002)
-        self.moment = max(self.moment, moment)
-
-
-def at_rest(fleet):
-    """Whether every device that lives has the campaign, and no report that it means to send is unacknowledged."""
-    return all(
-        device.reporter is None
-        or (device.reporter.campaign is not None and (device.held is not None or not device.unacknowledged))
-        for device in fleet.devices
-    )
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ class Scene:
         except subprocess.TimeoutExpired:
             self.rung.append((event, 0, "it went on"))
             return
-        words = (done.stderr + done.stdout).strip().splitlines()
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
         self.rung.append((event, done.returncode, words[-1] if words else "it said nothing"))
 
     # The end
