@@ -27,6 +27,24 @@ _MEMORY = 1 << 30
 _SYS_SECONDS = 5
 
 
+def mosquitto_limits(queued: int = 1_000_000, inflight: int = 2000, *, username_as_client_id: bool = True) -> list[str]:
+    """Lines of mosquitto.conf that the server's promises rest on, at whatever broker."""
+    return [
+        "allow_anonymous false",
+        "allow_zero_length_clientid false",
+        "# A client id is a session: nobody takes another user's.",
+        f"use_username_as_clientid {str(username_as_client_id).lower()}",
+        f"max_queued_messages {queued}",
+        "max_queued_bytes 0",
+        f"max_inflight_messages {inflight}",
+        "max_inflight_bytes 0",
+        f"message_size_limit {_LARGEST_MESSAGE}",
+        f"memory_limit {_MEMORY}",
+        "set_tcp_nodelay true",
+        f"sys_interval {_SYS_SECONDS}",
+    ]
+
+
 def find_mosquitto(start: Path | None = None) -> str:
     """The mosquitto binary: $UNDERTONE_MOSQUITTO, PATH, usual places, the nearest .tools/bin above ``start``.
 
@@ -190,25 +208,17 @@ class ManagedBroker:
         if queued_messages < 1:
             # 0 drops everything in some releases of mosquitto 2.0.
             raise Invalid(f"queued_messages is {queued_messages}, expected at least 1")
+        limits = "\n".join(
+            mosquitto_limits(queued_messages, inflight_messages, username_as_client_id=not own_client_ids)
+        )
         return f"""\
 listener {self.port} {HOST}
-allow_anonymous false
-allow_zero_length_clientid false
-# A client id is a session: nobody takes another user's.
-use_username_as_clientid {str(not own_client_ids).lower()}
+{limits}
 password_file {self._passwords}
 acl_file {self._access}
 persistence true
 persistence_location {self.directory}/
 autosave_interval {autosave_seconds}
-max_queued_messages {queued_messages}
-max_queued_bytes 0
-max_inflight_messages {inflight_messages}
-max_inflight_bytes 0
-message_size_limit {_LARGEST_MESSAGE}
-memory_limit {_MEMORY}
-set_tcp_nodelay true
-sys_interval {_SYS_SECONDS}
 connection_messages false
 log_dest file {self._log_file}
 log_type error

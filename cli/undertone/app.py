@@ -14,6 +14,7 @@ from undertone.commands import (
     devices,
     experiment,
     fleet,
+    init,
     plan,
     provision,
     query,
@@ -54,6 +55,7 @@ devices.register(app)
 demo.register(app)
 experiment.register(app)
 fleet.register(app)
+init.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)

@@ -2,41 +2,19 @@
 
 import io
 import json
-import subprocess
-import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.deliveries import wait_for
+from support.many import PLAN, Running, undertone
 from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.many import Server, open_server
 from undertone_aggregator.metrics import FAMILIES
-from undertone_aggregator.running import Options
 from undertone_shared.errors import Invalid
-
-PLAN = """[campaign]
-name = "{name}"
-sensor = "{name}"
-unit = "Wh"
-bound = 1000
-epsilon = "{epsilon}"
-slot_seconds = 1
-rounds = [1000]
-cells = 16
-"""
-
-
-def undertone(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
@@ -47,43 +25,6 @@ def folder(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
     for name in ("power", "water"):
         home.write_plan(name, PLAN.format(name=name, epsilon=1))
     return tmp_path
-
-
-class Running:
-    """A server in a thread."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = io.StringIO()
-        self.server: Server | None = None
-        self.port = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(folder,))
-        self._thread.start()
-
-    def _run(self, folder: Path) -> None:
-        journal = Journal(self.log, as_json=True)
-        with (
-            open_server(Home(folder), self._stop, journal, Options()) as server,
-            serve_health(server, "127.0.0.1:0") as self.port,
-        ):
-            self.server = server
-            server.run(self._stop)
-
-    def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
-
-    def events(self, campaign: str) -> list[str]:
-        lines = map(json.loads, self.log.getvalue().splitlines())
-        return [line["event"] for line in lines if line.get("campaign") == campaign]
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+"""``undertone init`` and ``undertone doctor``: a server's folder, made and examined."""
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+_MARKS = {"ok": "ok     ", "warning": "warning", "failure": "FAILURE"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("init")(init)
+    app.command("doctor")(doctor)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The server's folder, made if need be.")],
+    managed: Annotated[
+        bool, typer.Option("--managed", help="Run a private mosquitto on loopback; else one of your own.")
+    ] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Make a private authority and the broker's certificate.")] = False,
+    host: Annotated[
+        str, typer.Option(help="The broker's name or address, as devices and server reach it.")
+    ] = "127.0.0.1",
+) -> None:
+    """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
+    from undertone_aggregator.initialise import initialise
+
+    if managed and tls:
+        raise Invalid("--managed is a broker on loopback, which needs no --tls")
+    if (folder / "server.toml").exists():
+        raise Invalid(f"{folder / 'server.toml'} exists already: nothing in it is replaced")
+    authority = None
+    if tls:
+        from undertone_simulator.authority import private_authority
+
+        authority = private_authority(folder / "tls", host)
+    program = f"{sys.executable} -m undertone"
+    names = initialise(folder, managed=managed, host=host, authority=authority, user=getpass.getuser(), program=program)
+    print(f"{folder}: {', '.join(names)}")
+    print(f"next: undertone campaign create {folder} NAME ..., undertone serve {folder}, undertone doctor {folder}")
+
+
+def doctor(
+    folder: Annotated[Path, typer.Argument(help="The server's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Examine a server's folder, its machine and its broker; a server that runs is not disturbed. Exit 1 on failure."""
+    from undertone_aggregator.doctor import FAILURE, examine
+
+    findings = []
+    for finding in examine(folder):
+        findings.append(finding)
+        if not as_json:
+            fix = f" (fix: {finding.fix})" if finding.fix else ""
+            print(f"{_MARKS[finding.result]} {finding.check}: {finding.sentence}{fix}", flush=True)
+    if as_json:
+        print(json.dumps([finding.row() for finding in findings]))
+    if any(finding.result == FAILURE for finding in findings):
+        raise typer.Exit(1)

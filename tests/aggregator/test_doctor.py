@@ -1,0 +1,100 @@
+"""`undertone init` and `undertone doctor`: a folder that works without editing, and what is wrong with others."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.deliveries import wait_for
+from support.many import PLAN, Running, undertone
+from undertone_aggregator import credentials
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.doctor import examine
+from undertone_aggregator.home import Home
+
+
+def results(folder: Path) -> dict[str, str]:
+    return {finding.check: finding.result for finding in examine(folder)}
+
+
+@pytest.fixture(autouse=True)
+def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+
+
+def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    made = undertone("init", str(folder), "--managed")
+    assert made.returncode == 0, made.stderr
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
+    assert undertone("init", str(folder)).returncode == 2, "nothing is replaced"
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60)
+        wait_for(lambda: "epoch" in running.events("power"))
+        examined = undertone("doctor", str(folder), "--json")
+        found = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
+        assert set(found.values()) == {"ok"}, examined.stdout
+        assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(found)
+        assert examined.returncode == 0
+        assert not running.server.journal.rung, "a server that runs is not disturbed"  # type: ignore[union-attr]
+    finally:
+        running.end()
+
+
+def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("doctor", str(folder)).returncode == 1
+    assert undertone("init", str(folder)).returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["broker"] == "failure", "nobody listens there"
+    access = tmp_path / "access"
+    access.write_text("pattern readwrite #\n")
+    with ManagedBroker(tmp_path / "b", passwords=folder / "passwords", access=access, own_client_ids=True) as broker:
+        server = folder / "server.toml"
+        server.write_text(server.read_text().replace("port = 1883", f"port = {broker.port}"))
+        found = results(folder)
+        assert {check for check, result in found.items() if result == "failure"} == {"access", "client ids"}
+        assert found["broadcast of power"] == "warning", "the server does not run"
+        credentials.write_private(folder / "aggregator.password", "another\n")
+        assert results(folder)["password"] == "failure"
+    (folder / "signing.key").chmod(0o644)
+    assert results(folder)["modes"] == "failure"
+    text = undertone("doctor", str(folder)).stdout
+    assert f"(fix: chmod 600 {folder / 'signing.key'})" in text
+
+
+def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--tls", "--host", "localhost").returncode == 0
+    config = (folder / "mosquitto.conf").read_text()
+    assert "use_username_as_clientid true" in config
+    # The same lines, with paths of this machine, start a mosquitto.
+    local = config.replace("/mosquitto/config", str(folder)).replace("/mosquitto/data", str(tmp_path))
+    broker = ManagedBroker(tmp_path / "b", passwords=folder / "passwords", access=folder / "access")
+    local = local.replace("listener 8883", f"listener {broker.port} 127.0.0.1") + "user root\n"
+    (tmp_path / "local.conf").write_text(local)
+    with subprocess.Popen([mosquitto_binary, "-c", str(tmp_path / "local.conf")], stderr=subprocess.DEVNULL) as child:
+        try:
+            server = folder / "server.toml"
+            server.write_text(server.read_text().replace("port = 8883", f"port = {broker.port}"))
+            Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+            wait_for(lambda: results(folder)["broker"] == "ok")
+            assert "failure" not in results(folder).values()
+        finally:
+            child.terminate()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_unit_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--managed").returncode == 0
+    unit = folder / "undertone.service"
+    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
+    said = [line for line in (checked.stdout + checked.stderr).splitlines() if "undertone.service" in line]
+    assert not said, said
+    assert sys.executable in unit.read_text()
