@@ -12,6 +12,9 @@ import gc
 # Before anything is loaded: a heap that is collected often stays in one piece.
 gc.threshold(4096)
 
+import os
+import sys
+
 import machine
 import network
 import ntptime
@@ -39,11 +42,24 @@ def read_settings():
     """device.json; the code that reads it is dropped again: with it, a heap of 64 KB would be too small."""
     from undertone_device.config import read_config
 
+    try:
+        os.stat("device.json")
+    except OSError:
+        receive_settings()
     settings = read_config("device.json")
     del read_config
     unload("config")
     gc.collect()
     return settings
+
+
+def receive_settings():
+    """A board that was flashed and nothing else: its files come over the serial line, then it starts anew."""
+    from undertone_device import arrive
+    from undertone_device.storage import FileStorage
+
+    if arrive.wait(sys.stdin, FileStorage(".").write, print):
+        machine.reset()
 
 
 def start_watchdog():

@@ -33,6 +33,7 @@ package(
     (
         "__init__.py",
         "acceptance.py",
+        "arrive.py",
         "assembly.py",
         "campaign_files.py",
         "client.py",

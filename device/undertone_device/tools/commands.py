@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-NAMES = ("compile", "flash", "label", "install")
+NAMES = ("compile", "flash", "send", "label", "install")
 
 
 def add(commands: Any) -> None:
@@ -12,6 +12,7 @@ def add(commands: Any) -> None:
     words = {
         "compile": "what a board needs as .mpy files, into a folder for its /lib",
         "flash": "a device's files and the package onto a board, over USB",
+        "send": "a device's files to a board that waits for them on its serial line",
         "label": "a label for a device's case: name and QR code, as SVG",
         "install": "this machine's device as a service",
     }
@@ -23,6 +24,8 @@ def add(commands: Any) -> None:
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
     parsers["flash"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
+    parsers["send"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
+    parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
     parsers["label"].add_argument("--out", type=Path, default=Path("label.svg"), metavar="FILE")
     parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
@@ -43,6 +46,10 @@ def run(arguments: argparse.Namespace) -> None:
         from undertone_device.tools.flash import flash
 
         flash(arguments.folder, arguments.port, arguments.sensor, print, meters=arguments.meters)
+    elif arguments.command == "send":
+        from undertone_device.tools.flash import send
+
+        send(arguments.folder, arguments.port, print)
     elif arguments.command == "label":
         from undertone_device.tools.label import label
 

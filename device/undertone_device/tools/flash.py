@@ -12,12 +12,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from undertone_device.arrive import parse_files
 from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS, shipped
 from undertone_shared.errors import Invalid
 
 Say = Callable[[str], None]
 _SECONDS = 120
+_ANSWER_SECONDS = 5
+# A terminal's echo comes first.
+_LINES = 20
+_CHUNK = 256
 
 
 def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool = False) -> list[str]:
@@ -25,19 +30,10 @@ def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool
 
     ``folder`` is what `provision` wrote for this device. ``sensor``: the board's sensor.py.
     """
-    names = ["device.json", "policy.json"]
-    for name in names:
-        if not (folder / name).is_file():
-            raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
-    settings = json.loads((folder / "device.json").read_text(encoding="utf-8"))
-    broker = settings.get("broker", {})
-    named = (broker.get("password_file"), (broker.get("tls") or {}).get("ca"))
-    names += [name for name in named if name is not None]
+    names = _files(folder)
     compiled = compile_boards(out / "lib", board_files(*(LISTS if meters else LISTS[:1])))
     order = [str(path.relative_to(out)) for path in compiled]
     for name in names:
-        if "/" in name or not (folder / name).is_file():
-            raise Invalid(f"{folder} has no file {name}, which device.json names")
         shutil.copyfile(folder / name, out / name)
     if sensor is not None:
         shutil.copyfile(sensor, out / "sensor.py")
@@ -60,6 +56,55 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
             _mpremote(port, "fs", "cp", str(out / name), f":{name}")
             if number % 10 == 0 or number == len(order):
                 say(f"{number} of {len(order)} files")
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of a device's own files. Raises Invalid for one that is missing."""
+    names = ["device.json", "policy.json"]
+    for name in names:
+        if not (folder / name).is_file():
+            raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
+    settings = json.loads((folder / "device.json").read_text(encoding="utf-8"))
+    broker = settings.get("broker", {})
+    named = (broker.get("password_file"), (broker.get("tls") or {}).get("ca"))
+    names += [name for name in named if name is not None]
+    for name in names:
+        if "/" in name or not (folder / name).is_file():
+            raise Invalid(f"{folder} has no file {name}, which device.json names")
+    return names
+
+
+def settings_line(folder: Path) -> bytes:
+    """A device's files as the one line that a board without any waits for. Raises Invalid."""
+    names = _files(folder)
+    line = json.dumps({name: (folder / name).read_text(encoding="utf-8") for name in names}).encode() + b"\n"
+    parse_files(line)
+    return line
+
+
+def send(folder: Path, port: str, say: Say) -> None:
+    """Send them to the board that waits at ``port``. Raises Invalid with the board's words."""
+    try:
+        import serial
+    except ImportError:
+        raise Invalid("sending needs pyserial: pip install 'undertone-ldp[boards]'") from None
+    line = settings_line(folder)
+    try:
+        with serial.Serial(port, 115200, timeout=_ANSWER_SECONDS) as board:
+            board.reset_input_buffer()
+            for at in range(0, len(line), _CHUNK):
+                board.write(line[at : at + _CHUNK])
+                board.flush()
+            for _ in range(_LINES):
+                said = board.readline().decode(errors="replace").strip()
+                if said.startswith("stored"):
+                    say(said)
+                    return
+                if said.startswith("refused"):
+                    raise Invalid(f"the board at {port}: {said}")
+    except OSError as error:
+        raise Invalid(f"the board at {port}: {error}") from None
+    raise Invalid(f"the board at {port} does not answer: is main.py on it, and device.json not?")
 
 
 def _mpremote(port: str, *words: str, may_fail: bool = False) -> None:

@@ -1,9 +1,11 @@
 """What a PC does for boards and services: the files arrive, the board starts with them, the service names them."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tty
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from support import micropython as mp
 from support.board import Board
 from support.ci import unavailable
 from undertone_device import __main__ as command
-from undertone_device.tools.flash import collect
+from undertone_device.tools.flash import collect, send
 from undertone_device.tools.install import NAME, install, unit
 from undertone_device.tools.label import label
 from undertone_device.tools.shipped import FILES, LISTS, shipped
@@ -137,3 +139,29 @@ def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
     path.write_text(unit(folder / "device.json").replace("User=undertone", "User=root"))
     done = subprocess.run([verify, "verify", str(path)], capture_output=True, text=True, check=False)
     assert NAME not in done.stderr, done.stderr
+
+
+@pytest.mark.micropython
+def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, tmp_path: Path) -> None:
+    """The real interpreter on a pseudo-terminal, running what main.py runs when device.json is missing."""
+    interpreter = mp.interpreter()
+    if interpreter is None:
+        unavailable(mp.MISSING)
+    near, far = os.openpty()
+    # What the board reads comes as it was sent.
+    tty.setraw(near)
+    tty.setraw(far)
+    board = tmp_path / "board"
+    board.mkdir()
+    code = "import sys; from undertone_device import arrive; from undertone_device.storage import FileStorage; "
+    code += "arrive.wait(sys.stdin, FileStorage('.').write, print)"
+    there = {"MICROPYPATH": ".frozen:" + ":".join(map(str, mp.SOURCES))}
+    running = subprocess.Popen([interpreter, "-c", code], cwd=board, stdin=near, stdout=near, stderr=near, env=there)
+    try:
+        send(folder, os.ttyname(far), lambda said: None)
+        assert running.wait(20) == 0
+    finally:
+        running.kill()
+        running.wait()
+        os.close(near)
+        os.close(far)
