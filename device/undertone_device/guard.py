@@ -128,7 +128,9 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        if not ledger.sums.permits(start, ledger.uptime, period, ticks):
+        # A period holds no more slots than that, whatever is drawn: only ticks can tell of more.
+        by_clock = 0 if policy.reports_per_period * campaign.slot_seconds >= period else period
+        if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
         if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
             return "lifetime"

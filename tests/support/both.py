@@ -3,8 +3,9 @@
 Such a file is what a board could run: plain `test_*` functions, `assert`, no pytest, no third-party import. Each
 function runs in an empty current directory of its own. Per file and interpreter there is one process, however many
 tests are in it. `RUNS_ON = ("cpython", "micropython")` in the file leaves an interpreter out: the 32-bit one has no
-socket and no event loop of its own. A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such
-files lie beside them and are imported by name.
+socket and no event loop of its own. `float32` is the unix port with floats of 32 bits, where `mp.ulab_folder()` has it.
+A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files lie beside them and are imported
+by name.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from support import micropython as mp
 from support.ci import unavailable
 
 _RUNNER = Path(__file__).with_name("both_runner.py")
-_FLAVOURS = ("cpython", "micropython", "micropython32")
+_FLAVOURS = ("cpython", "micropython", "micropython32", "float32")
 _REPORT = re.compile(r"\n=== (ok|FAIL) (\w+)\n")
 _TIMEOUT = 280
 
@@ -49,7 +50,7 @@ class BothModule(pytest.Module):
                 label = f"{item.name}[{flavour}]"
                 if flavour == "cpython":
                     yield CPythonTest.from_parent(self, name=label, callobj=item.obj)
-                elif flavour == "micropython" or mp.interpreter32():
+                elif {"micropython32": mp.interpreter32(), "float32": mp.ulab_folder().is_dir()}.get(flavour, True):
                     yield MicroPythonTest.from_parent(
                         self, name=label, flavour=flavour, test=item.name, names=names, line=line
                     )
@@ -93,9 +94,12 @@ class MicroPythonFailure(Exception):
 @functools.cache
 def run_file(path: Path, flavour: str, names: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     """Run a file's tests in one process: name to ("ok" or "FAIL", what it printed)."""
-    if flavour == "micropython":
+    if flavour != "micropython32":
+        program = mp.ulab_interpreter("32") if flavour == "float32" else None
         with tempfile.TemporaryDirectory() as scratch:
-            result = mp.run_micropython(_RUNNER, str(path.parent), path.stem, *names, cwd=scratch, timeout=_TIMEOUT)
+            result = mp.run_micropython(
+                _RUNNER, str(path.parent), path.stem, *names, cwd=scratch, timeout=_TIMEOUT, program=program
+            )
     else:
         files = {str(source): source for source in path.parent.glob("*.py")}
         code = _RUNNER.read_text(encoding="utf-8")

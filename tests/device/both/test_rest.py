@@ -295,3 +295,18 @@ def test_a_pause_is_the_same_whatever_was_read():
             slots.append(None if report is None else intake.unpack(report).slot)
         taken.append(slots)
     assert taken[0] == taken[1]
+
+
+def test_a_cap_of_every_slot_leaves_none_out_however_short_they_are():
+    for seconds, slots in ((900, 200), (300, 600)):
+        device = Device(now=START - seconds, slot_seconds=seconds, reports_per_period=DAY // seconds)
+        short = make_campaign(slot_seconds=seconds, cycle=DAY // seconds, last_slot=START // seconds + 1000)
+        device.accept(short)
+        device.reporter.close_slot(device.now)
+        device.pass_time(seconds)
+        device.reporter.close_slot(device.now)
+        for slot in range(slots):
+            device.pass_time(seconds)
+            assert device.reporter.close_slot(device.now) is not None, (seconds, slot, device.reporter.paused)
+            if slot % 50 == 0:
+                device.accept(short)
