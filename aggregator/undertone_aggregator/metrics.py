@@ -34,6 +34,11 @@ FAMILIES = {
     "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
     "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
     "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
+    "undertone_endpoint_connections": (GAUGE, "Connections to the direct endpoint.", ()),
+    "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
+    "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
+    "undertone_endpoint_throttled": (COUNTER, "How often a device was not read for its limits' sake.", ()),
+    "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint ended.", ("reason",)),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
 }
 
@@ -83,6 +88,14 @@ def _collect(server: "Server", families: Families) -> None:
     families.add("undertone_build_info", 1, _version())
     families.add("undertone_uptime_seconds", time.time() - server.started)
     families.add("undertone_disk_free_bytes", shutil.disk_usage(server.home.folder).free)
+    endpoint = server.source.facts()
+    if endpoint:
+        families.add("undertone_endpoint_connections", endpoint["connections"])
+        families.add("undertone_endpoint_backlog", endpoint["backlog"])
+        families.add("undertone_endpoint_oldest_seconds", endpoint["oldest_unacknowledged_seconds"])
+        families.add("undertone_endpoint_throttled", endpoint["throttled"])
+        for reason, n in sorted(endpoint["refused"].items()):
+            families.add("undertone_endpoint_refused", n, reason)
     for (campaign, event), n in sorted(server.journal.rung.items()):
         families.add("undertone_alarms", n, campaign, event)
     for name, status in server.status().items():

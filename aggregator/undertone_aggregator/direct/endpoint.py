@@ -26,6 +26,7 @@ from undertone_shared.topics import config_topic, report_topic
 
 _WINDOW_SECONDS = 0.02
 _SWEEP_SECONDS = 1.0
+_TELL_SECONDS = 60.0
 _FAN_OUT = 256
 _END_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
@@ -68,6 +69,8 @@ class Endpoint:
         self._online: dict[str, Connection] = {}
         self._strangers: Counter[str] = Counter()
         self._queue = Queue(batch, batch_seconds)
+        self._tell_at = 0.0
+        self._told = (0, 0)
 
     # --- its life
 
@@ -230,7 +233,19 @@ class Endpoint:
         now = self._loop.time()
         for connection in list(self._open):
             connection.check(now)
+        if now >= self._tell_at:
+            self._tell_at = now + _TELL_SECONDS
+            self._tell()
         self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _tell(self) -> None:
+        """Say who was refused or not read, when that is more than it was."""
+        counted = (self.refused.total(), self.throttled)
+        if counted != self._told:
+            self._told = counted
+            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
+            online, paused = len(self._online), self.throttled
+            self._say(f"{online} devices online; connections ended: {reasons}; reading paused {paused} times")
 
     async def _fan_out(self, topic: str, payload: bytes) -> None:
         self.retained = kept = packets.publish(topic, payload, retained=True)

@@ -15,6 +15,7 @@ import pytest
 from support.direct import CONFIG, Device, open_endpoint, password, topic, write_passwords
 from support.paho_client import leave
 from support.private_broker import TLS
+from undertone_aggregator.direct import endpoint as endpoint_module
 from undertone_aggregator.direct.endpoint import Endpoint
 from undertone_aggregator.direct.listener import Listener, new_loop
 from undertone_shared.errors import Invalid
@@ -191,6 +192,22 @@ def test_many_threads_see_every_delivery_once(passwords: Path) -> None:
         thread.join()
         assert seen == payloads
         device.close()
+
+
+def test_who_was_refused_is_told(passwords: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "_TELL_SECONDS", 0.0)
+    said: list[str] = []
+    with open_endpoint(passwords, say=said.append) as endpoint:
+        device = Device(endpoint.port, "load-1")
+        device.wait("connected")
+        stranger = Device(endpoint.port, "nobody")
+        assert stranger.closed()
+        stranger.close()
+        deadline = time.monotonic() + 10
+        while not said and time.monotonic() < deadline:
+            time.sleep(0.05)
+        device.close()
+    assert said[0] == "1 devices online; connections ended: 1 password; reading paused 0 times"
 
 
 # paho
