@@ -195,6 +195,12 @@ class Coordinator:
             self.store.set_meta({MODELS: json.dumps(self._models)})
         return estimates
 
+    @property
+    def ends(self) -> int | None:
+        """The Unix second at which the newest epoch's last slot ends; None before the first."""
+        newest = self._timeline.last
+        return None if newest is None else newest.campaign.end
+
     def retire(self, now: int) -> None:
         """Take the campaign off the air; reports that are under way are still counted."""
         if not self._retired:

@@ -1,5 +1,6 @@
 """One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.source import Outgoing, Source
+from undertone_aggregator.watch import Look, Watch
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _TICK_SECONDS = 0.1
 # How often it is asked whether an operator has paused it.
 _STATE_SECONDS = 1.0
+_WATCH_SECONDS = 30.0
 
 
 @dataclass
@@ -164,13 +167,19 @@ class Running:
             )
 
     def _tick(self, coordinator: "Coordinator", store: Store, outlet: Outgoing, stop: threading.Event) -> None:
-        asked = 0.0
+        asked = looked = 0.0
+        plan = self.config.campaign
+        watch = Watch(plan.slot_seconds, plan.settle_slots)
         while not stop.wait(_TICK_SECONDS):
             self._check()
             try:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
                     self._note_state(store.meta().get(STATE, RUNNING))
+                if time.monotonic() > looked + _WATCH_SECONDS:
+                    looked = time.monotonic()
+                    for event, sentence in watch.look(self._look(store, coordinator.ends)):
+                        self.journal.alarm(event, sentence)
                 if self.state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
                 elif self.state != PAUSED:
@@ -178,6 +187,11 @@ class Running:
                     coordinator.tick(int(self._options.clock()))
             except StoreError as wrong:
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
+
+    def _look(self, store: Store, end: int | None) -> Look:
+        free = shutil.disk_usage(self.config.folder).free
+        now = self._options.clock()
+        return Look(now, time.monotonic(), store.outcomes(), store.newest_slot(), free, end)
 
     def _note_state(self, state: str) -> None:
         if state != self.state:

@@ -106,6 +106,8 @@ class Admission:
         device, key = self.devices.known(topic) or self._device_of(topic)
         outcome = self._judge(device, key, payload, retained, now, batch) if device else TOPIC
         batch.outcomes[outcome] += 1
+        if outcome == CONFLICT:
+            batch.conflicting.add(device)
         if self.audit:
             batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
         return outcome

@@ -22,6 +22,8 @@ IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 # Records between two snapshots of the deduplication state, at least.
 COMPACT_RECORDS = 100_000
+# Devices that one alarm names.
+_MOST_NAMES = 5
 
 Say = Callable[[str], None]
 Failpoint = Callable[[str], None]
@@ -149,6 +151,9 @@ class Ingest:
                 self._stale = True
                 if self._stop.wait(RETRY_SECONDS):
                     return False
+        if batch.conflicting:
+            names = ", ".join(sorted(batch.conflicting)[:_MOST_NAMES])
+            self._say(f"alarm: other reports for intervals that were counted, from {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
             # It only saves room: if it fails, the next batch tries again.

@@ -46,6 +46,8 @@ class Batch:
     sequences: bytearray = field(default_factory=bytearray)
     lost: Counter[tuple[str, int]] = field(default_factory=Counter)
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
+    # Devices whose reports contradict what was counted; told, and not kept.
+    conflicting: set[str] = field(default_factory=set)
 
 
 class Store(Protocol):

@@ -119,5 +119,13 @@ def test_it_is_ready_when_its_intake_is_and_closes_it_at_the_end(store: Failing)
     assert (intake.closed, intake.waiting, store.outcomes()["counted"]) == (True, 0, 5)
 
 
+def test_a_device_that_contradicts_itself_is_named(store: Failing) -> None:
+    said: list[str] = []
+    ingest = make(store, said)
+    ingest.commit([Delivery(*delivery(OLD.campaign, "d7", FIRST + 1, symbol), False) for symbol in (0, 1)])
+    assert said == ["alarm: other reports for intervals that were counted, from d7"]
+    assert store.outcomes()["conflict"] == 1
+
+
 def test_the_password_is_not_in_what_is_printed() -> None:
     assert "secret" not in repr(ADDRESS)

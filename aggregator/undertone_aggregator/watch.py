@@ -1,0 +1,82 @@
+"""What an operator should look at, seen from a campaign's counters: pure, one alarm for each thing that begins."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from undertone_aggregator.collect.admission import REASONS
+from undertone_aggregator.collect.seen import CONFLICT
+from undertone_aggregator.collect.store import RECEIVED
+
+# Slots without a report, beyond those that may still be under way.
+_SILENT_SLOTS = 3
+# Refusals of one look: so many, and so large a share of what came.
+_REFUSED = 20
+_REFUSED_SHARE = 0.2
+_LEAST_FREE = 200 << 20
+# A step of the wall clock against the monotonic one.
+_CLOCK_SECONDS = 60.0
+
+# (event, sentence)
+Alarm = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look: ``now`` in Unix seconds, ``ticks`` of a monotonic clock, ``newest`` slot with a report, ``free`` bytes.
+
+    ``end``: when the newest epoch's last slot ends, None before the first.
+    """
+
+    now: float
+    ticks: float
+    outcomes: Mapping[str, int]
+    newest: int | None
+    free: int
+    end: int | None
+
+
+@dataclass
+class Watch:
+    """Feed it looks, a minute apart or so; each alarm rings when its trouble begins, and again after it was gone."""
+
+    slot_seconds: int
+    settle_slots: int
+    _last: Look | None = None
+    _ringing: set[str] = field(default_factory=set)
+
+    def look(self, look: Look) -> list[Alarm]:
+        """The alarms that begin with this look."""
+        found = dict(self._found(look))
+        self._last = look
+        new = [(event, sentence) for event, sentence in found.items() if event not in self._ringing]
+        self._ringing = set(found)
+        return new
+
+    def _found(self, look: Look) -> Iterator[Alarm]:
+        yield from self._silence(look)
+        if look.free < _LEAST_FREE:
+            yield "disk", f"{look.free >> 20} MB are free where the store is"
+        if look.end is not None and look.now > look.end:
+            yield "ended", "the campaign is over: its last slot has ended, and devices are silent"
+        last = self._last
+        if last is None:
+            return
+        off = (look.now - last.now) - (look.ticks - last.ticks)
+        if abs(off) > _CLOCK_SECONDS:
+            yield "clock", f"this machine's clock moved by {off:+.0f} s: reports may be refused as future or late"
+        came = look.outcomes.get(RECEIVED, 0) - last.outcomes.get(RECEIVED, 0)
+        refused = {name: look.outcomes.get(name, 0) - last.outcomes.get(name, 0) for name in REASONS}
+        total = sum(refused.values())
+        if total >= _REFUSED and total > _REFUSED_SHARE * came:
+            worst = max(refused, key=lambda name: refused[name])
+            yield "refused", f"{total} of the last {came} deliveries were refused, most as {worst}: {REASONS[worst]}"
+        if refused.get(CONFLICT, 0):
+            yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
+
+    def _silence(self, look: Look) -> Iterator[Alarm]:
+        if look.newest is None:
+            return
+        allowed = (self.settle_slots + _SILENT_SLOTS) * self.slot_seconds
+        silent = look.now - (look.newest + 1) * self.slot_seconds
+        if silent > allowed:
+            yield "silent", "no report has come for several slots, though some came before"
