@@ -26,7 +26,8 @@ Result = TypeVar("Result")
 class Options:
     """``data``: folder of the real data sets, None without; ``repeats``: None for a short protocol, the paper's is 100.
 
-    ``only``: names of the data sets wanted, empty for all. ``quick``: as little as shows that it runs.
+    ``only``: names of the data sets wanted, empty for all. ``quick``: as little as shows that it runs. ``workers``:
+    processes, None for what suits the study; results do not depend on it.
     """
 
     data: Path | None = None
@@ -34,6 +35,7 @@ class Options:
     seed: int = 1
     only: tuple[str, ...] = ()
     quick: bool = False
+    workers: int | None = None
 
 
 @dataclass(frozen=True)

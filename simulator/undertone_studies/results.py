@@ -6,10 +6,12 @@ The page is made of the files in its folder, so that one experiment can be run a
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from undertone_shared.errors import Invalid
+from undertone_simulator.spread import workers
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, Options, command
 
@@ -27,23 +29,40 @@ _LONGEST_TABLE = 40
 
 
 def write_results(
-    options: Options, folder: Path, say: Callable[[str], None], chosen: Sequence[str] | None = None
+    options: Options,
+    folder: Path,
+    say: Callable[[str], None],
+    chosen: Sequence[str] | None = None,
+    *,
+    dask: str | None = None,
 ) -> tuple[Path, dict[str, str]]:
     """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and the page beside it.
 
-    Returns the page's path, and why an experiment was skipped, by name: its data are missing. Raises OSError.
+    As many at a time as there are workers, or on the cluster at ``dask``: results do not depend on it. Returns the
+    page's path, and why an experiment was skipped, by name: its data are missing. Raises OSError.
     """
     skipped: dict[str, str] = {}
-    for name in EXPERIMENTS.names() if chosen is None else chosen:
-        began = time.monotonic()
-        try:
-            write(name, EXPERIMENTS.run(name, options), options, folder)
-        except (Invalid, FileNotFoundError) as wrong:
-            skipped[name] = str(wrong)
-            say(f"{name}: skipped, {wrong}")
-            continue
-        say(f"{name}: {time.monotonic() - began:.0f} s")
+    names = EXPERIMENTS.names() if chosen is None else list(chosen)
+    began = time.monotonic()
+    with workers(options.workers or 1, dask) as hands:
+        # Each study in one process, unless it is the only one at work.
+        call = hands.bind(_attempt, replace(options, workers=1) if dask or (options.workers or 1) > 1 else options)
+        for name, outcome in zip(names, call([(name,) for name in names], lambda _: None), strict=True):
+            if isinstance(outcome, str):
+                skipped[name] = outcome
+                say(f"{name}: skipped, {outcome}")
+                continue
+            write(name, outcome, options, folder)
+            say(f"{name}: done {time.monotonic() - began:.0f} s after the start")
     return write_page(folder, skipped), skipped
+
+
+def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) -> Outcome | str:
+    """The outcome, or why there is none: its data are missing."""
+    try:
+        return EXPERIMENTS.run(task[0], options)
+    except (Invalid, FileNotFoundError) as wrong:
+        return str(wrong)
 
 
 def write(name: str, outcome: Outcome, options: Options, folder: Path) -> None:

@@ -75,6 +75,16 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     assert "--repeats 7" in text
 
 
+def test_several_processes_find_the_same(tmp_path):
+    chosen = ["tops-table1", "coverage", "tops-fig5"]
+    for folder, workers in (("one", 1), ("three", 3)):
+        options = Options(repeats=1, quick=True, only=("Kosarak (stand-in)",), workers=workers)
+        _, skipped = results.write_results(options, tmp_path / folder, lambda sentence: None, chosen)
+        assert list(skipped) == ["coverage"]
+    for name in ("tops-table1", "tops-fig5"):
+        assert (tmp_path / "one" / f"{name}.csv").read_text() == (tmp_path / "three" / f"{name}.csv").read_text()
+
+
 def test_coverage_says_what_it_needs():
     with pytest.raises(Invalid, match="coverage needs EDRP: give --data"):
         EXPERIMENTS.run("coverage", Options())

@@ -34,12 +34,15 @@ def experiment(
         Path | None, typer.Option(help=f"folder for NAME.png, NAME.csv, NAME.json; with {ALL} also the page FOLDER.md")
     ] = None,
     png: Annotated[Path | None, typer.Option(help="write the figure")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes; results do not depend on it")] = None,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help=f"with {ALL}: a Dask scheduler")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
-    options = Options(data or _data(), 1 if quick and repeats is None else repeats, seed, tuple(only or ()), quick)
+    repeats = 1 if quick and repeats is None else repeats
+    options = Options(data or _data(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
-        _all(options, out, png, as_json)
+        _all(options, out, png, dask, as_json)
         return
     outcome = EXPERIMENTS.run(name, options)
     if out is not None:
@@ -61,10 +64,12 @@ def _data() -> Path | None:
     return None
 
 
-def _all(options: Options, out: Path | None, png: Path | None, as_json: bool) -> None:
+def _all(options: Options, out: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
     if out is None or png is not None:
         raise Invalid(f"experiment {ALL} writes many figures: give --out a folder, and no --png")
-    page, skipped = write_results(options, out, lambda sentence: print(sentence, file=sys.stderr, flush=True))
+    page, skipped = write_results(
+        options, out, lambda sentence: print(sentence, file=sys.stderr, flush=True), dask=dask
+    )
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:

@@ -20,7 +20,7 @@ def run(options: Options) -> Outcome:
     """MSE at the chosen θ over the least of any candidate; see `theta`."""
     runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
     # A quick run is too short to be shared out.
-    workers = 1 if options.quick else None
+    workers = 1 if options.quick else options.workers
     tasks = theta.protocol(options.data, options.quick, options.seed, runs, options.only)
     rows = theta.run(tasks, workers)
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
