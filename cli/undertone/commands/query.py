@@ -176,6 +176,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     from rich.table import Table
 
     from undertone_aggregator.estimate.distribution import Quantile
+    from undertone_aggregator.estimate.estimates import RangeEstimate
     from undertone_aggregator.estimate.world import world_learns
 
     campaign, exact = results.campaign, results.certificate
@@ -188,6 +189,10 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     else:
         mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
         heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
+        if rows and isinstance(rows[0], RangeEstimate):
+            # A run at the campaign's ends, or over a gap, has fewer slots than asked for.
+            heads[2:2] = ["slots"]
+            heads.pop()
     table = Table(*heads, title=campaign.name)
     table.columns[0].no_wrap = True
     for row in rows:
@@ -232,5 +237,8 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         return [*head, str(row.cohort), f"{row.estimate:.1f}", "", "", "a threshold round", ""]
     raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
     truncated = f"{row.low:.1f} to {row.high:.1f}"
-    fakes = f"{row.manipulation:.1f}" if isinstance(row, Estimate) and row.manipulation is not None else ""
+    if isinstance(row, RangeEstimate):
+        head.append(str(row.slots))
+        return [*head, str(row.reports), f"{row.estimate:.1f}", f"{row.standard_error:.1f}", truncated, raw]
+    fakes = f"{row.manipulation:.1f}" if row.manipulation is not None else ""
     return [*head, str(row.reports), f"{row.estimate:.1f}", f"{row.standard_error:.1f}", truncated, raw, fakes]

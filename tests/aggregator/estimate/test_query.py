@@ -160,6 +160,9 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     assert found["outcomes"]["duplicate"] == 3
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
+    # 12 slots by runs of 8: one of them is cut off by an end of the campaign, and says so.
+    cells = [line.split("│") for line in command(store, "--every", 8, "--group", "all").stdout.splitlines()]
+    assert sorted(row[3].strip() for row in cells if len(row) > 3 and row[2].strip() == "all") == ["4", "8"]
     parquet = tmp_path / "x.parquet"
     lines = command(store, "--format", "csv", "--newest", 1, "--groups").stdout.splitlines()
     assert lines[0].startswith("slot,start,group,coordinate,filtered,kind,reports")
