@@ -1,6 +1,6 @@
 """The posterior of the distribution of readings: a mixture of tail models, as equally likely densities."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,9 @@ COMPONENTS = (
 )
 _DRAWS_EACH = 100
 _POOLED = 200
+# Nats of evidence from which on a component is excluded, and draws of each that is not.
+_EXCLUDED = 4.0
+_SHAPES = 40
 _GRID_RATIO = 1.025
 _TELLING = 5.0
 _SYMBOL_GROUPS = 256
@@ -38,6 +41,8 @@ class Posterior:
     `weights` [components]: posterior probability of each component. `reports`: how many; `information`: Σ n ε²
     of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: the share of the cohort's reports that no honest
     device sends; they are left out.
+    `shapes`: of each component that the data do not exclude, whatever its prior weight, some densities [draws, d].
+    `seen`: beyond it readings are so few that the reports do not tell them from none: there θ is extrapolated.
     """
 
     densities: Vector
@@ -47,6 +52,8 @@ class Posterior:
     information: float
     misfit: float
     fakes: float
+    shapes: tuple[Vector, ...]
+    seen: int
 
     @property
     def free_body(self) -> float:
@@ -117,6 +124,8 @@ def posterior(
     parameters = np.concatenate(drawn)[picked]
     densities = cell_masses(survival(parameters, model.lengths(u)))
     return Posterior(
+        shapes=_plausible(drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))),
+        seen=grid[min(int((body_s > tells).sum()) + 1, len(grid) - 2)],
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
         weights=weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1),
@@ -125,6 +134,23 @@ def posterior(
         fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
         misfit=misfit(cohort, bound),
     )
+
+
+def _plausible(
+    drawn: Sequence[Vector], log_weights: Sequence[Vector], flatten: float, masses: Callable[[Vector], Vector]
+) -> tuple[Vector, ...]:
+    """Densities of the components whose evidence is at least e^-_EXCLUDED of the largest, drawn by their weights."""
+    found = []
+    own = [w - flatten * np.log(c.weight) for w, c in zip(log_weights, COMPONENTS, strict=True)]
+    evidence = [float(np.logaddexp.reduce(w)) for w in own]
+    for parameters, w, of_it in zip(drawn, own, evidence, strict=True):
+        if of_it < max(evidence) - _EXCLUDED:
+            continue
+        chance = np.cumsum(np.exp(w - of_it))
+        at = np.minimum(np.searchsorted(chance, (np.arange(_SHAPES) + 0.5) / _SHAPES), len(w) - 1)
+        densities = masses(parameters[at])
+        found.append(densities / densities.sum(axis=1, keepdims=True))
+    return tuple(found)
 
 
 def decision_grid(bound: int, *further: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.objective import (
     Integers,
@@ -22,6 +23,8 @@ ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
+# θ so many times above what the reports still tell is extrapolated, and its range is that of all plausible tails.
+_FAR_OUT = 1.7
 # A body that no smooth tail explains: the tail behind it is then known less well than the posterior says.
 _ODD_SHAPE = 0.9
 
@@ -55,10 +58,19 @@ def choose_robustly(
             f"few reports: Σ n ε² is {after.information:.0f}, below {ENOUGH_INFORMATION:.0f}; "
             f"theta is the {_CAUTIOUS_SHARE:.0%} point of what it may be, not its best guess"
         )
+    low, high = int(np.quantile(best, 0.05)), int(np.quantile(best, 0.95))
+    theta = int(candidates[chosen])
+    if theta > _FAR_OUT * after.seen:
+        ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
+        low, high = min(low, *(a for a, _ in ends)), max(high, *(b for _, b in ends))
+        warnings.append(
+            f"thin evidence: the reports tell nothing of readings above about {after.seen}, theta = {theta} continues "
+            f"the tail below; with tails of other shapes the best theta is anywhere from {low} to {high}"
+        )
     return Threshold(
-        theta=int(candidates[chosen]),
-        low=int(np.quantile(best, 0.05)),
-        high=int(np.quantile(best, 0.95)),
+        theta=theta,
+        low=low,
+        high=high,
         bias=float(excess[:, chosen].mean()),
         bias_se=float(excess[:, chosen].std()),
         expected_mse=float(errors[:, chosen].mean()),
@@ -67,6 +79,15 @@ def choose_robustly(
         method="robust",
         warnings=warnings,
     )
+
+
+def _range(
+    densities: Vector, after: Posterior, candidates: Integers, query: Query, variance: Variance
+) -> tuple[int, int]:
+    """Central 90 % of the best θ under one shape's densities."""
+    errors = mean_square_error(mean_excess(densities, after.edges, candidates), candidates, query, variance)
+    best = candidates[np.argmin(errors, axis=1)]
+    return int(np.quantile(best, 0.05)), int(np.quantile(best, 0.95))
 
 
 def next_edges(
