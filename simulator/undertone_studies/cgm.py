@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu
 from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
-from undertone_aggregator.estimate.smooth import smooth
+from undertone_aggregator.design.stream.smoother import smooth
 from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import Streams
 from undertone_studies.outcome import Curve, Outcome, Panel

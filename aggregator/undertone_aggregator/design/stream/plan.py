@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
 from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
-from undertone_aggregator.estimate.smooth import posterior, prior
+from undertone_aggregator.design.stream.smoother import posterior, prior
 from undertone_shared.errors import Invalid
 
 Array = NDArray[np.float64]

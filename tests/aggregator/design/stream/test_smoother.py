@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from undertone_aggregator.estimate.smooth import LONGEST, posterior, prior, smooth
+from undertone_aggregator.design.stream.smoother import LONGEST, posterior, prior, smooth
 from undertone_shared.errors import Invalid
 
 
