@@ -129,7 +129,12 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
     store.set_meta({_PLAN: json.dumps(_facts(plan, stream)), "epsilon": str(plan.epsilon), "delta": delta})
     # What readers of the store need besides.
     store.set_meta(
-        {"time_zone": plan.time_zone, "holidays": plan.holidays or "", "settle_slots": str(plan.settle_slots)}
+        {
+            "time_zone": plan.time_zone,
+            "holidays": plan.holidays or "",
+            "settle_slots": str(plan.settle_slots),
+            "min_reports": str(plan.min_reports),
+        }
     )
 
 

@@ -159,6 +159,11 @@ class OpenCampaign:
         return -1 if newest is None else newest - 1 - wait
 
     @property
+    def min_reports(self) -> int:
+        """A number over fewer reports is not for the public."""
+        return int(self._meta.get("min_reports") or 1)
+
+    @property
     def ends(self) -> int:
         """The Unix second at which the newest slot with a report ends."""
         return ((self._store.newest_slot() or 0) + 1) * self.campaign.slot_seconds

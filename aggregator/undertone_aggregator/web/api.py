@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.world import publishable
 from undertone_shared.errors import Invalid
 
 # More than a year of half-hours.
@@ -23,7 +24,7 @@ def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
     """A campaign at a glance."""
     campaign = results.campaign
     last = results.settled
-    recent = results.estimates(max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
+    recent = shown(results, max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
     newest = recent[-1] if recent else None
     return {
         "name": campaign.name,
@@ -53,7 +54,7 @@ def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
 def estimates(results: Results, query: "Query") -> dict[str, Any]:
     """One group's raw series, the filtered one beside it if asked for, by column. Raises Invalid."""
     first, last = query.span(results)
-    rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=query.settled)
+    rows = shown(results, first, last, query.group, query.filtered)
     raw = [row for row in rows if not row.series.filtered]
     answer: dict[str, Any] = {
         "campaign": results.campaign.name,
@@ -71,15 +72,21 @@ def estimates(results: Results, query: "Query") -> dict[str, Any]:
     return answer
 
 
+def shown(results: Results, first: int, last: int, group: str = EVERYBODY, filtered: bool = False) -> list[Estimate]:
+    """What may be published: settled slots over enough reports. A slot that still grows would tell the late ones."""
+    rows = results.estimates(first, last, [group], filtered=filtered, settled=True)
+    return publishable(rows, results.min_reports)
+
+
 def quantiles(results: Results, query: "Query", every: int | None) -> dict[str, Any]:
     """Quantiles over runs of slots: a model, with 90 % bands. Raises Invalid."""
     first, last = query.span(results)
-    found = results.quantiles(every=every, first=first, last=last)
+    rows = results.quantiles(every=every, first=first, last=last)
     return {
         "campaign": results.campaign.name,
         "unit": results.campaign.unit,
         "guarantee": results.guarantee,
-        "quantiles": [{name: _plain(value) for name, value in quantile.row().items()} for quantile in found],
+        "quantiles": [{name: _plain(value) for name, value in quantile.row().items()} for quantile in rows],
     }
 
 
@@ -103,9 +110,9 @@ def epochs(results: Results) -> dict[str, Any]:
 
 
 class Query:
-    """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``,
+    """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``.
 
-    ``settled``. Raises Invalid, the parameter named.
+    Raises Invalid, the parameter named.
     """
 
     def __init__(self, parameters: dict[str, str], known: tuple[str, ...]) -> None:
@@ -117,7 +124,6 @@ class Query:
         self._to = self._moment("to", parameters.get("to"))
         self.group = parameters.get("group", EVERYBODY)
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
-        self.settled = _flag("settled", parameters.get("settled", "false"))
 
     def span(self, results: Results) -> tuple[int, int]:
         """(first slot, last slot), the newest `LARGEST_SELECTION` when nothing is said. Raises Invalid for more."""

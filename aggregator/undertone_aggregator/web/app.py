@@ -40,7 +40,7 @@ _HEADERS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
 }
-_ESTIMATES = ("from", "to", "tz", "group", "filtered", "settled")
+_ESTIMATES = ("from", "to", "tz", "group", "filtered")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -70,18 +70,18 @@ class Pages:
 
     def routes(self) -> list[Route]:
         """What is asked where."""
-        one = "/api/v1/campaigns/{name}"
+        each = "/api/v1/campaigns/{name}"
         return [
             Route("/", self.page),
             Route("/api/v1/openapi.json", self.openapi),
             Route("/api/v1/campaigns", self.campaigns),
-            Route(one, self.campaign),
-            Route(f"{one}/estimates", self.estimates),
-            Route(f"{one}/quantiles", self.quantiles),
-            Route(f"{one}/epochs", self.epochs),
-            Route(f"{one}/events", self.events),
-            Route(f"{one}/download", self.download),
-            Route(f"{one}/actions/{{action}}", self.act, methods=["POST"]),
+            Route(each, self.campaign),
+            Route(f"{each}/estimates", self.estimates),
+            Route(f"{each}/quantiles", self.quantiles),
+            Route(f"{each}/epochs", self.epochs),
+            Route(f"{each}/events", self.events),
+            Route(f"{each}/download", self.download),
+            Route(f"{each}/actions/{{action}}", self.act, methods=["POST"]),
             Route("/api/v1/session", self.session, methods=["GET", "POST", "DELETE"]),
         ]
 
@@ -98,13 +98,13 @@ class Pages:
         api.Query(dict(request.query_params), ())
 
         def all_of_them() -> list[dict[str, Any]]:
-            found = []
+            summaries: list[dict[str, Any]] = []
             for name in self._site.names():
                 try:
-                    found.append(self._summary(name))
+                    summaries.append(self._summary(name))
                 except Invalid as error:
-                    found.append({"name": name, "error": str(error)})
-            return found
+                    summaries.append({"name": name, "error": str(error)})
+            return summaries
 
         return JSONResponse({"campaigns": await anyio.to_thread.run_sync(all_of_them)})
 
@@ -156,7 +156,7 @@ class Pages:
 
         def text(results: Results) -> str:
             first, last = query.span(results)
-            rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=query.settled)
+            rows = api.shown(results, first, last, query.group, query.filtered)
             return export.to_csv(rows) if how == "csv" else export.to_json_lines(rows)
 
         body = await anyio.to_thread.run_sync(self._site.read, name, text)

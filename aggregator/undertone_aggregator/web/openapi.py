@@ -10,7 +10,6 @@ _PARAMETERS = {
     "tz": "an IANA time zone for `from` and `to`",
     "group": "a group of devices; `all` is everybody",
     "filtered": "`true`: the filtered series beside the raw one",
-    "settled": "`true`: without the slots that reports still come for",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
     "format": "`csv` or `jsonl`",
 }
@@ -18,25 +17,26 @@ _PARAMETERS = {
 
 def document() -> dict[str, Any]:
     """The description as a JSON value."""
-    one = "/api/v1/campaigns/{name}"
+    each = "/api/v1/campaigns/{name}"
     series = f"columns of raw ({', '.join(RAW)}) and, if asked for, filtered ({', '.join(FILTERED)}) estimates"
-    selection = ("from", "to", "tz", "group", "filtered", "settled")
+    selection = ("from", "to", "tz", "group", "filtered")
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Undertone",
             "version": "1",
-            "description": "Aggregate series under local differential privacy. Every answer that holds numbers holds "
-            'their guarantee. No answer holds a device\'s report. Errors are {"error": sentence}.',
+            "description": "Aggregate series under local differential privacy: settled slots over enough reports."
+            " Every answer that holds numbers holds their guarantee. No answer holds a device's report."
+            ' Errors are {"error": sentence}.',
         },
         "paths": {
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
-            one: _get("one campaign at a glance", ("name",)),
-            f"{one}/estimates": _get(series, ("name", *selection)),
-            f"{one}/quantiles": _get("quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every")),
-            f"{one}/epochs": _get("the history of theta", ("name",)),
-            f"{one}/download": _get("the selection as a file", ("name", *selection, "format"), "text/csv"),
-            f"{one}/events": _get(
+            each: _get("one campaign at a glance", ("name",)),
+            f"{each}/estimates": _get(series, ("name", *selection)),
+            f"{each}/quantiles": _get("quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every")),
+            f"{each}/epochs": _get("the history of theta", ("name",)),
+            f"{each}/download": _get("the selection as a file", ("name", *selection, "format"), "text/csv"),
+            f"{each}/events": _get(
                 "server-sent events `campaign`: the campaign at a glance, again when something is new",
                 ("name",),
                 "text/event-stream",

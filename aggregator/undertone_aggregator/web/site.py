@@ -35,16 +35,16 @@ class Site(Protocol):
 
 def named(stores: Iterable[str]) -> dict[str, str]:
     """Campaign -> store. Raises Invalid for a store without a campaign, and for two of one."""
-    found: dict[str, str] = {}
+    stores_of: dict[str, str] = {}
     for url in stores:
         with open_store(url, read_only=True) as store:
             name = store.meta().get("campaign", "")
         if not name:
             raise Invalid(f"the store {url} has no campaign yet: start its aggregator first")
-        if name in found:
-            raise Invalid(f"campaign {name} is in {found[name]} and in {url}, expected one store of it")
-        found[name] = url
-    return found
+        if name in stores_of:
+            raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected one store of it")
+        stores_of[name] = url
+    return stores_of
 
 
 class StoreSite:

@@ -1,9 +1,11 @@
 """The HTTP API: what it says, what it refuses, and what no answer lets out."""
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -71,7 +73,7 @@ def test_a_store_that_cannot_be_read_hides_no_other(site: StoreSite, name: str, 
 def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: Path) -> None:
     answer = get(site, f"campaigns/{name}/estimates", filtered="true").json()
     with open_store(store) as results:
-        rows = [row for row in results.estimates(filtered=True) if not row.series.filtered]
+        rows = [row for row in results.estimates(filtered=True, settled=True) if not row.series.filtered]
         sentence = results.filter.sentence
     assert answer["raw"]["slot"] == [row.slot for row in rows]
     for said, row in zip(answer["raw"]["estimate"], rows, strict=True):
@@ -79,6 +81,19 @@ def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: P
     assert len(answer["filtered"]["estimate"]) == len(answer["filtered"]["slot"]) > 0
     assert answer["filter"] == sentence
     assert answer["guarantee"]
+
+
+def test_what_is_not_settled_or_over_few_reports_is_not_shown(store: Path) -> None:
+    with contextlib.closing(sqlite3.connect(store)) as database, database:
+        database.execute("INSERT OR REPLACE INTO meta VALUES (1, 'min_reports', '1000000')")
+    strict = StoreSite(named([str(store)]))
+    try:
+        (name,) = strict.names()
+        assert get(strict, f"campaigns/{name}/estimates", filtered="true").json()["raw"]["slot"] == []
+        assert get(strict, f"campaigns/{name}").json()["newest"] is None
+        assert get(strict, f"campaigns/{name}/download").text.count("\n") == 1
+    finally:
+        strict.close()
 
 
 def test_a_selection_by_time_zone_and_by_seconds(site: StoreSite, name: str) -> None:
