@@ -81,19 +81,7 @@ def _spent(state: dict[str, Any]) -> list[str]:
     else:
         certificates = [cap] if campaign is None else campaign["certificates"].values()
         lines += _reading_and_day(max(math.log(a / b) for a, b in certificates), state)
-    lines.append(
-        f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
-    )
-    ever = (
-        f"ever        epsilon = {state['ever'] / UNIT:.2f} since {_date(state['began'])}"
-        if state["began"]
-        else ("ever        nothing yet")
-    )
-    if state["losses"]:
-        ever += f"; the record was lost {state['losses']} times, and what it held is not in this sum"
-    if state["lifetime"]:
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent"
-    lines.append(ever + ". What repeats, a habit of many days, is protected by this number alone")
+    lines += _sums(state)
     if state["ever_rho"]:
         rho = state["ever_rho"] / UNIT
         lines.append(
@@ -101,6 +89,21 @@ def _spent(state: dict[str, Any]) -> list[str]:
             f" {_at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
         )
     return lines
+
+
+def _sums(state: dict[str, Any]) -> list[str]:
+    month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
+    if not state["began"]:
+        return [month, "ever        nothing yet"]
+    ever = f"ever        epsilon = {state['ever'] / UNIT:.2f} since {_date(state['began'])}"
+    if state["losses"]:
+        if state["time"] - state["began"] < 31 * _DAY:
+            month += f", not counting what was lost before {_date(state['began'])}"
+        ever += f"; the record was lost {state['losses']} times, and what it held is "
+        ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
+    if state["lifetime"]:
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent"
+    return [month, ever + ". What repeats, a habit of many days, is protected by this number alone"]
 
 
 def _reading_and_day(epsilon: float, state: dict[str, Any]) -> list[str]:

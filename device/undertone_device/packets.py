@@ -8,7 +8,7 @@ standard of 29 October 2014. Times are ticks: milliseconds modulo 2^30.
 import struct
 
 from undertone_device.slot_value import TICKS_MASK
-from undertone_shared.campaign import HEADER_BYTES, LARGEST_BODY
+from undertone_shared.campaign import HEADER_BYTES, LARGEST_BODY, SIGNATURE_BYTES
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
@@ -24,7 +24,7 @@ DENIED = "denied"  # ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
 # Body of the largest PUBLISH that is kept: a campaign message and its topic.
-LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + 2 + 256
+LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + SIGNATURE_BYTES + 2 + 256
 _U16 = 0xFFFF
 
 _CONNACK = 0x20
@@ -37,13 +37,9 @@ _QOS1 = 0x02
 _RETAINED = 0x01
 
 _REFUSALS = (
-    "",
-    "it does not speak MQTT 3.1.1",
-    "it does not accept this client identifier",
-    "it is unavailable",
-    "bad user name or password",
-    "not authorised",
-)
+    "|it does not speak MQTT 3.1.1|it does not accept this client identifier|it is unavailable"
+    "|bad user name or password|not authorised"
+).split("|")
 
 
 class ProtocolError(Exception):

@@ -93,7 +93,16 @@ def test_a_lost_ledger_is_told():
     del device.storage.files["ledger"]
     device.boot()
     device.accept(make_campaign())
-    assert "the record was lost 1 times, and what it held is not in this sum" in said(device)
+    text = said(device)
+    assert "the record was lost 1 times, and what it held is not in this sum" in text
+    assert "days of this device's clock, not counting what was lost before 2026-11-11" in text
+    device = running(5, lifetime=100 << 20)
+    del device.storage.files["ledger"]
+    device.boot()
+    device.accept(make_campaign())
+    text = said(device)
+    assert "ever        epsilon = 100.00 since" in text
+    assert "what it held is counted as all that was allowed, of 100.00 allowed" in text
 
 
 def test_every_word_that_pauses_a_device_is_explained():
