@@ -17,6 +17,7 @@ def certify(
     table: Path | str | None = None,
     campaign: Path | str | None = None,
     delta: float | None = None,
+    signer: str | None = None,
     levels: int = window.LEVELS,
     bins: int = 128,
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
@@ -24,6 +25,7 @@ def certify(
 
     Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order).
     A stream campaign is held to (``epsilon``, ``delta``). ``levels`` is of the piecewise ones, ``bins`` of square-wave.
+    With ``signer``, a public key in hex, a campaign's message must carry its signature.
     Raises Invalid for bad input, OSError, and
     `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
@@ -34,7 +36,7 @@ def certify(
     if table is not None:
         return [certify_table(Path(table).read_bytes(), str(epsilon))]
     assert campaign is not None
-    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), DELTA if delta is None else delta)
+    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), DELTA if delta is None else delta, signer)
 
 
 def certify_published(

@@ -17,6 +17,7 @@ from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
+from undertone_shared.report import COHORT, LENGTH, fingerprint_of
 from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, Key, Sent
 
 BROKER_KILLED = "broker_killed"
@@ -166,11 +167,35 @@ def reconcile(
     for (device, digest), outcome in judged.items():
         result.wonder("judged and not sent", f"{device or 'an unknown device'}, digest {digest.hex()}, {outcome}")
     _check_draws(sent, result, hostile)
+    _check_schedule(sent, store, result, hostile)
     if result.in_histograms != counters[COUNTED]:
         result.wonder("histograms", f"they hold {result.in_histograms} reports, {counters[COUNTED]} were counted")
     if not judged and result.counted != counters[COUNTED]:
         result.wonder("counted twice", f"{counters[COUNTED]} deliveries for {result.counted} distinct reports")
     return result
+
+
+def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:
+    """Every report is of a campaign in the store, in its device's turn, and of the cohort's kind where that is due.
+
+    A campaign that is not canonical, or whose schedule does not fit its cycle, is not read from the store at all.
+    """
+    campaigns = {epoch.campaign.fingerprint: epoch.campaign for epoch in store.epochs()}
+    for device, data in sent.sent:
+        if device in hostile or len(data) < LENGTH:
+            continue
+        campaign = campaigns.get(fingerprint_of(data))
+        if campaign is None:
+            # Judged as other_campaign, and accounted for there.
+            continue
+        report = unpack(data)
+        place = campaign.schedule.place(device)
+        if not campaign.schedule.is_turn(place, report.slot):
+            result.wonder("out of turn", _name((device, data)))
+        elif campaign.rule.kind == "scalar" and (report.kind == COHORT) != campaign.schedule.is_member(
+            place, report.slot
+        ):
+            result.wonder("of the wrong kind", _name((device, data)))
 
 
 def _check_draws(sent: Sent, result: Accounts, hostile: Collection[str]) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import undertone
 from support.designed import small_table
 from undertone.app import app
-from undertone_aggregator import design
+from undertone_aggregator import design, signing
 from undertone_aggregator.design import audit, certificate, mechanisms
 from undertone_shared import issue
 from undertone_shared.errors import Invalid
@@ -134,6 +134,27 @@ def test_a_campaign_file(tmp_path, message):
     result = certify("--campaign", path, "--epsilon", 0.999)
     assert result.exit_code == 1
     assert "refused: column 0 has weights from 1001 to 2721" in result.stderr
+
+
+def test_a_campaigns_signature_and_form(tmp_path):
+    campaign = built(design.hybrid("1"))
+    signer, other = (signing.make_key(tmp_path / f"{name}.key") for name in ("ours", "theirs"))
+    path = tmp_path / "campaign"
+    path.write_bytes(issue.pack(campaign, 5, signer.sign))
+    arguments = ("--campaign", path, "--epsilon", 1, "--signer")
+    assert certify(*arguments, signer.public).exit_code == 0
+    for data in (path.read_bytes(), issue.pack(campaign, 5), issue.pack(campaign, 5, lambda _: signer.sign(bytes(32)))):
+        path.write_bytes(data)
+        result = certify(*arguments, other.public)
+        assert result.exit_code == 1
+        assert f"refused: the campaign is not signed by {other.public}" in result.stderr
+    assert certify(*arguments, "00").exit_code == 2
+    path.write_bytes(campaign.body)
+    assert "a body has no signature" in certify(*arguments, signer.public).stderr
+    path.write_bytes(campaign.body.replace(b":48", b": 48"))
+    assert "not canonical" in certify("--campaign", path, "--epsilon", 1).stderr
+    path.write_bytes(campaign.body.replace(b'"stride":1', b'"stride":6'))
+    assert "schedule.stride is 6" in certify("--campaign", path, "--epsilon", 1).stderr
 
 
 class Understated(WindowMechanism):

@@ -5,10 +5,15 @@ from collections import Counter
 
 import pytest
 
+from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.partial import Key, Partial
 from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.design import hybrid, square_wave
 from undertone_shared.errors import Invalid
-from undertone_shared.report import COHORT, pack
+from undertone_shared.issue import build
+from undertone_shared.report import COHORT, REPORT, pack
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import reconcile
 
@@ -115,3 +120,23 @@ def test_a_store_without_audit_is_refused(store):
     store.commit("0of1", Batch(outcomes=Counter(counted=1)))
     with pytest.raises(Invalid, match="audit = true"):
         reconcile(sent(), store)
+
+
+def test_a_report_out_of_turn_or_of_the_wrong_kind_is_unexplained(store):
+    campaign = build(
+        name="c", sensor="load", unit="Wh", measure="sum", offset=0, bound=1000, slot_seconds=1800, cycle=48, epoch=0,
+        last_slot=999, default=0, cohort=Cohort(square_wave(1, (0, 10, 100, 1001))),
+        report=ReportRule(0, 300, hybrid(1)), schedule=Schedule(bytes(16), 49, 19),
+    )  # fmt: skip
+    store.add_epoch(Epoch(campaign, 5))
+    place = campaign.schedule.place("a")
+    turn = next(slot for slot in range(1000) if campaign.schedule.is_turn(place, slot))
+    member = campaign.schedule.is_member(place, turn)
+    for slot, kind, what in (
+        (turn, COHORT if member else REPORT, None),
+        (turn + 1, REPORT, "out of turn"),
+        (turn, REPORT if member else COHORT, "of the wrong kind"),
+    ):
+        key = ("a", pack(kind, campaign.fingerprint, slot, (3,), 1))
+        accounts = reconcile(sent(key, lost=[(key, "killed")]), store)
+        assert accounts.unexplained == ({} if what is None else {what: 1})

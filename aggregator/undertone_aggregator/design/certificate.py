@@ -12,8 +12,9 @@ from undertone_aggregator.design import audit, budget, continuous, window
 from undertone_aggregator.design.audit import Level
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
-from undertone_shared.campaign import MAGIC, Campaign, body_of, header
+from undertone_shared.campaign import MAGIC, Campaign, body_of, digest_of, header, signature_of
 from undertone_shared.checks import check_integer, check_object
+from undertone_shared.ed25519 import verify
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
@@ -213,20 +214,39 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     return certify_mechanism("table", decoding((ys, denominator)), epsilon, theta, None)
 
 
-def certify_campaign(data: bytes, epsilon: str, delta: float = DELTA) -> list[Certificate | StreamCertificate]:
+def certify_campaign(
+    data: bytes, epsilon: str, delta: float = DELTA, signer: str | None = None
+) -> list[Certificate | StreamCertificate]:
     """What a campaign costs, its body or the retained message given: its stream, held to (epsilon, delta); or both
 
-    mechanisms, the cohort's, and the report's if there is one, held to e^epsilon each.
+    mechanisms, the cohort's, and the report's if there is one, held to e^epsilon each. Its form and its schedule are
+    checked as a device does, and with ``signer``, a public key in hex, the message's signature.
     Raises Invalid, `audit.NotCertified`.
     """
+    body = data
     if data.startswith(MAGIC):
         header(data)
-        data = bytes(body_of(data))
-    campaign = Campaign(data)
+        body = bytes(body_of(data))
+    campaign = Campaign(body)
+    if signer is not None:
+        _check_signature(data, body, signer)
     certify = _BY_RULE.get(campaign.rule.kind)
     if certify is None:
         raise Invalid(f"the campaign's rule has kind {campaign.rule.kind!r}, expected one of {', '.join(_BY_RULE)}")
     return certify(campaign.rule, epsilon, delta)
+
+
+def _check_signature(message: bytes, body: bytes, signer: str) -> None:
+    if message is body:
+        raise Invalid("the file holds a campaign's body, expected the retained message: a body has no signature")
+    try:
+        key = bytes.fromhex(signer)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise Invalid(f"signer is {signer!r}, expected a public key of 32 bytes in hexadecimal")
+    if not verify(key, digest_of(body), signature_of(message)):
+        raise audit.NotCertified(f"the campaign is not signed by {signer}")
 
 
 def _scalar(rule: Any, epsilon: str, delta: float) -> list[Certificate | StreamCertificate]:

@@ -25,6 +25,9 @@ def certify(
     delta: Annotated[
         float | None, typer.Option(help="of a stream campaign (1e-5), or of what is published (1e-6)")
     ] = None,
+    signer: Annotated[
+        str | None, typer.Option(help="a public key in hex: the retained message must carry its signature")
+    ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="what whoever sees only published numbers learns; needs --reports")
     ] = False,
@@ -52,7 +55,14 @@ def certify(
         return
     try:
         certificates = api.certify(
-            mechanism, epsilon=epsilon, table=table, campaign=campaign, delta=delta, levels=levels, bins=bins
+            mechanism,
+            epsilon=epsilon,
+            table=table,
+            campaign=campaign,
+            delta=delta,
+            signer=signer,
+            levels=levels,
+            bins=bins,
         )
     except audit.NotCertified as failed:
         typer.echo(f"refused: {failed}", err=True)
