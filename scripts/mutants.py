@@ -44,11 +44,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "device/undertone_device/acceptance.py": (DEVICE,),
     "device/undertone_device/guard.py": (DEVICE,),
     "device/undertone_device/ledger.py": (DEVICE, "tests/device/test_ledger_file.py"),
-    "device/undertone_device/spent.py": (DEVICE,),
+    "device/undertone_device/spent.py": (DEVICE, "tests/device/test_ledger_file.py", "tests/device/test_status.py"),
     "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
     "aggregator/undertone_aggregator/collect/admission.py": (f"{COLLECT}/test_admission.py", f"{COLLECT}/test_lane.py"),
     "aggregator/undertone_aggregator/collect/lane.py": (f"{COLLECT}/test_lane.py",),
-    "aggregator/undertone_aggregator/collect/seen.py": (f"{COLLECT}/test_seen.py", f"{COLLECT}/test_admission.py"),
+    "aggregator/undertone_aggregator/collect/seen.py": (
+        f"{COLLECT}/test_seen.py",
+        f"{COLLECT}/test_admission.py",
+        f"{COLLECT}/test_lane.py",
+    ),
     "aggregator/undertone_aggregator/collect/sql_store.py": (
         f"{COLLECT}/test_store.py",
         f"{COLLECT}/test_sql_store.py",

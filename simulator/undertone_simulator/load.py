@@ -238,4 +238,4 @@ epoch_slots = {options.slots}
 mechanism = "hybrid"
 lead_slots = 2
 settle_slots = 1
-"""
+""" + ("" if options.window is None else f'window = "{options.window}"\n')

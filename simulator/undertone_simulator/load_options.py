@@ -21,8 +21,8 @@ class Options:
     """``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
 
     ``faults``: share of the clients that each of `FAULTS` happens to, once. ``micropython``: so many of the clients
-    are processes under MicroPython. ``provisioned``: folder of a fleet for a running aggregator; the interval is then
-    its campaign's. Raises Invalid.
+    are processes under MicroPython. ``window``: as "60s", devices report in turns and rest between. ``provisioned``:
+    folder of a fleet for a running aggregator; the interval is then its campaign's. Raises Invalid.
     """
 
     clients: int = 1000
@@ -36,6 +36,7 @@ class Options:
     faults: Mapping[str, float] = field(default_factory=dict)
     behaviour: Behaviour = field(default_factory=Behaviour)
     micropython: int = 0
+    window: str | None = None
     provisioned: Path | None = None
 
     def __post_init__(self) -> None:

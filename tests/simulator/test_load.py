@@ -2,12 +2,15 @@
 
 import resource
 import time
+from itertools import pairwise
 
 import pytest
 
 from undertone_shared.errors import Invalid
+from undertone_shared.intake import unpack
 from undertone_simulator import load
 from undertone_simulator.descriptors import allow_connections
+from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.load import run
 from undertone_simulator.load_options import Options
 from undertone_simulator.stage import Failed
@@ -75,6 +78,19 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
     world.start_aggregator()
     with pytest.raises(Failed, match=r"no device accepted a campaign within 3 s: \w+: [1-9]"):
         run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+
+
+@pytest.mark.broker
+def test_turns_under_load(tmp_path, mosquitto_binary, monkeypatch):
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    found = run(Options(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
+    assert found.accounts.holds, found.accounts.examples
+    slots = {}
+    for device, report in read_ledgers([tmp_path / "fleet.ledger"]).sent:
+        slots.setdefault(device, []).append(unpack(report).slot)
+    # Every fifth slot of a second, and never sooner; a turn for which the machine was late is left out.
+    assert len(slots) == 20
+    assert all(later - earlier >= 5 for mine in slots.values() for earlier, later in pairwise(sorted(mine)))
 
 
 def test_more_clients_than_devices_are_refused(make_world, tmp_path):

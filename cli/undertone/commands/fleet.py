@@ -46,6 +46,9 @@ def fleet(
         str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
     ] = "households",
     seed: Annotated[int, typer.Option(help="of population and faults, never of a device's noise")] = 1,
+    window: Annotated[
+        str | None, typer.Option(help='ε is of all readings in any window, as "60s": devices report in turns')
+    ] = None,
     micropython: Annotated[int, typer.Option(help="so many of the clients are processes under MicroPython")] = 0,
     provisioned: Annotated[
         Path | None, typer.Option("--fleet", help="a folder of undertone provision: its broker, TLS and campaign")
@@ -67,8 +70,8 @@ def fleet(
             f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
             " for what the aggregator recognises as a duplicate anyway"
         )
-    if provisioned is not None and (interval is not None or rate is not None):
-        raise Invalid("--interval and --rate are the campaign's, which --fleet brings along")
+    if provisioned is not None and (interval is not None or rate is not None or window is not None):
+        raise Invalid("--interval, --rate and --window are the campaign's, which --fleet brings along")
     options = Options(
         clients=clients,
         slots=slots,
@@ -81,6 +84,7 @@ def fleet(
         faults={"kill": kill, "duplicate": duplicate, "delay": delay, "lie": lie},
         behaviour=Behaviour(seed, drop_out, late),
         micropython=micropython,
+        window=window,
         provisioned=provisioned,
     )
     if provisioned is not None and directory is None:
