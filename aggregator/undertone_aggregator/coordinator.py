@@ -190,10 +190,13 @@ class Coordinator:
     def _raw(self, first: int, last: int, kind: int | None = None) -> list[Estimate]:
         estimator, known = estimator_of(self._timeline, self._models), len(self._models)
         partial = self._read(max(first - estimator.memory, 0), last, kind)
-        estimates = [estimate for estimate in estimator.estimates(partial) if estimate.slot >= first]
+        estimates = estimator.estimates(partial)
         if len(self._models) > known:
             self.store.set_meta({MODELS: json.dumps(self._models)})
-        return estimates
+        for sentence in estimator.warnings(estimates) if kind is None else ():
+            # Its numbers move with every slot: once until what it warns of is over.
+            self.journal.say_once("stale", "warning: " + sentence.partition(":")[0], warning=sentence)
+        return [estimate for estimate in estimates if estimate.slot >= first]
 
     @property
     def ends(self) -> int | None:

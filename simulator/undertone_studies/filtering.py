@@ -36,8 +36,9 @@ SLEW = Fraction(1, 20)
 DELTA = 1e-5
 # What a fleet larger than this has for readings is taken from so many devices.
 _MOST = 4096
-# Cycles after which hyper-parameters are refitted; a server does so after each. Few slots are fitted sooner.
-_REFITS = (1 / 6, 1 / 3, 2 / 3, 1, 4 / 3, 2, *range(3, 10), *range(10, 61, 2))
+# Cycles after which hyper-parameters are refitted: more seldom than a server does, which refits after each.
+_REFITS = (1 / 6, 1 / 3, 2 / 3, 1, 4 / 3, 2, *range(3, 10))
+_LATER, _SHORT_CYCLE = 4, 24
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,9 @@ def _one(
 def as_it_goes(truth: Truth, values: Array, noise: Noise, days: Calendar) -> tuple[Array, Array]:
     """(mean, standard error) of each slot from the slots up to it alone, hyper-parameters refitted now and then."""
     mean, error = values.copy(), np.sqrt(noise.variance)
-    ends = [round(cycles * truth.cycle) for cycles in _REFITS]
+    every = _LATER if truth.cycle > _SHORT_CYCLE else 1
+    cycles = [*_REFITS, *range(10, len(values) // truth.cycle + 1, every)]
+    ends = [round(number * truth.cycle) for number in cycles]
     ends = [end for end in ends if core.FEWEST <= end < len(values)]
     for begin, end in zip(ends, [*ends[1:], len(values)], strict=True):
         seen = (truth.slots[:begin], values[:begin], noise.part(0, begin), days.part(0, begin))

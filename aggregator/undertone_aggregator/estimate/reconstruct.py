@@ -29,6 +29,7 @@ from undertone_shared import report
 from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
+_LONGEST_MEMORY = 96
 
 
 class Decoder:
@@ -74,12 +75,13 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """Slots are independent."""
-        return 0
+        """The cycle that says at what level readings are; noise of different slots is independent."""
+        newest = self.timeline.last
+        return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
 
     @property
     def chains(self) -> int:
-        """See ``memory``."""
+        """Noise of different slots is independent."""
         return 1
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:

@@ -14,6 +14,8 @@ from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
 # Late reports change an estimate for so many slots after it; older ones are taken as final.
 RECENT = 8
+# So many reports tell the variance of a slot as well as all others do.
+_FEW_REPORTS = 50.0
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,11 @@ class SeriesFilter:
         smoothed: list[Estimate] = []
         for raw in by_series(estimates).values():
             done = self.run(raw)
-            pairs = zip(raw, done.mean.tolist(), done.standard_error.tolist(), strict=True)
-            smoothed += [as_filtered(estimate, mean, error) for estimate, mean, error in pairs]
+            if done.used:
+                pairs = zip(raw, done.mean.tolist(), done.standard_error.tolist(), strict=True)
+                smoothed += [as_filtered(estimate, mean, error) for estimate, mean, error in pairs]
+            else:
+                smoothed += [as_filtered(e, e.estimate, e.standard_error or 0.0) for e in raw]
         return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
 
     def run(self, raw: Sequence[Estimate], fitted: core.Fitted | None = None) -> core.Filtered:
@@ -43,10 +48,16 @@ class SeriesFilter:
         return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), fitted)
 
     def noise(self, raw: Sequence[Estimate]) -> Noise:
-        """The noise of one series' estimates."""
+        """The noise of one series' estimates.
+
+        A variance that few reports tell is drawn to what a report's is in the whole series: a slot whose reports
+        happen to agree is not therefore known better.
+        """
         variance = np.square([estimate.standard_error or 0.0 for estimate in raw])
         if all(estimate.carried is None for estimate in raw):
-            return Noise(variance)
+            reports = np.array([max(estimate.reports, 1) for estimate in raw])
+            pooled = float(variance @ reports**2 / reports.sum())
+            return Noise((variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS))
         return Noise(variance, np.array([estimate.carried or 0.0 for estimate in raw]), self.chains)
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:

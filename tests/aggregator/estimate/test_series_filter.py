@@ -1,0 +1,96 @@
+"""Estimates in, filtered estimates out: whole series, and slot by slot as a server does."""
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.estimate.calendar import Days
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
+from undertone_aggregator.estimate.filter import FEWEST
+from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
+
+HALF_HOUR, DAY = 1800, 48
+FIRST = 1_798_416_000 // HALF_HOUR
+HOW = SeriesFilter(HALF_HOUR, DAY, Days())
+
+
+def truth(slots):
+    return 200 + 60 * np.sin(2 * np.pi * (slots % DAY) / DAY)
+
+
+def estimates(slots, error=25.0, seed=1, series=Series(), reports=500, **more):  # noqa: B008
+    rng = np.random.default_rng(seed)
+    values = truth(slots) + error * rng.standard_normal(len(slots))
+    facts = (700, 10.0, 4.0, 0.0, 0.0)
+    return [
+        Estimate(*(slot, slot * HALF_HOUR, series, MEASURED, reports, 0, v, error, 0.0, 0.0), *facts, **more)
+        for slot, v in zip(slots.tolist(), values.tolist(), strict=True)
+    ]
+
+
+def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
+    slots = np.arange(FIRST, FIRST + 4 * DAY)
+    raw = estimates(slots, misfit=0.5) + estimates(slots, seed=2, series=Series("north", 2))
+    model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, 180.0, None, None, None, None)
+    found = HOW.smoothed([model, *raw])
+    assert {estimate.series for estimate in found} == {Series("all", 1, True), Series("north", 2, True)}
+    alone = HOW.smoothed(raw[: len(slots)])
+    assert [e for e in found if e.group == "all"] == alone
+    for estimate in alone:
+        assert estimate.reports == 500
+        assert estimate.misfit is None
+        assert estimate.standard_error < 25.0
+        # The model of what truncation removes is the raw estimate's.
+        half = 1.959964 * np.hypot(estimate.standard_error, 4.0)
+        assert estimate.low_raw == pytest.approx(estimate.estimate + 10.0 - half)
+    errors = np.array([estimate.estimate for estimate in alone]) - truth(slots)
+    assert np.sqrt(np.mean(errors**2)) < 0.6 * 25.0
+
+
+def test_where_raw_is_as_good_it_stays_to_the_last_digit():
+    raw = estimates(np.arange(FIRST, FIRST + FEWEST - 1), reports=7)
+    for before, after in zip(raw, HOW.smoothed(raw), strict=True):
+        assert (after.estimate, after.standard_error) == (before.estimate, before.standard_error)
+
+
+def test_few_reports_that_agree_by_chance_do_not_count_for_more():
+    slots = np.arange(FIRST, FIRST + 40)
+    raw = estimates(slots, reports=10)
+    lucky = Estimate(*(FIRST + 40, 0, Series(), MEASURED, 10, 0, 900.0, 0.1, 0.0, 0.0, 700))
+    variance = HOW.noise([*raw, lucky]).variance
+    assert variance[-1] > 0.7 * 25.0**2
+    # With many reports a slot's own variance stands.
+    assert HOW.noise([*estimates(slots, reports=10_000), lucky]).variance[0] == pytest.approx(25.0**2, rel=0.01)
+
+
+def test_live_is_causal_and_becomes_better_than_raw():
+    slots = np.arange(FIRST, FIRST + 5 * DAY)
+    raw = estimates(slots)
+    live, seen = LiveFilter(HOW), []
+    for i, estimate in enumerate(raw):
+        # Each slot is offered once more after its successor, as late reports would have it.
+        offered = raw[max(i - 1, 0) : i + 1]
+        found = live.take(offered)
+        assert [e.slot for e in found] == [e.slot for e in offered]
+        seen.append(found[-1])
+        assert seen[-1].series == Series(filtered=True)
+        assert seen[-1].slot == estimate.slot
+    first, last = seen[: FEWEST - 1], seen[-DAY:]
+    assert [e.estimate for e in first] == [e.estimate for e in raw[: FEWEST - 1]]
+    errors = np.array([e.estimate for e in last]) - truth(slots[-DAY:])
+    assert np.sqrt(np.mean(errors**2)) < 0.7 * 25.0
+    assert all(e.standard_error < 25.0 for e in last)
+
+
+def test_a_server_that_comes_back_goes_on_where_it_was():
+    slots = np.arange(FIRST, FIRST + 3 * DAY)
+    raw = estimates(slots)
+    live = LiveFilter(HOW)
+    live.take(raw[:-1])
+    (found,) = live.take(raw[-1:])
+    assert found.standard_error < 25.0
+
+
+def test_series_name_their_topics():
+    assert Series().topic == "all/raw"
+    assert Series("north", 1, True).topic == "north/filtered"
+    assert Series("north", 2).topic == "north/raw/2"
