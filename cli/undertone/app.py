@@ -7,6 +7,7 @@ import typer
 
 from undertone.commands import (
     aggregate,
+    backup,
     bench,
     campaign,
     certify,
@@ -48,6 +49,7 @@ def _device() -> None:
 
 
 aggregate.register(app)
+backup.register(app)
 bench.register(app)
 campaign.register(app)
 certify.register(app)

@@ -5,6 +5,7 @@ import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
@@ -68,6 +69,9 @@ class MemoryStore:
             yield
         finally:
             self._holders = 0 if alone else self._holders - 1
+
+    def backup(self, path: Path) -> None:
+        raise Invalid("a store in memory has no backup")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

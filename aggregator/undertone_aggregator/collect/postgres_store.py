@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, event, func, select
@@ -48,6 +49,9 @@ class PostgresStore(SqlStore):
     @property
     def url(self) -> str:
         return self._address.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    def backup(self, path: Path) -> None:
+        raise Invalid(f"{self._name} is a PostgreSQL database: back it up with pg_dump")
 
     def __enter__(self) -> "PostgresStore":
         return self

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
@@ -55,6 +55,13 @@ class SqliteStore(SqlStore):
     @property
     def url(self) -> str:
         return f"sqlite:{self._path}"
+
+    def backup(self, path: Path) -> None:
+        if path.exists():
+            raise Invalid(f"{path} exists already: a backup replaces nothing")
+        # SQLite takes an empty file: made here, it is its owner's alone.
+        _make_private(path)
+        self._execute(text("VACUUM INTO :path").bindparams(path=str(path)))
 
     def __enter__(self) -> "SqliteStore":
         return self

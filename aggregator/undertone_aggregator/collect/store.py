@@ -73,6 +73,9 @@ class Store(Protocol):
     def shared(self, seconds: float) -> AbstractContextManager[None]:
         """Hold it together with other workers; else as ``exclusive``."""
 
+    def backup(self, path: Path) -> None:
+        """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; waits for other writers. On return it is durable."""
 

@@ -1,0 +1,72 @@
+"""A backup is whole while its server writes; a restore says what it cannot know, and destroys nothing."""
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from support.server import two_epochs
+from undertone_aggregator.backup import restore
+from undertone_aggregator.collect.store import Batch, open_store
+from undertone_shared.errors import Invalid
+
+OLD, NEW = (replace(epoch, epsilon=Fraction(4)) for epoch in two_epochs())
+
+
+def fill(path: Path, batches: int = 1) -> None:
+    with open_store(path) as store:
+        store.set_meta({"campaign": "meters"})
+        if not store.epoch_count():
+            store.add_epoch(OLD)
+        for _ in range(batches):
+            store.commit("0of1", Batch(outcomes=Counter(counted=10), seen=bytearray(16)))
+
+
+def test_a_backup_is_consistent_while_others_write(tmp_path: Path) -> None:
+    store, copy = tmp_path / "s.sqlite", tmp_path / "copy.sqlite"
+    fill(store)
+    writing = threading.Thread(target=fill, args=(store, 100))
+    writing.start()
+    with open_store(store, read_only=True) as opened:
+        opened.backup(copy)
+    writing.join()
+    with open_store(copy, read_only=True) as copied:
+        counted = copied.outcomes()["counted"]
+        assert counted >= 10
+        assert sum(len(data) for _, data in copied.seen()) == 16 * counted // 10, "one transaction, whole or not at all"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with open_store(store, read_only=True) as opened, pytest.raises(Invalid, match="exists already"):
+        opened.backup(copy)
+
+
+def test_a_restore_says_what_it_cannot_know_and_keeps_what_was_there(tmp_path: Path) -> None:
+    store, copy = tmp_path / "s.sqlite", tmp_path / "copy.sqlite"
+    fill(store)
+    with open_store(store, read_only=True) as opened:
+        opened.backup(copy)
+    fill(store, 2)
+    with open_store(store) as opened:
+        opened.add_epoch(NEW)
+        with opened.shared(0), pytest.raises(Invalid, match="another aggregator uses the store"):
+            restore(copy, store)
+    said = "\n".join(restore(copy, store))
+    assert "it has counted 20 reports more" in said
+    assert f"1 epochs that the backup does not know ({NEW.campaign.epoch})" in said
+    assert "will show them as lost" in said
+    with open_store(store, read_only=True) as opened:
+        assert (opened.epoch_count(), opened.outcomes()["counted"]) == (1, 10)
+    with open_store(tmp_path / "s.sqlite.before-restore", read_only=True) as aside:
+        assert (aside.epoch_count(), aside.outcomes()["counted"]) == (2, 30)
+    with pytest.raises(Invalid, match="an earlier restore kept it there"):
+        restore(copy, store)
+
+
+def test_another_campaigns_backup_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "s.sqlite")
+    with open_store(tmp_path / "other.sqlite") as other:
+        other.set_meta({"campaign": "water"})
+    with pytest.raises(Invalid, match="holds the campaign meters, the backup water"):
+        restore(tmp_path / "other.sqlite", tmp_path / "s.sqlite")
