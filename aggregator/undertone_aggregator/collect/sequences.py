@@ -78,20 +78,27 @@ class Sequences:
     def expected(
         self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Which of these reports [n] are a known device's only one here, newer, and the very next number."""
+        """Which reports [n] are of known devices all of whose reports here are newer, with the very next number."""
         self._merge()
-        if not len(self._keys):
-            return np.zeros(len(keys), dtype=bool)
-        _, place, times = np.unique(keys, return_inverse=True, return_counts=True)
-        at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
+        mask = np.zeros(len(keys), dtype=bool)
+        if not len(self._keys) or not len(keys):
+            return mask
+        order = np.argsort(keys, kind="stable")
+        key, slot, number = keys[order], slots[order], numbers[order]
+        first = np.ones(len(keys), dtype=bool)
+        first[1:] = key[1:] != key[:-1]
+        at = np.minimum(np.searchsorted(self._words[0], key), len(self._keys) - 1)
         word = self._words[1, at]
-        newest, number = (word >> np.uint64(32)).astype(np.int64), (word & np.uint64(_U32)).astype(np.int64)
-        known = (self._words[0, at] == keys) & (times[place] == 1)
-        mask: NDArray[np.bool_] = known & (slots > newest) & (numbers == number + 1)
+        # What each is compared with: the device's report before it, here or in the state.
+        newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
+        before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
+        next_one = (self._words[0, at] == key) & (slot > newest) & (number == before + 1)
+        whole = np.logical_and.reduceat(next_one, np.flatnonzero(first))
+        mask[order] = whole[np.cumsum(first) - 1]
         return mask
 
     def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
-        """Remember what was ``expected``; the records."""
+        """Remember what was ``expected``, each device's reports in their order; the records."""
         words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
         self._words[1, np.searchsorted(self._words[0], keys)] = words
         return np.stack([keys, words]).T.astype("<u8").tobytes()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from support import deliveries
@@ -152,3 +153,35 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Manag
     # A worker that starts again goes on where the store left it.
     Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     assert store.outcomes()["counted"] == len(reports) - len(drop)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
+    """Several reports of a device in a batch, some numbers missing, some slots late: the same state, the same gaps."""
+    chance = random.Random(seed)
+    fast, slow = Sequences(), Sequences()
+    last: dict[int, tuple[int, int]] = {}
+    plain_ones = 0
+    for _ in range(30):
+        batch = []
+        for _ in range(chance.randrange(1, 60)):
+            key = chance.randrange(1, 15) << 58
+            slot, number = last.get(key, (100, 0))
+            slot += chance.choice([1] * 40 + [0, 3, -2])
+            number += chance.choice([1] * 60 + [2, 0, 5])
+            last[key] = slot, number
+            batch.append((key, slot, number))
+        keys, slots, numbers = (np.array(column) for column in zip(*batch, strict=True))
+        keys = keys.astype(np.uint64)
+        plain = fast.expected(keys, slots, numbers)
+        plain_ones += int(plain.sum())
+        fast.advance(keys[plain], slots[plain], numbers[plain])
+        missing = [fast.observe(batch[i][0], 0, *batch[i][1:]) for i in np.flatnonzero(~plain).tolist()]
+        for i, (key, slot, number) in enumerate(batch):
+            shown = slow.observe(key, 0, slot, number)
+            if plain[i]:
+                assert shown == 0
+            else:
+                assert shown == missing.pop(0)
+        assert fast.snapshot() == slow.snapshot()
+    assert plain_ones > 50
