@@ -119,7 +119,7 @@ def compare(streams: Streams, seed: int) -> Outcome:
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]
-    return Outcome(streams.label, columns, rows, notes, [*_against(streams), *_by_report(streams), *_by_slew(streams)])
+    return Outcome(streams.label, columns, rows, notes, _panels(streams, seed))
 
 
 def _bias(streams: Streams, of_method: Error) -> str:
@@ -148,41 +148,28 @@ def budget(streams: Streams) -> str:
     )
 
 
-def _against(streams: Streams) -> list[Panel]:
-    errors = {e: [error_of(streams, m) for m in methods_for(streams, streams.slews[1], e)[:-1]] for e in EPSILONS}
-    panels = []
-    for devices in (streams.devices, *SCALED):
-        curves = {
-            of_method.method.name: (EPSILONS, [streams.range * errors[e][i].raw(devices) for e in EPSILONS])
-            for i, of_method in enumerate(errors[EPSILONS[0]])
-        }
+def _panels(streams: Streams, seed: int) -> list[Panel]:
+    """Raw beside smoothed, in the data's own fleet and the largest: one scale, so that what smoothing takes is seen."""
+    slew, panels = streams.slews[1], []
+    errors = {e: [error_of(streams, m) for m in methods_for(streams, slew, e) if m.name in DRAWN] for e in SHOWN}
+    for devices in (streams.devices, SCALED[-1]):
         whose = "the data's own fleet" if devices == streams.devices else "scaled"
-        panels.append(Panel(f"n = {devices:,} ({whose})", "ε", f"RMSE of the raw mean, {streams.unit}", curves))
+        raw: dict[str, Curve] = {}
+        smoothed: dict[str, Curve] = {}
+        for place, error in enumerate(errors[SHOWN[0]]):
+            name = error.method.name
+            raw[name] = (SHOWN, [streams.range * errors[e][place].raw(devices) for e in SHOWN])
+            runs = [smoothed_error(streams, errors[e][place].method, devices, seed) for e in SHOWN]
+            smoothed[name] = (SHOWN, [streams.range * run for run in runs])
+        for title, curves in (("raw", raw), ("smoothed", smoothed)):
+            panels.append(
+                Panel(
+                    f"{title}, n = {devices:,} ({whose})",
+                    "ε of a stream" if not streams.per_report else "ε of a report",
+                    f"RMSE of the mean, {streams.unit}",
+                    curves,
+                    logarithmic_x=True,
+                    better="lower",
+                )
+            )
     return panels
-
-
-def _by_report(streams: Streams) -> list[Panel]:
-    panels = []
-    for epsilon in EPSILONS:
-        errors = {m.name: error_of(streams, m) for m in methods_for(streams, streams.slews[1], epsilon)[:-1]}
-        curves = {name: _curve(streams, errors[name]) for name in DRAWN}
-        title = f"ε = {epsilon:g}, C = {streams.slews[1]}, n = {streams.devices}"
-        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
-    return panels
-
-
-def _by_slew(streams: Streams) -> list[Panel]:
-    panels = []
-    for epsilon in EPSILONS:
-        curves: dict[str, Curve] = {}
-        for slew in streams.slews:
-            errors = {m.name: error_of(streams, m) for m in methods_for(streams, slew, epsilon)[:-1]}
-            curves |= {f"{name}, C = {slew}": _curve(streams, errors[name]) for name in ("paper", "closed-form")}
-        title = f"ε = {epsilon:g}, n = {streams.devices}: effect of C"
-        panels.append(Panel(title, "report", f"MSE of the raw mean, {streams.unit}²", curves))
-    return panels
-
-
-def _curve(streams: Streams, of_method: Error) -> Curve:
-    errors = [streams.range**2 * x for x in of_method.by_slot(streams.devices)]
-    return [float(i) for i in range(1, len(errors) + 1)], errors

@@ -1,16 +1,19 @@
 """What an experiment gives: a table, sentences, and the curves of its figure."""
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-_COLOURS = 128
-# Colours of lines, before they are dashed.
-_LINES = 10
+from undertone_shared.errors import Invalid
+from undertone_studies import style
+
+# Of a curve that is kept with its table.
+_POINTS = 400
 
 Cell = str | int | float
 Curve = tuple[Sequence[float], Sequence[float]]
@@ -18,7 +21,11 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram: named curves (x, y); ``logarithmic``: in y. Points that are not ``joined`` have no line."""
+    """One diagram: named curves (x, y); ``logarithmic``: in y. Points that are not ``joined`` have no line.
+
+    ``baseline``: the curve that is drawn in grey; ``relative``: the curve that all are divided by, which need not share
+    its unit with other panels then; ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
+    """
 
     title: str
     x: str
@@ -27,6 +34,38 @@ class Panel:
     logarithmic: bool = True
     logarithmic_x: bool = False
     joined: bool = True
+    baseline: str = "Base"
+    relative: str = ""
+    better: str = ""
+
+    def quantity(self) -> str:
+        """What is drawn along y."""
+        return f"{self.y} ÷ {self.relative}'s" if self.relative else self.y
+
+    def thinned(self) -> "Panel":
+        """With at most `_POINTS` points for each curve: no picture shows more."""
+
+        def few(values: Sequence[float]) -> list[float]:
+            return list(values)[:: max(-(-len(values) // _POINTS), 1)]
+
+        return replace(self, curves={name: (few(x), few(y)) for name, (x, y) in self.curves.items()})
+
+    def shown(self) -> dict[str, Curve]:
+        """The curves as they are drawn."""
+        if not self.relative:
+            return dict(self.curves)
+        base = dict(zip(*self.curves[self.relative], strict=True))
+        return {
+            name: (x, [value / base[at] for at, value in zip(x, y, strict=True)])
+            for name, (x, y) in self.curves.items()
+            if name != self.relative
+        }
+
+
+def against_base(title: str, x: str, at: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Panel:
+    """Mean squared errors over ε as multiples of Base's, which always answers 0: streams of any size compare."""
+    named = {name: (at, y) for name, y in curves.items()}
+    return Panel(title, x, "MSE", named, logarithmic_x=True, relative="Base", better="lower")
 
 
 @dataclass(frozen=True)
@@ -48,14 +87,16 @@ class Outcome:
     def document(self, **facts: Any) -> dict[str, Any]:
         """For JSON; ``facts`` are further fields, such as the command that made it."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        return {"title": self.title, **facts, "rows": rows, "notes": list(self.notes)}
+        panels = [asdict(panel.thinned()) for panel in self.panels]
+        return {"title": self.title, **facts, "rows": rows, "notes": list(self.notes), "panels": panels}
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> "Outcome":
-        """What ``document`` says, without its figure."""
+        """What ``document`` says."""
         rows = document["rows"]
         columns = list(rows[0]) if rows else []
-        return Outcome(document["title"], columns, [list(row.values()) for row in rows], document["notes"])
+        panels = [Panel(**panel) for panel in document.get("panels", ())]
+        return Outcome(document["title"], columns, [list(row.values()) for row in rows], document["notes"], panels)
 
     def csv(self) -> str:
         """The table with a header."""
@@ -64,43 +105,20 @@ class Outcome:
         return text.getvalue()
 
     def write(self, folder: Path, name: str, **facts: Any) -> None:
-        """``name``.csv, ``name``.json with ``facts``, and ``name``.png. Raises OSError."""
+        """``name``.csv, ``name``.json with ``facts``, and where there is a figure ``name``.png. Raises OSError."""
         (folder / f"{name}.csv").write_text(self.csv())
-        document = self.document(**facts)
-        (folder / f"{name}.json").write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-        self.draw(folder / f"{name}.png")
+        if self.panels:
+            self.draw(folder / f"{name}.png")
+            # By this a test sees that a picture is its table's.
+            facts["picture"] = hashlib.sha256((folder / f"{name}.png").read_bytes()).hexdigest()
+        text = json.dumps(self.document(**facts), ensure_ascii=False, indent=1, default=lambda value: value.item())
+        (folder / f"{name}.json").write_text(text + "\n")
 
     def draw(self, path: Path) -> None:
-        """The figure, or the table where there is none, as a PNG of few colours. Raises OSError."""
-        from matplotlib.figure import Figure
-        from PIL import Image
-
-        columns = min(len(self.panels), 2)
-        lines = -(-len(self.panels) // max(columns, 1))
-        figure = Figure(figsize=(6.4 * columns, 4.2 * lines), layout="constrained")
-        for place, panel in enumerate(self.panels, 1):
-            axes = figure.add_subplot(lines, columns, place)
-            for number, (name, (x, y)) in enumerate(panel.curves.items()):
-                marker, width = ("o" if len(x) < 20 else None), (1.2 if panel.joined else 0)
-                style = "-" if number < _LINES else "--"
-                axes.plot(x, y, style, marker=marker, markersize=3, linewidth=width, label=name)
-            axes.set_title(panel.title)
-            axes.set_xlabel(panel.x)
-            axes.set_ylabel(panel.y)
-            if panel.logarithmic:
-                axes.set_yscale("log")
-            if panel.logarithmic_x:
-                axes.set_xscale("log")
-            axes.legend(fontsize=8)
+        """The figure as a PNG; there is none for an outcome without panels. Raises OSError, Invalid."""
         if not self.panels:
-            figure.set_size_inches(1.3 * len(self.columns), 0.8 + 0.25 * len(self.rows))
-            axes = figure.add_subplot()
-            axes.axis("off")
-            axes.set_title(self.title)
-            axes.table([[*map(_text, row)] for row in self.rows], colLabels=list(self.columns), loc="center")
-        whole = io.BytesIO()
-        figure.savefig(whole, format="png", dpi=100)
-        Image.open(whole).convert("RGB").quantize(_COLOURS).save(path, format="png", optimize=True)
+            raise Invalid(f"{self.title!r} is a table: it has no figure")
+        style.save(style.figure([panel.thinned() for panel in self.panels]), path)
 
 
 def _text(cell: Cell) -> str:

@@ -4,6 +4,10 @@ The page is made of the files in its folder, so that one experiment can be run a
 """
 
 import json
+import os
+import platform
+import re
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +28,14 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "CGM (PVLDB 2021)": ("cgm",),
     "Counting and streaming sanitizers": ("counting",),
 }
+FURTHER = "Further studies"
+NOT_FOR = (
+    "**Who should not use Undertone.** Small fleets at small ε: below, a cell above 20 shows no single half-hour."
+    " Whoever trusts a collector with the readings: central releases are far sharper. Whoever needs a promise for a"
+    " whole day or a habit at event level: there is none."
+)
+FLEETS = (100, 500, 5_000, 50_000, 500_000)
+PLANNED = ("0.5", "1", "2", "4")
 # A longer table is linked, not shown.
 _LONGEST_TABLE = 40
 
@@ -68,54 +80,125 @@ def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) ->
 def write(name: str, outcome: Outcome, options: Options, folder: Path) -> None:
     """One experiment's files. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    outcome.write(folder, name, command=command(name, options), quick=options.quick)
+    outcome.write(folder, name, command=command(name, options), quick=options.quick, machine=_machine(), **_commit())
+
+
+def _machine() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def _commit() -> dict[str, str]:
+    """The checkout's commit, where there is one."""
+    try:
+        told = subprocess.run(
+            ["git", "rev-parse", "--short=10", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": told.stdout.strip()}
 
 
 def page_of(folder: Path) -> Path:
-    """Where the page of a folder stands: beside it, by its name."""
+    """Where the first page of a folder stands: beside it, by its name."""
     return folder.absolute().with_suffix(".md")
 
 
 def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
-    """The page of all experiments whose files are in ``folder``. Raises OSError."""
+    """The first page, and in ``folder`` a page for each chapter, from the files there. Raises OSError."""
     documents = {
         name: json.loads(path.read_text()) for name in EXPERIMENTS.names() if (path := folder / f"{name}.json").exists()
     }
+    for chapter, names in chapters(documents).items():
+        (folder / f"{slug(chapter)}.md").write_text(chapter_page(chapter, {name: documents[name] for name in names}))
     path = page_of(folder)
-    path.write_text(page(documents, skipped or {}, folder))
+    path.write_text(first_page(documents, skipped or {}, folder))
     return path
 
 
-def page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
-    """The page as markdown, from the experiments' documents; their files are in the folder ``out`` beside it."""
+def redraw(folder: Path) -> list[str]:
+    """Draw every figure again from the curves that its file keeps; returns the names. Raises OSError, Invalid."""
+    drawn = []
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text())
+        facts = {key: document[key] for key in ("command", "quick", "machine", "commit") if key in document}
+        Outcome.of(document).write(folder, path.stem, **facts)
+        drawn.append(path.stem)
+    return drawn
+
+
+def chapters(documents: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Chapter -> the experiments there are."""
+    named = {title: [name for name in documents if chapter_of(name) == title] for title in (*CHAPTERS, FURTHER)}
+    return {title: names for title, names in named.items() if names}
+
+
+def chapter_of(name: str) -> str:
+    """The chapter of an experiment: the first one whose beginning is its name's, or the last page."""
+    return next((title for title, prefixes in CHAPTERS.items() if name.startswith(prefixes)), FURTHER)
+
+
+def slug(chapter: str) -> str:
+    """A chapter's file name."""
+    return re.sub(r"[^a-z0-9]+", "-", chapter.lower().partition(" (")[0]).strip("-")
+
+
+def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
+    """The index as markdown; the files are in the folder ``out`` beside it."""
     folder = out.name
     quick = [name for name, document in documents.items() if document["quick"]]
     parts = [
         "# Results",
-        f"`undertone experiment all --out {out.as_posix()}` makes this page and everything on it;"
+        NOT_FOR,
+        *_fleets(),
+        f"`undertone experiment all --out {out.as_posix()}` makes these pages and everything on them;"
         f" `undertone experiment NAME --out {out.as_posix()}` makes one figure again, longer with `--repeats`, and the"
-        " page with it. The command that made a figure stands above it. Every table is a CSV and a JSON file in"
-        f" [{folder}]({folder}).",
+        f" pages with it. Every table is a CSV and a JSON file in `{out.as_posix()}`.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
-    for chapter, prefixes in CHAPTERS.items():
-        mine = [name for name in documents if name.startswith(prefixes)]
-        if mine:
-            parts += [f"## {chapter}", *(_section(name, documents[name], folder) for name in mine)]
+    for chapter, names in chapters(documents).items():
+        lines = "\n".join(f"- {documents[name]['title']}" for name in names)
+        parts += [f"## [{chapter}]({folder}/{slug(chapter)}.md)", lines]
     if skipped:
         parts += ["## Not run", "\n".join(f"- {name}: {why}" for name, why in skipped.items())]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(name: str, document: Mapping[str, Any], folder: str) -> str:
+def _fleets() -> list[str]:
+    """What `undertone plan` promises households, by the size of the fleet and ε."""
+    from undertone_simulator.doors import plan
+
+    heads = "| error of a half-hour's mean, % | " + " | ".join(f"ε = {epsilon}" for epsilon in PLANNED) + " |"
+    lines = [heads, "|---|" + "---|" * len(PLANNED)]
+    for devices in FLEETS:
+        plans = [plan(devices=devices, epsilon=epsilon) for epsilon in PLANNED]
+        cells = " | ".join(f"{100 * of.spans[0].error / of.mean:.2g}" for of in plans)
+        lines.append(f"| {devices:,} homes | {cells} |")
+    return [
+        "\n".join(lines),
+        "`undertone plan --devices N --epsilon E`, synthetic households; ε is of one reading (event level).",
+    ]
+
+
+def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """A chapter as markdown, in the folder of its files."""
+    return "\n\n".join([f"# {chapter}", *(_section(name, document) for name, document in documents.items())]) + "\n"
+
+
+def _section(name: str, document: Mapping[str, Any]) -> str:
     outcome = Outcome.of(document)
-    blocks = [f"### {outcome.title}", f"`{document['command']}`"]
+    made = "; ".join([f"`{document['command']}`", *(document[key] for key in ("commit", "machine") if key in document)])
+    blocks = [f"## {outcome.title}", made]
     if paragraph := EXPERIMENTS[name].paragraph:
         blocks.append(paragraph)
-    blocks.append(f"![{outcome.title}]({folder}/{name}.png)")
+    if outcome.panels:
+        blocks.append(f"![{outcome.title}]({name}.png)")
     if len(outcome.rows) > _LONGEST_TABLE:
-        blocks += [f"[{len(outcome.rows)} rows]({folder}/{name}.csv)", *outcome.notes]
+        blocks += [f"{len(outcome.rows)} rows: `{name}.csv`", *outcome.notes]
     else:
         # The table without its own heading.
         blocks.append(outcome.markdown().partition("\n\n")[2].strip())

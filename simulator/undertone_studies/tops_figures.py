@@ -1,10 +1,11 @@
 """Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import (
     EPSILONS,
@@ -38,8 +39,8 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
                 for metric in metrics:
                     curves[metric].setdefault(name, []).append(getattr(error, metric))
         x = [float(epsilon) for epsilon in EPSILONS]
-        for metric, lines in curves.items():
-            panels.append(Panel(stream.name, "ε", metric.upper(), {name: (x, y) for name, y in lines.items()}))
+        # The table has them all; the picture the first.
+        panels.append(replace(against_base(stream.name, "ε", x, curves[metrics[0]]), y=metrics[0].upper()))
     columns = ["stream", "ε", "method", *(metric.upper() for metric in metrics)]
     return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)
 
@@ -96,7 +97,7 @@ def at_quantile(options: Options, trials: Callable[[Stream, int, str], dict[str,
             rows.append([stream.name, float(epsilon), "Base", base_mse(truth)])
             curves.setdefault("Base", []).append(base_mse(truth))
         x = [float(epsilon) for epsilon in EPSILONS]
-        panels.append(Panel(f"{stream.name}, θ = {theta}", "ε", "MSE", {name: (x, y) for name, y in curves.items()}))
+        panels.append(against_base(f"{stream.name}, θ = {theta}", "ε", x, curves))
     note = "θ = the 95 % quantile; the truth is truncated at it."
     return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [EVENT, note, protocol(options)], panels)
 

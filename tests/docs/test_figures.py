@@ -57,7 +57,7 @@ def test_figures_are_those_of_the_results(page):
 
 
 def test_figures_are_there_and_a_wrong_one_is_found():
-    assert sum(len(_FIGURE.findall(page.read_text("utf-8"))) for page in PAGES) >= 4
+    assert sum(len(_FIGURE.findall(page.read_text("utf-8"))) for page in PAGES) >= 20
     assert differences("<!-- figure: coverage epsilon=1 held -->0.7")
     with pytest.raises(LookupError):
         differences("<!-- figure: coverage epsilon=77 held -->0.7")

@@ -34,7 +34,7 @@ def test_the_table_the_notes_and_the_panels(monkeypatch):
     text = found.markdown()
     for words in ("closed-form", "scaled", "user level", "| one-bit |", "useless"):
         assert words in text
-    assert [len(panel.curves) for panel in found.panels] == [10, 10, 10, 5, 5, 6, 6]
+    assert [len(panel.curves) for panel in found.panels] == [5, 5, 5, 5]
     assert found.document()["rows"][0]["clipping bias"] == "0"
 
 

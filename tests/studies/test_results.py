@@ -1,8 +1,9 @@
 """The results page and our own experiments, at their smallest."""
 
 import csv
+import hashlib
 import json
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
-from undertone_studies import registry, results
+from undertone_studies import results
 from undertone_studies.experiments import poisoning
 from undertone_studies.experiments.plan import SLEW, stream_errors
 from undertone_studies.outcome import Outcome, Panel
 from undertone_studies.registry import EXPERIMENTS, Options
-from undertone_studies.results import CHAPTERS, page
+from undertone_studies.results import CHAPTERS
 
 OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
 
@@ -35,21 +36,40 @@ def test_an_outcome_as_files(tmp_path):
 def test_every_experiment_has_a_title_and_one_chapter():
     for name in EXPERIMENTS.names():
         assert EXPERIMENTS[name].title
-        assert sum(name.startswith(prefixes) for prefixes in CHAPTERS.values()) == 1, name
+        assert sum(name.startswith(prefixes) for prefixes in CHAPTERS.values()) <= 1, name
+    assert results.chapter_of("tops-fig3") == "ToPS and ToPL (CCS 2021)"
+    assert results.chapter_of("unheard-of") == results.FURTHER
 
 
-def test_the_page_has_figure_table_and_what_was_left_out():
-    command = registry.command("tops-fig1", Options(quick=True))
-    document = OUTCOME.document(command=command, quick=True)
-    text = page({"tops-fig1": document}, {"coverage": "coverage needs EDRP"}, Path("docs/results"))
-    assert "### A title" in text
-    assert "`undertone experiment tops-fig1 --quick --seed 1`" in text
-    assert "![A title](results/tops-fig1.png)" in text
-    assert "| 1 | 0.5 |" in text
-    assert "experiment all --out docs/results" in text
+def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FLEETS", (500,))
+    monkeypatch.setattr(results, "PLANNED", ("1",))
+    folder = tmp_path / "results"
+    results.write("tops-fig1", OUTCOME, Options(quick=True), folder)
+    text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
+    assert "experiment all --out" in text
+    assert "| 500 homes | 19 |" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "not what it finds: tops-fig1" in text
+    assert "## [ToPS and ToPL (CCS 2021)](results/tops-and-topl.md)" in text
+    chapter = (folder / "tops-and-topl.md").read_text()
+    assert "## A title" in chapter
+    assert "`undertone experiment tops-fig1 --quick --seed 1`" in chapter
+    assert "![A title](tops-fig1.png)" in chapter
+    assert "| 1 | 0.5 |" in chapter
+    document = json.loads((folder / "tops-fig1.json").read_text())
     assert Outcome.of(document).csv() == OUTCOME.csv()
+    assert document["picture"] == hashlib.sha256((folder / "tops-fig1.png").read_bytes()).hexdigest()
+    assert results.redraw(folder) == ["tops-fig1"]
+    assert json.loads((folder / "tops-fig1.json").read_text()) == document
+
+
+def test_a_table_has_no_figure(tmp_path):
+    table = replace(OUTCOME, panels=())
+    table.write(tmp_path, "table")
+    assert not (tmp_path / "table.png").exists()
+    with pytest.raises(Invalid, match="is a table: it has no figure"):
+        table.draw(tmp_path / "table.png")
 
 
 def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch):
@@ -66,13 +86,12 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     assert skipped == {"coverage": "coverage needs EDRP"}
     assert (folder / "poisoning.csv").exists()
     assert path == tmp_path / "found.md"
-    assert path.read_text().count("### A title") == 2
+    assert path.read_text().count("- A title") == 2
     assert len(said) == 3
     # One of them again, by itself: the page keeps the others.
     results.write("tops-fig1", OUTCOME, Options(repeats=7), folder)
-    text = results.write_page(folder).read_text()
-    assert text.count("### A title") == 2
-    assert "--repeats 7" in text
+    assert results.write_page(folder).read_text().count("- A title") == 2
+    assert "--repeats 7" in (folder / "tops-and-topl.md").read_text()
 
 
 def test_several_processes_find_the_same(tmp_path):

@@ -48,13 +48,17 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
     return dict(plain(document))
 
 
-def to_csv(rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
-    """Rows of one kind as CSV with a header; what a row does not have is empty."""
+def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
+    """Rows of one kind as CSV with a header; what a row does not have is empty.
+
+    The last columns are the same in each row: unit, ε and what it guarantees, without which no number is complete.
+    """
+    facts = {"unit": results.campaign.unit, "epsilon": float(results.epsilon), "guarantee": results.guarantee}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(kind.columns())
+    writer.writerow([*kind.columns(), *facts])
     for row in rows:
-        writer.writerow(["" if value is None else value for value in row.row().values()])
+        writer.writerow(["" if value is None else value for value in [*row.row().values(), *facts.values()]])
     return text.getvalue()
 
 

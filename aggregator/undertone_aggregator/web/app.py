@@ -157,7 +157,7 @@ class Pages:
         def text(results: Results) -> str:
             first, last = query.span(results)
             rows = api.shown(results, first, last, query.group, query.filtered)
-            return export.to_csv(rows) if how == "csv" else export.to_json_lines(rows)
+            return export.to_csv(results, rows) if how == "csv" else export.to_json_lines(rows)
 
         body = await anyio.to_thread.run_sync(self._site.read, name, text)
         kind = "text/csv" if how == "csv" else "application/x-ndjson"

@@ -151,7 +151,7 @@ def _write(
             found[kind.plural] = [row.row() for row in rows]
         text = json.dumps(plain(found), ensure_ascii=False) + "\n"
     elif form == "csv":
-        text = export.to_csv(rows, kind)
+        text = export.to_csv(results, rows, kind)
     elif form == "jsonl":
         text = export.to_json_lines(rows)
     else:

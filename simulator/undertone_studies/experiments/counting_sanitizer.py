@@ -71,7 +71,9 @@ def run(options: Options) -> Outcome:
         "the paper's kβ": (x, [float(row[2]) for row in rows]),
     }
     columns = ["blocks k", "share of streams off by more than α", "kβ", "90 % error", "α + 2β"]
-    panel = Panel("confidence", "blocks", "share", curves, logarithmic=False)
+    panel = Panel(
+        "confidence", "blocks", "share of streams", curves, logarithmic=False, baseline="the paper's kβ", better="lower"
+    )
     return Outcome(TITLE, columns, rows, notes, [panel])
 
 

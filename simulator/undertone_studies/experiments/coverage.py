@@ -13,8 +13,8 @@ PARAGRAPH = (
     "The papers publish no intervals. The 95 % interval is for the truncated mean of the devices that reported,"
     " whose readings are fixed, so only the mechanism's exact variance counts: it holds at its rate, and predicted"
     " over measured standard error is 1. The wider interval is meant for the raw mean and adds a model of what"
-    " truncation removes, hour by hour; it holds more often than its 95 % on average, and less often in single"
-    " half-hours, because what the threshold rounds have seen of an hour is little."
+    " truncation removes, hour by hour; it holds more often than its 95 % on average, and by the least at its worst"
+    " half-hour, because what the threshold rounds have seen of an hour is little."
 )
 
 EPSILONS = ("1", "4")
@@ -42,5 +42,13 @@ def run(options: Options) -> Outcome:
         "raw mean, worst half-hour": (epsilons, [coverage.least_held_raw for coverage in measured]),
         "nominal": (epsilons, [0.95] * len(measured)),
     }
-    panel = Panel("Intervals that hold", "ε of a reading", "share", curves, logarithmic=False)
+    panel = Panel(
+        "Intervals that hold",
+        "ε of a reading",
+        "share of intervals",
+        curves,
+        logarithmic=False,
+        joined=False,
+        baseline="nominal",
+    )
     return Outcome(TITLE, columns, [astuple(coverage) for coverage in measured], notes, [panel])

@@ -93,16 +93,21 @@ def run(options: Options) -> Outcome:
         f"mean and range: ε per reading (event level), Hybrid; stream: (ε, {DELTA:g}) for {STREAM_SLOTS} reports"
         f" together (user level), slew {float(SLEW):g}, in units of the range, noise only.",
     ]
-    panel = Panel(
-        "Predicted over simulated standard error",
-        "devices",
-        "ratio",
-        curves,
-        logarithmic=False,
-        joined=False,
-        logarithmic_x=True,
-    )
-    return Outcome("Predictions of undertone plan", columns, rows, notes, [panel])
+    panels = [
+        Panel(
+            f"{what}: predicted over simulated standard error",
+            "devices",
+            "ratio",
+            {f"ε = {epsilon}": curves[f"{what}, ε = {epsilon}"] for epsilon in EPSILONS}
+            | {"as predicted": ([float(FLEETS[0]), float(FLEETS[-1])], [1.0, 1.0])},
+            logarithmic=False,
+            joined=False,
+            logarithmic_x=True,
+            baseline="as predicted",
+        )
+        for what in ("mean", f"range of {RANGE}", "stream")
+    ]
+    return Outcome("Predictions of undertone plan", columns, rows, notes, panels)
 
 
 def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:

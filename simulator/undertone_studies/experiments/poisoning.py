@@ -23,7 +23,9 @@ TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
     "The papers assume honest devices. A fake one can send any symbol that an honest one may draw, and the best lie"
     " is the largest: it shifts the mean by its share times what that symbol decodes to, less the mean, which is"
-    " the bound in the last column. Smaller ε means larger decoded values, hence cheaper lies. At ε = 0.5 the"
+    " the bound in the last column: of the expectation, so that single cells exceed it by their noise. θ is fixed"
+    " here; what liars do to θ itself is not in this table. Smaller ε means larger decoded values, hence cheaper lies."
+    " At ε = 0.5 the"
     " Hybrid reports by stochastic rounding alone, and the symbols of its piecewise part, which decode further out,"
     " are refused: lies move it about half as far as Piecewise. The median over groups does not help once there are"
     " liars in every group: it defends against few fakes, or against fakes that cluster, and against others only"
@@ -63,7 +65,9 @@ def run(options: Options) -> Outcome:
         "ε is of one reading (event level). Liars cost nobody any privacy: they change the answer.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
-    panel = Panel("Shift of the mean", "% of devices that lie", "% of the range", curves, logarithmic=False)
+    panel = Panel(
+        "Shift of the mean", "% of devices that lie", "shift, % of the range", curves, logarithmic=False, better="lower"
+    )
     return Outcome(TITLE, columns, rows, notes, [panel])
 
 

@@ -106,7 +106,16 @@ def run(options: Options) -> Outcome:
             "ToPL's objective is for random range queries of one stream; the second column gives it the fleet's.",
             GUARANTEE,
         ),
-        (Panel("Error of one slot's mean", "ε", "MSE, Wh²", {method: (x, errors[method]) for method in METHODS}),),
+        (
+            Panel(
+                "Error of one slot's mean",
+                "ε",
+                "MSE, Wh²",
+                {method: (x, errors[method]) for method in METHODS},
+                logarithmic_x=True,
+                better="lower",
+            ),
+        ),
     )
 
 

@@ -1,5 +1,7 @@
 """θ's regret, as an experiment of the results page."""
 
+import statistics
+
 from undertone_studies import theta
 from undertone_studies.outcome import Outcome, Panel
 from undertone_studies.registry import Options
@@ -23,23 +25,31 @@ def run(options: Options) -> Outcome:
     workers = 1 if options.quick else options.workers
     tasks = theta.protocol(options.data, options.quick, options.seed, runs, options.only)
     rows = theta.run(tasks, workers)
-    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.mode == "paper":
-            points = curves.setdefault(row.method, {}).setdefault(row.population, [])
-            points.append((float(row.epsilon), row.median))
-    panels = [
-        Panel(
-            f"{method}: median regret",
-            "ε of the threshold's reports",
-            "MSE over the least",
-            {name: ([x for x, _ in points], [y for _, y in points]) for name, points in of_population.items()},
-        )
-        for method, of_population in curves.items()
-    ]
+    panel = Panel(
+        "Regret of paper mode, over all populations",
+        "ε of the threshold's reports",
+        "MSE over the least",
+        _over_populations([row for row in rows if row.mode == "paper"]),
+        logarithmic_x=True,
+        better="lower",
+    )
     columns, lines = theta.table(rows)
     notes = [
         f"{runs} runs, each cell: median / 90 % / worst (runs above 3). ε is of one reading (event level). A regret of"
         " 1 is the best θ that the true frequencies would give."
     ]
-    return Outcome(TITLE, columns, lines, notes, panels)
+    return Outcome(TITLE, columns, lines, notes, [panel])
+
+
+def _over_populations(rows: "list[theta.Row]") -> dict[str, tuple[list[float], list[float]]]:
+    """Of each method's median regrets: the middle population's and the worst one's, over ε."""
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for method in dict.fromkeys(row.method for row in rows):
+        for name, pick in (("median", statistics.median), ("worst", max)):
+            by_epsilon: dict[float, list[float]] = {}
+            for row in rows:
+                if row.method == method:
+                    by_epsilon.setdefault(float(row.epsilon), []).append(row.median)
+            x = sorted(by_epsilon)
+            curves[f"{method}, {name}"] = (x, [float(pick(by_epsilon[epsilon])) for epsilon in x])
+    return curves

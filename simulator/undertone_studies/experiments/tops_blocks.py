@@ -39,7 +39,15 @@ def run(options: Options) -> Outcome:
     x = [float(epsilon) for epsilon in EPSILONS]
     names = list(ratios)
     panels = [
-        Panel(title, "ε", "MSE over the authors' rule", {name: (x, ratios[name]) for name in part}, logarithmic_x=True)
+        Panel(
+            title,
+            "ε",
+            "MSE over the authors' rule",
+            {name: (x, ratios[name]) for name in part},
+            False,
+            True,
+            better="lower",
+        )
         for title, part in (
             ("streams that do not drift", [name for name in names if name in ("POS", "DNS") or "stationary" in name]),
             ("streams that drift", [name for name in names if name == "EDRP" or "drifting" in name]),

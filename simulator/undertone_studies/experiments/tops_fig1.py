@@ -76,7 +76,7 @@ def run(options: Options) -> Outcome:
         "measured": (x, measured),
         "Base": (x, [base_rmse] * len(x)),
     }
-    panel = Panel(f"{stream.name}, ε = {float(epsilon):g}", "θ", "RMSE", curves)
+    panel = Panel(f"{stream.name}, ε = {float(epsilon):g}", "θ", "RMSE of a range's sum", curves, better="lower")
     columns = ["θ", "root of Eq. 4", "Eq. 6, c = 60", "excess (default)", "measured RMSE"]
     return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
 

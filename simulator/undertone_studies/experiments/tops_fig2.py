@@ -39,15 +39,11 @@ def run(options: Options) -> Outcome:
     curves["Base"] = (curves["truth"][0], [0.0] * len(truth))
     for name, (_, y) in curves.items():
         rows.append([name, float(np.sqrt(np.mean((np.asarray(y) - truth) ** 2)))])
+    shown = {name: curve for name, curve in curves.items() if not name.startswith("PAK")}
+    errors_ = {name: (x, np.abs(np.asarray(y) - truth).tolist()) for name, (x, y) in curves.items() if name != "truth"}
     panels = [
-        Panel(
-            f"{method}, {stream.name}",
-            "value number",
-            f"mean of {WINDOW} values",
-            {name: curve for name, curve in curves.items() if name.startswith((method, "truth", "Base"))},
-            logarithmic=False,
-        )
-        for method in ("ToPS", "PAK")
+        Panel(stream.name, "value number", f"mean of {WINDOW} values", shown, logarithmic=False),
+        Panel("off by", "value number", "absolute error of that mean", errors_, better="lower"),
     ]
     return Outcome(f"ToPS, figure 2 ({stream.name})", ["method", "RMSE of a window's mean"], rows, [EVENT], panels)
 

@@ -1,5 +1,7 @@
 """Figure 4 of ToPS."""
 
+from dataclasses import replace
+
 from undertone_central.smoothers import SMOOTHERS
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import Options
@@ -29,4 +31,15 @@ def run(options: Options) -> Outcome:
 
         return {name: smoothed(name) for name in SMOOTHERS}
 
-    return at_quantile(options, trials, TITLE)
+    found = at_quantile(options, trials, TITLE)
+    # Beside each other; against Base they are one line.
+    panels = [
+        replace(
+            panel,
+            curves={name: curve for name, curve in panel.curves.items() if name != "Base"},
+            relative="recent",
+            logarithmic=False,
+        )
+        for panel in found.panels
+    ]
+    return replace(found, panels=panels)

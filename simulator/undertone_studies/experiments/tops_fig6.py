@@ -1,6 +1,6 @@
 """Figure 6 of ToPS."""
 
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import (
     EPSILONS,
@@ -35,6 +35,6 @@ def run(options: Options) -> Outcome:
                 rows.append([stream.name, float(epsilon), name, error])
                 curves.setdefault(name, []).append(error)
         x = [float(epsilon) for epsilon in EPSILONS]
-        panels.append(Panel(stream.name, "ε", "MSE", {name: (x, y) for name, y in curves.items()}))
+        panels.append(against_base(stream.name, "ε", x, curves))
     notes = [EVENT, "Percentiles are the true ones, which no private method knows.", protocol(options)]
     return Outcome(TITLE, ["stream", "ε", "θ", "MSE"], rows, notes, panels)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_central.threshold import Workload
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import (
     EPSILONS,
@@ -51,7 +51,7 @@ def run(options: Options) -> Outcome:
             rows.append([stream.name, float(epsilon), "Base", 0.0, base_mse(truth)])
             curves.setdefault("Base", []).append(base_mse(truth))
         x = [float(epsilon) for epsilon in EPSILONS]
-        panels.append(Panel(stream.name, "ε of the threshold", "MSE", {name: (x, y) for name, y in curves.items()}))
+        panels.append(against_base(stream.name, "ε of the threshold", x, curves))
         workloads = [Workload(R, 16, 5, Fraction(epsilon)) for epsilon in NOISE_FREE_EPSILONS]
         exact = "/".join(str(best_candidate(stream.histogram(), w, stream.bound, "count")) for w in workloads)
         notes.append(f"{stream.name}: c = 60 without noise gives θ {exact} at ε {'/'.join(NOISE_FREE_EPSILONS)}.")

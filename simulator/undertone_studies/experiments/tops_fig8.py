@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import Options
 from undertone_studies.tops_local import EPSILONS, GUARANTEE, SHORT, expected_mse, thresholds
 from undertone_studies.tops_methods import base_mse
@@ -43,7 +43,7 @@ def run(options: Options) -> Outcome:
             rows.append([stream.name, float(epsilon), "Base", 0.0, base])
             curves.setdefault("Base", []).append(base)
         x = [float(epsilon) for epsilon in epsilons]
-        panels.append(Panel(stream.name, "ε of the threshold", "MSE", {name: (x, y) for name, y in curves.items()}))
+        panels.append(against_base(stream.name, "ε of the threshold", x, curves))
     notes = [GUARANTEE, f"200 random ranges, {repeats} repeats (the paper: 100); Base answers 0."]
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
     return Outcome(TITLE, columns, rows, notes, panels)

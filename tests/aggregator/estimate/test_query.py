@@ -166,6 +166,8 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     parquet = tmp_path / "x.parquet"
     lines = command(store, "--format", "csv", "--newest", 1, "--groups").stdout.splitlines()
     assert lines[0].startswith("slot,start,group,coordinate,filtered,kind,reports")
+    assert lines[0].endswith(",unit,epsilon,guarantee")
+    assert all("event-level" in line for line in lines[1:])
     assert len(lines) == 4
     assert command(store, "--format", "parquet", "--newest", 1, "--groups", "--output", parquet).returncode == 0
     pq = pytest.importorskip("pyarrow.parquet")
