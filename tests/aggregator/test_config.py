@@ -1,4 +1,5 @@
 import contextlib
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -142,3 +143,30 @@ def test_other_tables_are_checked_where_they_are_made() -> None:
     for make in (lambda: StreamPlan(delta=2.0), lambda: Broker(port=70_000), lambda: StreamPlan(slew=Fraction(3, 4))):
         with pytest.raises(Invalid):
             make()
+
+
+@pytest.mark.parametrize(
+    ("window", "slot_seconds", "cycle", "stride"),
+    [(None, 1800, 48, 1), ("24h", 1800, 48, 49), ("1d", 7200, 12, 13), ("7d", 1800, 48, 337), ("6h", 1800, 48, 13),
+     ("5h", 1800, 48, 11), ("4h30m", 1800, 48, None), ("90m", 1800, 48, 5), ("25h", 1800, 48, 53)],
+)  # fmt: skip
+def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:  # type: ignore[no-untyped-def]
+    changes = {} if window is None else {"window": f'"{window}"'}
+    if stride is None:
+        with pytest.raises(Invalid, match=r"campaign\.window is '4h30m'"):
+            server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
+        return
+    made = server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
+    assert made.stride == stride
+    # At least the window lies between the end of one turn and the start of the next.
+    assert window is None or (made.stride - 1) * slot_seconds >= made.window
+    assert math.gcd(made.stride, cycle) == math.gcd(made.cohort_stride, cycle * made.stride) == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "cycle", "stride"), [(0.05, 48, 19), (0, 48, 0), (0.1, 48, 11), (0.2, 4, 5), (0.9, 48, 5), (0.05, 1, 20)]
+)
+def test_a_share_gives_the_cohorts_stride(share, cycle, stride):
+    made = server.plan(cohort_share=share, cycle=cycle)
+    assert made.cohort_stride == stride
+    assert made.report_share == (1 - 1 / stride if stride else 1)

@@ -12,6 +12,7 @@ STREAMS = ("gaussian", "stream", "stream_policy")
 TABLES = ("table",)
 # Ratchets; scripts/mpy_sizes.py prints what there is.
 LARGEST_BYTES = 16_900
+# With each report's own rho under a cap per report, and turns and kinds refused in streams.
 LARGEST_STREAM_BYTES = 7_200
 LARGEST_TABLE_BYTES = 2_800
 LARGEST_SIGNATURE_BYTES = 2_600

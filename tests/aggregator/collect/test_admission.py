@@ -22,6 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import parse_report_topic
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import ReportRule, ScalarRule
+from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic, shard
 
 OLD, NEW = (epoch.campaign for epoch in two_epochs())
@@ -138,6 +139,19 @@ def test_symbols_are_those_of_the_mechanism() -> None:
     for device, symbols in ((MEMBER, NEW.cohort.mechanism.symbols), (OTHER, rule.mechanism.symbols)):
         assert judge(*delivery(NEW, device, FIRST + 150, symbols - 1)) == COUNTED
         assert judge(*delivery(NEW, device, FIRST + 150, symbols)) == "symbol"
+
+
+def test_a_report_out_of_turn_is_refused() -> None:
+    campaign = copy.copy(server.campaign(cohort_stride=0, theta=500))
+    campaign.schedule = Schedule(server.SEED, 3, 0)
+    one, batch = admission(), Batch()
+    one.timeline = Timeline([Epoch(campaign, FIRST)])
+    place = campaign.schedule.place("d")
+    outcomes = {}
+    for slot in range(FIRST, FIRST + 9):
+        outcomes[slot] = one.judge(*delivery(campaign, "d", slot), False, FIRST + 15, batch)
+    assert outcomes == {slot: COUNTED if campaign.schedule.is_turn(place, slot) else "turn" for slot in outcomes}
+    assert list(outcomes.values()).count(COUNTED) == 3
 
 
 @pytest.mark.parametrize(("coin", "never"), [(0, range(2, 9)), (65536, range(2)), (1, ()), (65535, ())])
