@@ -31,7 +31,7 @@ class FileStorage:
         return self._directory + "/" + name
 
     def claim(self) -> None:
-        """Hold the directory as long as this object lives. Raises Invalid if another process holds it."""
+        """Hold the directory until ``close``, or the object's end. Raises Invalid if another one holds it."""
         if fcntl is None or self._lock != -1:
             return
         lock = os.open(self._path("lock"), os.O_CREAT | os.O_WRONLY, 0o600)
@@ -42,9 +42,15 @@ class FileStorage:
             raise Invalid("state %s is in use by another process, expected one device on it" % self._directory)
         self._lock = lock
 
+    def close(self) -> None:
+        """Let go of the directory; what is in it stays."""
+        lock = self._lock
+        self._lock = -1
+        if lock != -1:
+            os.close(lock)
+
     def __del__(self) -> None:
-        if self._lock != -1:
-            os.close(self._lock)
+        self.close()
 
     def read(self, name: str) -> "bytes | None":
         """The content last written, None if there is none. Raises OSError for everything but absence."""

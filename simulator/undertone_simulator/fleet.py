@@ -91,6 +91,7 @@ class Fleet:
         self._playback = playback
         self._plays = Sent(plays=list(earlier.plays) if earlier else [])
         self._state = state
+        self._on_disk: list[FileStorage] = []
         self._capacity = capacity
         self._jitter = jitter
         self._behaviour = behaviour
@@ -137,6 +138,7 @@ class Fleet:
             folder = self._state / member.name
             folder.mkdir(parents=True, exist_ok=True)
             storage = FileStorage(str(folder))
+            self._on_disk.append(storage)
 
         def boot() -> Liar:
             entropy = Entropy(self._sources[number]) if self._sources else Entropy()
@@ -222,6 +224,8 @@ class Fleet:
                 task.cancel()
             for device in self.devices:
                 device.close()
+            for storage in self._on_disk:
+                storage.close()
             self.wire.ledger.flush()
 
     async def _play(self, slots: int, on_slot: Callable[[int], None] | None) -> None:
