@@ -208,7 +208,7 @@ def test_what_the_rules_allow(layer, snippet):
 # Within the aggregator: a room, and the rooms that it may not look into.
 _ROOT = ("collection", "config", "coordinator", "results", "rounds", "running", "server")
 ROOMS = {
-    "design": ("threshold", "collect", *_ROOT),
+    "design": ("threshold", "collect", "estimate", *_ROOT),
     "threshold": ("collect", "estimate", *_ROOT),
     "collect": ("estimate", *_ROOT),
     "estimate": _ROOT,

@@ -1,0 +1,103 @@
+"""What fake devices do to θ: in the threshold rounds, before anything is published."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design import hybrid, most_levels, square_wave
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    Threshold,
+    constant_variance,
+    first_edges,
+    limit_first,
+    mean_excess,
+    next_range,
+    theta_from_reports,
+)
+from undertone_shared.mechanism import WindowMechanism
+from undertone_simulator.liar import largest_lie
+from undertone_simulator.planning import Known
+from undertone_simulator.populations import population
+from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.registry import Options
+
+TITLE = "Poisoning θ: what fake devices do in the rounds"
+PARAGRAPH = (
+    "A lie in the rounds moves θ before it moves a mean, and a θ that is too large costs every slot noise. The largest"
+    " symbol alone is no honest law of the Square Wave: it is found and left out. Fakes that behave as honest devices"
+    " whose reading is the public bound cannot be told from those by anybody; what limits them is that the first θ is"
+    " at most twice what it would be without the largest 1 % of readings, and that an epoch at most doubles it."
+)
+DEVICES = 10_000
+ROUNDS = (48, 48, 144)
+SHARES = (0.0, 0.001, 0.003, 0.01, 0.05)
+LIES = ("largest symbol", "reading at the bound")
+
+
+def run(options: Options) -> Outcome:
+    """θ after three rounds with a share of liars, and how far they then move a slot's mean."""
+    source = population("households", options.seed)
+    known = Known.of(source, source.bound, 1024, 2)
+    rows: list[tuple[Cell, ...]] = []
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for lie in LIES:
+        honest = 0
+        for share in SHARES[: 2 if options.quick else None]:
+            thetas = [_theta(known, lie, share, seed) for seed in range(1 if options.quick else options.repeats or 3)]
+            theta = int(np.median([chosen.theta for chosen in thetas]))
+            honest = honest or theta
+            moved, bound = _moved(known, theta, lie, share)
+            said = sum(bool(chosen.warnings) for chosen in thetas)
+            rows.append((lie, share, theta, round(theta / honest, 2), moved, bound, f"{said} of {len(thetas)}"))
+            x, y = curves.setdefault(lie, ([], []))
+            x.append(100 * share)
+            y.append(theta / honest)
+    columns = ("lie", "share of liars", "θ", "θ over honest", "shift of the mean, %", "bound, %", "runs that warn")
+    notes = [
+        f"{DEVICES} households, ε = 1 per reading (event level), rounds of {', '.join(map(str, ROUNDS))} half-hours,"
+        " the median of the runs' θ; the shift is in % of the mean, at this θ with the Hybrid, truncation not counted.",
+        "The bound is the stated one: share · (the largest decoded value - the mean).",
+    ]
+    panel = Panel("θ with liars over θ without", "% of devices that lie", "ratio", curves, logarithmic=False)
+    return Outcome(TITLE, columns, rows, notes, [panel])
+
+
+def _theta(known: Known, lie: str, share: float, seed: int) -> Threshold:
+    generator = np.random.default_rng([seed, 20211121])
+    edges, rounds = first_edges(known.bound), []
+    query, variance = Query.fleet(DEVICES), constant_variance(1.0)
+    for slots in ROUNDS:
+        mechanism = square_wave("1", edges)
+        lies = int(share * DEVICES) * slots
+        counts = _histogram(known, mechanism, DEVICES * slots - lies, generator)
+        if lie == LIES[0]:
+            counts[largest_lie(mechanism)] += lies
+        else:
+            law = np.array(mechanism.weights(mechanism.levels)) / mechanism.total
+            counts += generator.multinomial(lies, law)
+        rounds.append(CohortCounts(mechanism, counts))
+        edges = next_range(rounds, bound=known.bound)
+    chosen = theta_from_reports(rounds, bound=known.bound, variance=variance, query=query)
+    return limit_first(chosen, query, variance)
+
+
+def _histogram(
+    known: Known, mechanism: WindowMechanism, reports: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    middle = (np.asarray(known.edges[:-1]) + np.asarray(known.edges[1:]) - 1) // 2
+    level = np.searchsorted(np.asarray(mechanism.edges)[1:-1], middle, side="right")
+    mass = np.bincount(level, known.density, minlength=mechanism.levels + 1)
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
+    return np.asarray(generator.multinomial(reports, mass @ rows / (mass @ rows).sum()))
+
+
+def _moved(known: Known, theta: int, lie: str, share: float) -> tuple[float, float]:
+    """(shift of a slot's mean, stated bound) in % of the mean."""
+    mechanism = hybrid("1", most_levels(theta))
+    top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
+    mean = known.mean - float(mean_excess(known.density, known.edges, np.array([theta]))[0])
+    sent = top if lie == LIES[0] else float(theta)
+    return round(100 * share * (sent - mean) / mean, 2), round(100 * share * (top - mean) / mean, 2)
