@@ -330,10 +330,5 @@ class CampaignAnalysis:
 
     @property
     def report(self) -> "ReportRule | None":
-        """How a scalar campaign's devices report. Goes when its callers ask the rule."""
+        """How devices report that are not asked for the threshold; None in threshold epochs and streams."""
         return self.rule.report
-
-    @property
-    def stream(self) -> "StreamRule | None":
-        """The rule of a stream. Goes when its callers ask the rule."""
-        return None if self.rule.kind != "stream" else self.rule  # type: ignore[return-value]

@@ -64,8 +64,8 @@ class StreamReconstruction:
     def __init__(self, timeline: Timeline) -> None:
         self._rules: dict[bytes, tuple[Campaign, StreamRule, Layout, Vector]] = {}
         for epoch in timeline.epochs:
-            rule = epoch.campaign.stream
-            if rule is not None:
+            rule = epoch.campaign.rule
+            if isinstance(rule, StreamRule):
                 layout = layout_of(rule)
                 # The last age stands for all older ones, whose variance is no larger than its own or the steady one.
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]

@@ -54,7 +54,7 @@ class Fleet:
         self.config = config(mechanism, **changes)
         self.epoch = StreamRounds(self.config.campaign, self.config.stream).first(START - SLOT)
         assert self.epoch.campaign.first_slot == FIRST
-        self.rule: StreamRule = self.epoch.campaign.stream
+        self.rule: StreamRule = self.epoch.campaign.rule
         self.rng = np.random.default_rng(seed)
         self.devices = devices
         self.state = [None] * devices
