@@ -28,6 +28,9 @@ OK, WARNING, FAILURE = "ok", "warning", "failure"
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _SECRETS = ("signing.key", "aggregator.password", "analyst.password", "passwords", "access")
+# What a device's outbox holds, unless its firmware says otherwise: `undertone_device.reporter.DEFAULT_OUTBOX`.
+OUTBOX = 96
+_LEAST_HOURS = 1.0
 _WAIT_SECONDS = 5.0
 _QUIET_SECONDS = 0.5
 # A clock before this stands at its default.
@@ -121,8 +124,18 @@ def _store(config: Config) -> Finding:
         return Finding(check, FAILURE, str(wrong), "restore it from a backup: undertone restore")
 
 
+def _absence(config: Config) -> Finding:
+    """How long devices keep reports while a direct endpoint is away."""
+    hours = OUTBOX * config.campaign.slot_seconds / 3600
+    said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; nobody else queues them"
+    fix = "be back within that time, or use a broker, which queues"
+    return Finding("absence", OK, said) if hours >= _LEAST_HOURS else Finding("absence", WARNING, said, fix)
+
+
 def _broker(configs: list[Config]) -> Iterator[Finding]:
     config = configs[0]
+    if config.broker.mode == DIRECT:
+        yield _absence(config)
     try:
         address = _address(config)
     except (Invalid, OSError) as wrong:

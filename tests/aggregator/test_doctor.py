@@ -1,6 +1,7 @@
 """`undertone init` and `undertone doctor`: a folder that works without editing, and what is wrong with others."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.doctor import examine
+from undertone_aggregator.doctor import OUTBOX, examine
 from undertone_aggregator.home import Home
+from undertone_device.reporter import DEFAULT_OUTBOX
 
 
 def results(folder: Path) -> dict[str, str]:
@@ -98,3 +100,19 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
     said = [line for line in (checked.stdout + checked.stderr).splitlines() if "undertone.service" in line]
     assert not said, said
     assert sys.executable in unit.read_text()
+
+
+@pytest.mark.parametrize(("seconds", "result"), [(1800, "ok"), (5, "warning")])
+def test_how_long_a_direct_server_may_be_away_is_said(tmp_path: Path, seconds: int, result: str) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder)).returncode == 0
+    plan = PLAN.format(name="power", epsilon=1)
+    slots = f"slot_seconds = {seconds}"
+    plan = re.sub(r"slot_seconds = \d+", slots, plan) if "slot_seconds" in plan else f"{plan}\n{slots}\n"
+    Home(folder).write_plan("power", plan)
+    credentials.write_passwords(folder / "passwords", {"d1": "secret"})
+    (folder / "server.toml").write_text('[broker]\nmode = "direct"\npasswords = "passwords"\n')
+    absence = next(finding for finding in examine(folder) if finding.check == "absence")
+    assert absence.result == result
+    assert OUTBOX == DEFAULT_OUTBOX
+    assert f"{96 * seconds / 3600:.3g} hours" in absence.sentence
