@@ -1,31 +1,37 @@
-"""Names what a wheel lacks, or holds beyond the source files of our packages; exit code 1 then."""
+"""Names what a wheel lacks, or holds beyond what pyproject.toml says; exit code 1 then."""
 
 import subprocess
 import sys
+import tomllib
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("shared", "device", "aggregator", "simulator", "cli")
 
 
-def expected() -> set[str]:
-    """The committed files of the packages, as the wheel calls them."""
-    listed = subprocess.run(
-        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    return {name.partition("/")[2] for name in listed if name.split("/")[1].startswith("undertone")}
+def committed(folder: str) -> list[str]:
+    """The files of the repository below a folder, or the one of that name."""
+    listed = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.split()
 
 
 def main(wheel: str) -> int:
     """Compare."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    inside = build["targets"]["wheel"]
+    expected = {name.partition("/")[2] for package in inside["packages"] for name in committed(package)}
+    for source, target in inside["force-include"].items():
+        expected |= {target + name.removeprefix(source) for name in committed(source)}
+    fetched = [pattern.partition("/")[2] for pattern in build["artifacts"]]
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
-    missing, extra = sorted(expected() - held), sorted(held - expected())
-    for text, names in (("is missing", missing), ("does not belong there", extra)):
+    extra = {name for name in held - expected if not any(fnmatch(name, pattern) for pattern in fetched)}
+    lacking = [pattern for pattern in fetched if not any(fnmatch(name, pattern) for name in held)]
+    for text, names in (("is missing", [*sorted(expected - held), *lacking]), ("does not belong there", sorted(extra))):
         for name in names:
             print(f"{name} {text}", file=sys.stderr)
-    return 1 if missing or extra else 0
+    return 1 if extra or lacking or expected - held else 0
 
 
 if __name__ == "__main__":
