@@ -245,3 +245,51 @@ def test_a_source_that_micropython_refuses_is_named(tmp_path):
     (package / "modern.py").write_text("def f(a, /):\n    return a\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"some/modern\.py"):
         compile_mpy(package, tmp_path / "out")
+
+
+def dependencies(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """Of each module: those of ``modules`` that it imports anywhere, but for type checkers."""
+    found = {}
+    for name, path in modules.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        unexecuted = only_for_type_checkers(tree)
+        wanted = set()
+        for node, module in imports(tree, path):
+            if node in unexecuted or module not in modules:
+                continue
+            submodules = isinstance(node, ast.ImportFrom) and all(f"{module}.{a.name}" in modules for a in node.names)
+            if not submodules:
+                wanted.add(module)
+        found[name] = wanted - {name}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that import each other, however far around."""
+    reached: dict[str, set[str]] = {}
+    for name in graph:
+        seen, waiting = set(), list(graph[name])
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting += graph[module]
+        reached[name] = seen
+    return sorted({tuple(sorted(m for m in reached[n] if n in reached[m])) for n in graph if n in reached[n]})
+
+
+# A board loads what streams need when a campaign is one, from within a function: the only arrow that points back.
+LOADED_LATE = ("undertone_device.slot_value", "undertone_device.stream_state")
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.package)
+def test_no_modules_import_each_other(layer):
+    graph = dependencies({module_name(path): path for path in sources(layer)})
+    user, used = LOADED_LATE
+    if layer is DEVICE:
+        graph[user].remove(used)
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [("a", "b", "c")]
