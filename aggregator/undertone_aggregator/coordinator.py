@@ -31,6 +31,7 @@ from undertone_shared.topics import config_topic
 
 REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
+_DAY = 86400
 # A slot's estimate is published again while late reports may still come, but no further back than this.
 _RECENT_SLOTS = 4
 # What takes longer is told.
@@ -233,6 +234,25 @@ class Coordinator:
             said += f"; {missing} reports were drawn and never came"
         self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
+        # For readers of the store, as the page is one.
+        self.store.set_meta(
+            {"status": json.dumps({"time": now, "alarms": self._alarms(now), "devices": self._devices(lost)})}
+        )
+
+    def _alarms(self, now: int) -> list[str]:
+        """What rang for this campaign within a day, the newest first."""
+        mine = [alarm for alarm in self.journal.alarms if alarm.campaign in ("", self.plan.name)]
+        return [alarm.sentence for alarm in reversed(mine) if alarm.time > now - _DAY]
+
+    def _devices(self, lost: Mapping[str, Mapping[str, int | None]]) -> dict[str, dict[str, int | None]]:
+        """Group -> how many devices reported in the newest settled slot, and how many reports are lost."""
+        partial = self._read(self._shown, self._shown) if self._shown >= 0 else Partial()
+        groups = sorted({EVERYBODY, *lost, *(key.group for key in partial)})
+        rows: dict[str, dict[str, int | None]] = {}
+        for group in groups:
+            mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
+            rows[group] = {"reporting": mine.reports, "lost": lost.get(group, {}).get("reports", 0)}
+        return rows
 
     def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:
         """What the broker says: how many messages it has thrown away since it started, None when it said nothing.

@@ -1,5 +1,6 @@
 """One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
 
+import contextlib
 import shutil
 import threading
 import time
@@ -96,7 +97,8 @@ class Running:
                 for worker in self._workers:
                     worker.stop()
             self._check()
-            self.coordinator.status(int(clock()))
+            with contextlib.suppress(StoreError):
+                self.coordinator.status(int(clock()))
 
     def _sign(self) -> Callable[[bytes], bytes] | None:
         """What signs campaigns; None without a key."""

@@ -54,6 +54,9 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
         wait_for(lambda name=name: "epoch" in running.events(name))
         with open_store(folder / "stores" / f"{name}.sqlite", read_only=True) as store:
             assert store.epoch_count() == 1
+            wait_for(lambda store=store: "status" in store.meta())
+            said = json.loads(store.meta()["status"])
+            assert (said["alarms"], said["devices"]) == ([], {"all": {"reporting": 0, "lost": 0}})
     Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=50))
     wait_for(lambda: "failed" in running.events("gas"))
     status, body = running.get("/readyz")

@@ -39,6 +39,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "phase": results.newest.phase,
         "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
+        "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
         "settled": results.settled,
         "warnings": results.warnings(estimates),
         "slots": [estimate.row() for estimate in estimates],

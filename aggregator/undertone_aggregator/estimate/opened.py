@@ -11,6 +11,7 @@ from undertone_aggregator.collect import store as stores
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
@@ -136,6 +137,10 @@ class OpenCampaign:
     def outcomes(self) -> dict[str, int]:
         """Deliveries by outcome; ``received`` is their sum."""
         return dict(self._store.outcomes())
+
+    def lost(self) -> dict[str, tuple[int, int]]:
+        """Group -> (reports that devices drew and nobody saw, slot in which the oldest was noticed)."""
+        return by_group(self._store.losses())
 
     @property
     def status(self) -> dict[str, Any]:
