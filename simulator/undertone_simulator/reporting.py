@@ -73,11 +73,9 @@ class ScalarReporting:
         there &= turn
         self._count(slot, report.COHORT, there & chosen, readings[0], lying)
         self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
-        if scene.campaign.schedule.stride == 1:
-            self._observe(slot, there & ~chosen, readings[0])
 
     def _observe(self, slot: int, there: Flags, readings: Integers) -> None:
-        """The truth about those that a slot's mean is of."""
+        """The truth about all for whom the slot's reporters stand."""
         if self._rule.report is None:
             return
         low, high = self._rule.report.range_of(slot, self._scene.campaign.cycle)
@@ -93,10 +91,16 @@ class ScalarReporting:
         else:
             mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
         for group, members in self._part.members(there):
-            devices, raw, liars = self._part.devices[members], readings[members], lying[members]
-            truncated = np.clip(raw, low, high) - low
-            lies = int(np.count_nonzero(liars))
-            if lies:
+            devices, raw = self._part.devices[members], readings[members]
+            truncated = np.clip(raw, low, high)
+            if kind == report.REPORT and campaign.schedule.stride == 1:
+                self._tally.observe(Cell(slot), group, len(raw), int(truncated.sum()), int(raw.sum()))
+            if low:
+                truncated -= low
+            lies = 0
+            if lying.any():
+                liars = lying[members]
+                lies = int(np.count_nonzero(liars))
                 devices, truncated = devices[~liars], truncated[~liars]
             counts = histogram(mechanism, truncated, high - low, self._scene.seeded.words(slot, devices))
             if lies:

@@ -47,7 +47,7 @@ GOOD = {
     ],
     "rung": [
         ("edit", 2, 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
-        ("second-server", 2, "error: another process holds the store"),
+        ("second-server", 2, "error: another aggregator uses the store /tmp/s.sqlite"),
         ("other-store", 2, "holds a campaign that another server issued at"),
     ],
 }

@@ -25,7 +25,7 @@ SAID = {
 # Event -> what the server that must not run says.
 REFUSED = {
     "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
-    "second-server": r"another process|is in use|another server",
+    "second-server": r"another aggregator uses the store",
     "other-store": r"another server issued",
 }
 # θ in chaos over θ in peace, either way.

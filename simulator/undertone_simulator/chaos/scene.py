@@ -145,14 +145,15 @@ class Scene:
             _pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
             return
         sign = signal.SIGKILL if how == "kill" else signal.SIGTERM
-        self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
-        self._ledger.flush()
         if name == "broker":
             (broker.kill if how == "kill" else broker.stop)()
         elif name == "aggregator":
             self._end_aggregator(sign)
         else:
             end(self.stage.fleet, sign)
+        # Once it is dead: what it acknowledged until then may have died with it.
+        self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
+        self._ledger.flush()
         time.sleep(seconds)
         if name == "broker":
             broker.start()
