@@ -6,6 +6,7 @@ import pytest
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.design.fitted import population_table
 from undertone_aggregator.design.population import Population
+from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
 from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
@@ -17,7 +18,16 @@ THETA = 613
 # Readings of meters: most are small, the last cell lies above theta.
 DENSITY = np.exp(-np.arange(40) / 8.0)
 POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
+
+
+def wide_table(epsilon):
+    """With the piecewise mechanism's reach: no honest device sends its ends as often as a fake that pushes the mean."""
+    density = tuple(POPULATION.levels(np.linspace(0.0, THETA, 25), THETA))
+    return optimal_table(epsilon, THETA, density=density, reach=1 / np.tanh(float(epsilon) / 4))
+
+
 MAKERS = {
+    "wide table": wide_table,
     "table": lambda epsilon: population_table(epsilon, THETA, POPULATION),
     "hybrid": hybrid,
     "piecewise": piecewise,
@@ -95,7 +105,10 @@ def test_the_evidence_is_an_e_value(mechanisms, name):
 
 @pytest.mark.parametrize(
     ("name", "epsilon", "share"),
-    [("table", "0.5", 0.2), ("table", "1", 0.1), ("table", "2", 0.05), ("table", "4", 0.05), ("hybrid", "1", 0.02)],
+    [
+        *(("wide table", epsilon, share) for epsilon, share in (("0.5", 0.2), ("1", 0.1), ("2", 0.05), ("4", 0.05))),
+        ("hybrid", "1", 0.02),
+    ],
 )
 def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
     mechanism = mechanisms(name, epsilon)
@@ -103,6 +116,21 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
     counts = histograms(mechanism, readings[round(len(readings) * share) :], 1)
     counts[0, np.argmax(decoded(mechanism, THETA))] += round(len(readings) * share)
     assert Goodness(mechanism, THETA, POPULATION).misfits(counts)[0] > ALARM
+
+
+@pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
+def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon, share, seen):
+    """A short reach makes the largest lie weaker, and more like what honest devices send: at ε = 2 exactly so.
+
+    Then nobody can tell; but it moves the mean by at most as much as an honest device's largest symbol.
+    """
+    table = mechanisms("table", epsilon)
+    readings = np.random.default_rng(5).exponential(160, 400_000).astype(int)
+    lies = round(len(readings) * share)
+    counts = histograms(table, readings[lies:], 1)
+    counts[0, np.argmax(decoded(table, THETA))] += lies
+    assert (Goodness(table, THETA, POPULATION).misfits(counts)[0] > ALARM) == seen
+    assert decoded(table, THETA).max() < 0.93 / np.tanh(float(epsilon) / 4)
 
 
 def test_an_impossible_symbol_is_told():
