@@ -134,12 +134,9 @@ class StreamRule(StreamAnalysis):
 
     def report_charge(self) -> int:
         """ρ of the dearest single report in multiples of 2^-20, rounded up; what came before it is public."""
-        if self.law == GAUSSIAN:
-            first = _units(self.levels * self.levels, 2 * (self.noise[0] - ROUNDING_VARIANCE))
-            return max(first, _units(self.swing * self.swing, 2 * (self.noise[1] - ROUNDING_VARIANCE)))
         most = 0
-        for width, step in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
-            num, den = step_variance(step, width)
+        for width, noise in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
+            num, den = (noise - ROUNDING_VARIANCE, 1) if self.law == GAUSSIAN else step_variance(noise, width)
             most = max(most, _units(width * width * den, 2 * num))
         return most
 

@@ -53,11 +53,8 @@ class StreamPolicy:
         if self.per_report:
             slots = min(campaign.last_slot - campaign.first_slot + 1, rule.renewal or rule.reports)
             if rule.reports > slots:
-                raise Refused("rho", "rule.reports is %d, allowed are the %d slots of a window" % (rule.reports, slots))
-            if rule.report_charge() > self.rho:
-                raise Refused(
-                    "rho", "a report's rho is %d/2^20, allowed are %d/2^20" % (rule.report_charge(), self.rho)
-                )
+                raise Refused("rho", "rule.reports is %d, allowed are a window's %d slots" % (rule.reports, slots))
+            self._check(rule.report_charge(), self.rho, "report")
         self.check_total(self.charge(campaign, rule), rule)
 
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
@@ -70,9 +67,11 @@ class StreamPolicy:
 
     def check_total(self, total: int, rule: StreamRule) -> None:
         """Raises Refused if a period's ``total`` is above the cap."""
-        cap = self.cap(rule)
+        self._check(total, self.cap(rule), "period")
+
+    def _check(self, total: int, cap: int, span: str) -> None:
         if total > cap:
-            raise Refused("rho", "the stream's rho comes to %d/2^20 in a period, allowed are %d/2^20" % (total, cap))
+            raise Refused("rho", "the stream's rho comes to %d/2^20 in a %s, allowed are %d/2^20" % (total, span, cap))
 
 
 def rho_below(epsilon: object, bits: int) -> int:

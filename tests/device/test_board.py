@@ -128,10 +128,12 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
 def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
     running = site(60, boots_per_day=1000)
     running.start_within_the_slot(20)
-    for _ in range(3):
+    # The first wake or two only begin the ledger; a busy machine may take one over a slot's edge.
+    for _ in range(5):
         assert running.run("sleep", port)[-1].startswith("deepsleep")
-    # The first wake or two only begin the ledger.
-    assert len(running.slots()) >= 1
+        if running.slots():
+            break
+    assert len(running.slots()) == 1
 
 
 def test_a_board_with_a_small_watchdog_on_mains_power(site):

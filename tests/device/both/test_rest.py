@@ -1,7 +1,7 @@
 """Rest, sliding caps, lifetime and pause in the shipped reporter, under honest and hostile clocks."""
 
 from rig import DAY, SLOT, START, Device, make_campaign
-from test_stream import rule, stream_campaign
+from stream_rig import rule, stream_campaign
 
 from undertone_device.guard import in_ticks
 from undertone_device.units import epsilon_units

@@ -1,45 +1,12 @@
 """Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
 
-from rig import DAY, SLOT, START, Counting, Device, make_campaign
+from rig import DAY, SLOT, START, Counting, Device
+from stream_rig import rule, stream_campaign
 
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.stream import StreamRule
-
-# 1000 levels of the reading itself: decoding needs no scale.
-FIELDS = {
-    "kind": "stream",
-    "law": "gaussian",
-    "low": 0,
-    "theta": 1000,
-    "levels": 1000,
-    "slew": 50,
-    "shift": 8,
-    "reuse": 217,
-    "noise": [65000000, 1000000000000],
-    "dimension": 1,
-    "lag": 1,
-    "reports": 48,
-    "chains": 2,
-    "restart": 0,
-    "renewal": 0,
-}
-
-
-def rule(**changes):
-    fields = dict(FIELDS)
-    for name in changes:
-        fields[name] = changes[name]
-    return StreamRule(fields)
-
-
-def stream_campaign(stream, **changes):
-    fields = {"cohort": None, "report": None, "stream": stream, "last_slot": START // SLOT + 10 * 48 - 1}
-    for name in changes:
-        fields[name] = changes[name]
-    return make_campaign(**fields)
 
 
 def running(stream, storage=None, rho=1 << 20, period=400 * DAY, entropy=None, **policy):
@@ -182,7 +149,7 @@ def test_a_campaign_is_charged_when_it_is_accepted_and_never_given_back():
     cost = rule().charge()
     device = running(rule(), rho=2 * cost, period=400 * DAY)
     following = stream_campaign(rule(reports=40, chains=1), epoch=START + DAY)
-    assert following.stream.charge() < cost
+    assert following.rule.charge() < cost
     assert refusal(device, following) is None
     device.pass_time(DAY)
     device.accept(following, device.now)
