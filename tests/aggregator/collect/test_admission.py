@@ -180,6 +180,20 @@ def test_time_has_a_window() -> None:
     assert judge(*made, now=slot + 2 + 2 * 86400) == "late"
 
 
+def test_time_is_counted_in_the_campaigns_slots() -> None:
+    made = delivery(NEW, OTHER, FIRST + 150)
+    end = (FIRST + 151) * 60
+
+    def at(now: int) -> str:
+        one = Admission(PREFIX, "meters", 60, Seen(), cells=cells_of)
+        one.timeline = Timeline(two_epochs())
+        return one.judge(*made, False, now, Batch())
+
+    assert [at(end - 61), at(end - 60), at(end + 2 * 86400), at(end + 2 * 86400 + 1)] == [
+        *("future", COUNTED, COUNTED, "late")
+    ]
+
+
 def test_long_slots_may_be_96_slots_late() -> None:
     one = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
     assert one._late == 96 * 3600
