@@ -137,3 +137,15 @@ def test_a_temperature_is_truncated_from_both_sides():
     assert 20 < half_width < 75
     error = np.sqrt(np.mean([(slot["estimate"] - slot["truth_raw"]) ** 2 for slot in facts["slots"]]))
     assert error < 320 * np.sqrt(4.289 / 1900) / 3
+
+
+def test_one_liar_in_a_hundred_does_not_choose_theta():
+    words = ["--devices", "10000", "--epsilon", "1", "--seed", "3", "--json"]
+    honest = json.loads(simulate(*words, small=[]).stdout)
+    lied_to = json.loads(simulate(*words, "--liars", "0.01", small=[]).stdout)
+    assert honest["theta"] / 2 <= lied_to["theta"] <= 2 * honest["theta"]
+    assert any(warning.startswith("false reports") for warning in lied_to["warnings"])
+    slots = lied_to["slots"]
+    mean, truth = (np.mean([slot[name] for slot in slots]) for name in ("estimate", "truth_raw"))
+    error = np.sqrt(np.sum([slot["standard_error"] ** 2 for slot in slots])) / len(slots)
+    assert abs(mean - truth) < np.mean([slot["manipulation"] for slot in slots]) + 2 * error
