@@ -181,7 +181,7 @@ class Coordinator:
         """Raw and filtered estimates of settled slots, from what may be published."""
         if self._live is None:
             chains = estimator_of(self._timeline).chains
-            how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains)
+            how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains, self.plan.stride)
             self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
         # What an earlier run, or a slow one, has not filtered.
         raw = publishable(self._raw(min(first, self._taken + 1), last), self.plan.min_reports)

@@ -56,7 +56,8 @@ class Simulated:
         """
         estimator = estimator_of(self.timeline, self._models)
         raw = estimator.estimates(self.partial, groups)
-        how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, estimator.chains)
+        plan = self.plan
+        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride)
         return how.smoothed(raw) if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:

@@ -21,6 +21,7 @@ from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
 from undertone_aggregator.estimate.estimates import Z
 from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_aggregator.estimate.series_filter import OWN_CHANCE
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.stream import GAUSSIAN
 from undertone_simulator.populations import POPULATIONS
@@ -120,7 +121,7 @@ def event(epsilon: str) -> Way:
         fleet = truth.readings[:devices]
         theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
         noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
-        return _published(fleet, theta, Noise(noise))
+        return _published(fleet, theta, Noise(noise, chance=OWN_CHANCE))
 
     return publish
 

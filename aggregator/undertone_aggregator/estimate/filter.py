@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.seasonal import Calendar, Seasonal
+from undertone_aggregator.estimate.seasonal import CHANCE, Calendar, Seasonal
 from undertone_aggregator.estimate.state_space import Filter, Noise, Observed, Trace, Vector, smooth
 from undertone_shared.errors import Invalid
 
@@ -72,15 +72,16 @@ class Filtered:
 
 def fit(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar) -> Fitted:
     """The hyper-parameters of the newest `FIT_CYCLES`."""
-    model = Seasonal(calendar.cycle, calendar.off is not None)
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
     used = values[part]
-    centre, scale = float(np.mean(used)), _scale(used, noise.part(first, len(slots)))
-    observed = _observed(
-        slots[part], used, noise.part(first, len(slots)), calendar.part(first, len(slots)), model, centre, scale
-    )
+    part_noise = noise.part(first, len(slots))
+    centre, scale = float(np.mean(used)), _scale(used, part_noise)
+    # In a mean of n readings that are their own in each slot there is chance, however constant the population is.
+    own = noise.chance * math.sqrt(float(np.mean(part_noise.variance))) / scale
+    model = Seasonal(calendar.cycle, calendar.off is not None, max(own, CHANCE))
+    observed = _observed(slots[part], used, part_noise, calendar.part(first, len(slots)), model, centre, scale)
     mode, height, information = _maximise(model, observed, model.centre)
     return Fitted(model, mode, _spread(model, observed, mode, height, information), centre, scale)
 

@@ -132,7 +132,8 @@ class OpenCampaign:
     def filter(self) -> SeriesFilter:
         """How series are filtered; its ``sentence`` says what that assumes."""
         campaign = self.campaign
-        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains)
+        stride = campaign.schedule.stride
+        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride)
 
     def outcomes(self) -> dict[str, int]:
         """Deliveries by outcome; ``received`` is their sum."""

@@ -26,8 +26,9 @@ _ANYTHING = 100.0
 _FORGOTTEN = 50.0
 # Harmonics that are summed to fold those beyond half a cycle's slots onto those that slots can tell apart.
 _SUMMED = 64
-# Medians and standard deviations of the logarithms; the reach is in slots, a twelfth of a cycle.
-_MEDIANS = (0.7, 0.7, 20.0, 0.3, None, 0.3, 0.1, 0.2)
+# Medians and standard deviations of the logarithms.
+_MEDIANS = {"season": 0.7, "smoothness": 0.7, "drift": 20.0, "memory": 0.3, "slow": 0.3, "off": 0.2}
+CHANCE = 0.1
 _SPREADS = (1.0, 0.4, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 # Fits stay within so many of these standard deviations.
 _BOUND = 3.5
@@ -53,11 +54,12 @@ class Calendar:
 class Seasonal:
     """The components for one calendar, by the logarithms of `NAMES`; without ``off`` where days are alike."""
 
-    def __init__(self, cycle: int, off: bool) -> None:
+    def __init__(self, cycle: int, off: bool, chance: float = CHANCE) -> None:
+        """``chance``: the prior median of what a slot has by itself."""
         self.cycle, self.off = cycle, off
         self.names = NAMES if off else NAMES[:-1]
-        reach = max(cycle / 12.0, 1.0)
-        self.centre = np.log([reach if m is None else m for m in _MEDIANS][: len(self.names)])
+        medians = _MEDIANS | {"reach": max(cycle / 12.0, 1.0), "chance": chance}
+        self.centre = np.log([medians[name] for name in self.names])
         self.spread = np.array(_SPREADS[: len(self.names)])
         self.low, self.high = self.centre - _BOUND * self.spread, self.centre + _BOUND * self.spread
         self._most = min(HARMONICS, cycle // 2)

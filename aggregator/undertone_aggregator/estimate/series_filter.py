@@ -16,16 +16,19 @@ from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 RECENT = 8
 # So many reports tell the variance of a slot as well as all others do.
 _FEW_REPORTS = 50.0
+# What readings spread, over what a report at ε about 1 adds: the mean of those who report has as much chance in a slot.
+OWN_CHANCE = 0.35
 
 
 @dataclass(frozen=True)
 class SeriesFilter:
-    """What a campaign's filter has to know: slots, cycle (in slots), ``days``, and a stream's ``chains``."""
+    """What a campaign's filter has to know: slots, cycle (in slots), days, a stream's ``chains``, the ``stride``."""
 
     slot_seconds: int
     cycle: int
     days: Days = field(default_factory=Days)
     chains: int = 1
+    stride: int = 1
 
     def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
         """The filtered series of raw estimates, by slot, then series; each slot given all of them.
@@ -57,7 +60,8 @@ class SeriesFilter:
         if all(estimate.carried is None for estimate in raw):
             reports = np.array([max(estimate.reports, 1) for estimate in raw])
             pooled = float(variance @ reports**2 / reports.sum())
-            return Noise((variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS))
+            drawn = (variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS)
+            return Noise(drawn, chance=OWN_CHANCE if self.stride == 1 else 0.0)
         return Noise(variance, np.array([estimate.carried or 0.0 for estimate in raw]), self.chains)
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:

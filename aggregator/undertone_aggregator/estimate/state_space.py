@@ -29,16 +29,19 @@ class Components:
 @dataclass(frozen=True)
 class Noise:
     """``variance`` [n] of each slot's noise. ``carried`` [n]: the regression of a slot's noise on that of the slot
-    before on its chain, 0 where a chain begins; None for independent noise. ``lag`` chains take turns by slot."""
+    before on its chain, 0 where a chain begins; None for independent noise. ``lag`` chains take turns by slot.
+    ``chance``: what the signal itself may have by chance in a slot, as a share of the noise's standard deviation.
+    """
 
     variance: Vector
     carried: Vector | None = None
     lag: int = 1
+    chance: float = 0.0
 
     def part(self, first: int, stop: int) -> "Noise":
         """Of the values first <= i < stop."""
         carried = None if self.carried is None else self.carried[first:stop]
-        return Noise(self.variance[first:stop], carried, self.lag)
+        return Noise(self.variance[first:stop], carried, self.lag, self.chance)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The filter: better than raw where it can be, raw where it cannot, honest about its error."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,19 @@ def test_white_signals_are_left_as_they_are():
     assert np.array_equal(found.mean, values)
     assert np.array_equal(found.causal, values)
     assert np.allclose(found.standard_error, 3.0)
+
+
+def test_what_each_slot_has_by_chance_is_in_the_interval():
+    """A population that never changes, whose reporting devices' mean jumps by a third of the noise in every slot."""
+    rng = np.random.default_rng(9)
+    slots = np.arange(MONDAY, MONDAY + 10 * DAY)
+    held = []
+    for _ in range(4):
+        truth = 200 + 10 * rng.standard_normal(len(slots))
+        values, noise = independent(rng, truth, 30.0)
+        found = filtered(slots, values, replace(noise, chance=0.35), calendar(slots, HALF_HOUR, DAY))
+        held.append(np.mean(np.abs(found.mean - truth) < 1.96 * found.standard_error))
+    assert np.mean(held) > 0.9
 
 
 def test_few_slots_are_left_as_they_are():
