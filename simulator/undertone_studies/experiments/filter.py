@@ -56,7 +56,7 @@ def run(options: Options) -> Outcome:
                 found = measure(truth, publish, devices, seeds)
                 rows.append((name, way, devices, *_cells(found)))
                 for which, panel in curves.items():
-                    x, y = panel.setdefault(f"{name}, {way}", ([], []))
+                    x, y = panel.setdefault(way, ([], []))
                     x.append(found.raw)
                     y.append(getattr(found, which))
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "causal / raw", "held, causal",
