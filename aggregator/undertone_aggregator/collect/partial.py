@@ -2,7 +2,7 @@
 
 Streams keep vectors of moments instead, which add up alike: see `undertone_aggregator.collect.moments`.
 
-The same object serves one process, several, the store and a backup: nothing else of a report survives admission.
+The same object serves one process, several and the store: nothing else of a report survives admission.
 """
 
 import struct
@@ -20,8 +20,6 @@ Counts = NDArray[np.int64]
 
 # The group of those who are in none, and of everybody together.
 EVERYBODY = "all"
-VERSION = 1
-MAGIC = b"UTP"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)
 _SPARSE = 4
@@ -100,34 +98,6 @@ class Partial(Mapping[Key, Counts]):
     def reports(self) -> int:
         """Number of reports counted."""
         return sum(int(counts[0] if key.kind == STREAM else counts.sum()) for key, counts in self._counts.items())
-
-    def to_bytes(self) -> bytes:
-        """``UTP``, version u8, then per key in order: its fields and its packed histogram; little-endian."""
-        parts = [MAGIC, bytes([VERSION])]
-        for key in sorted(self._counts):
-            campaign, group, packed = key.campaign.encode(), key.group.encode(), pack_counts(self._counts[key])
-            parts.append(struct.pack("<BBBII", len(campaign), len(group), key.kind, key.slot, len(packed)))
-            parts += [campaign, group, key.fingerprint, packed]
-        return b"".join(parts)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> "Partial":
-        """The Partial that ``to_bytes`` wrote. Raises Invalid for anything else."""
-        if data[:3] != MAGIC or data[3:4] != bytes([VERSION]):
-            raise Invalid(f"the partial starts with {data[:4]!r}, expected {MAGIC + bytes([VERSION])!r}")
-        partial, at = Partial(), 4
-        try:
-            while at < len(data):
-                names, groups, kind, slot, size = struct.unpack_from("<BBBII", data, at)
-                fields = struct.unpack_from(f"{names}s{groups}s8s{size}s", data, at + 11)
-                at += 11 + names + groups + 8 + size
-                key = Key(fields[0].decode(), fields[2], kind, fields[1].decode(), slot)
-                if key in partial:
-                    raise Invalid(f"the partial holds {key} twice")
-                partial._counts[key] = unpack_counts(fields[3])
-        except (struct.error, UnicodeDecodeError):
-            raise Invalid(f"the partial is damaged at byte {at}") from None
-        return partial
 
 
 def add_counts(one: Counts, other: Counts) -> Counts:

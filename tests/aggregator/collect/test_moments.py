@@ -22,7 +22,7 @@ def test_sums_are_exact_and_add_up(reports, cut):
         partial = Partial()
         for x, y, index in some:
             partial.add_moments(KEY, layout.report((x, y), index), layout.cells)
-        parts.append(Partial.from_bytes(partial.to_bytes()))
+        parts.append(partial)
     merged = parts[0].merge(parts[1])
     assert merged.reports == len(reports)
     if not reports:
