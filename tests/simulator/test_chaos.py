@@ -83,3 +83,10 @@ def test_theta_is_compared_with_peace(theta, fine, monkeypatch):
     monkeypatch.setattr(judge, "_undisturbed", lambda plan: timeline(100))
     assert (list(judge._thetas(None, timeline(theta))) == []) is fine
     assert list(judge._thetas(None, Timeline(()))) == ["no report epoch began"]
+
+
+def test_without_a_broker_nothing_happens_to_one():
+    events = {event.name for event in schedule(5, 3600.0, direct=True)}
+    assert events == set(EVENTS) - {
+        *("broker-kill", "broker-term", "broker-stop", "worker-kill", "worker-stop", "other-store")
+    }

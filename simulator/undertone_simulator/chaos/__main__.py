@@ -32,7 +32,8 @@ class Soak(Reports):
     def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
         """See `Reports`."""
         minute = super().table(options, rounds, bound).replace(f"epoch_slots = {options.slots}", "epoch_slots = 60")
-        return f'{minute}mechanism = "hybrid"\n\n[server]\nworkers = {WORKERS}\n'
+        workers = 1 if options.direct else WORKERS
+        return f'{minute}mechanism = "hybrid"\n\n[server]\nworkers = {workers}\n'
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, help="the schedule's; drawn and printed if absent")
     parser.add_argument("--devices", type=int, default=40)
+    parser.add_argument("--direct", action="store_true", help="devices connect to the server, without a broker")
     parser.add_argument("--directory", type=Path, help="keep all files in this new folder")
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
@@ -51,9 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     seed = secrets.randbits(32) if given.seed is None else given.seed
     say(f"seed {seed}: run it again with --seed {seed} --minutes {given.minutes:g} --devices {given.devices}")
     if given.directory is not None:
-        return soak(given.minutes, seed, given.devices, given.directory)
+        return soak(given.minutes, seed, given.devices, given.directory, direct=given.direct)
     with tempfile.TemporaryDirectory(prefix="undertone-chaos-") as folder:
-        return soak(given.minutes, seed, given.devices, Path(folder))
+        return soak(given.minutes, seed, given.devices, Path(folder), direct=given.direct)
 
 
 def say(sentence: str) -> None:
@@ -61,11 +63,11 @@ def say(sentence: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
 
 
-def soak(minutes: float, seed: int, devices: int, folder: Path) -> int:
+def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool = False) -> int:
     """Run it all in ``folder``; 0 if everything is as it should be."""
     slots = round(60 * minutes)
-    events = schedule(seed, slots)
-    options = Options(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6)
+    events = schedule(seed, slots, direct=direct)
+    options = Options(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, direct=direct)
     plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
     with Stage(folder, plan.config.broker.port) as stage:
         scene = Scene(plan, stage, seed, say)

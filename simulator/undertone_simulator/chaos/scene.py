@@ -66,8 +66,11 @@ class Scene:
     # The processes
 
     def start(self) -> None:
-        """Broker, devices, server."""
-        self.stage.broker.start()
+        """Broker, devices, server; without a broker the devices connect to the server, which is first."""
+        if self.plan.options.direct:
+            self.start_aggregator()
+        else:
+            self.stage.broker.start()
         self.stage.start_fleet(self.job)
         if self.micropython is not None:
             row = self.plan.names.index(self.micropython)
@@ -77,7 +80,8 @@ class Scene:
             if self.stage.fleet is None or self.stage.fleet.poll() is not None:
                 raise RuntimeError(f"the fleet did not start: {self.stage.words('fleet.log')}")
             time.sleep(0.1)
-        self.start_aggregator()
+        if not self.plan.options.direct:
+            self.start_aggregator()
 
     def start_aggregator(self) -> None:
         """The server with a clock that can be stepped; its log comes through a pipe, for its disk may be full."""

@@ -50,15 +50,23 @@ EVENTS: dict[str, tuple[int, float, float]] = {
 }
 
 
-def schedule(seed: int, seconds: float) -> list[Event]:
-    """Events until ``seconds``, every name once before any comes again, then by weight."""
+# What happens to a broker, to several workers, or by way of what a broker keeps.
+NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", "worker-"))) | {"other-store"}
+
+
+def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
+    """Events until ``seconds``, every name once before any comes again, then by weight.
+
+    ``direct``: those that need no broker.
+    """
     chance = random.Random(f"undertone chaos {seed}")
-    deck = list(EVENTS)
+    possible = [name for name in EVENTS if not (direct and name in NEEDS_BROKER)]
+    deck = list(possible)
     chance.shuffle(deck)
     events: list[Event] = []
     second = chance.uniform(*_CALM)
     while True:
-        name = deck.pop() if deck else chance.choices(list(EVENTS), [weight for weight, _, _ in EVENTS.values()])[0]
+        name = deck.pop() if deck else chance.choices(possible, [EVENTS[name][0] for name in possible])[0]
         _, shortest, longest = EVENTS[name]
         event = Event(round(second, 1), name, round(chance.uniform(shortest, longest), 1))
         if event.second + event.seconds > seconds - QUIET:
