@@ -16,6 +16,8 @@ def publishable(estimates: Iterable[Estimate], least: int) -> list[Estimate]:
 def world_learns(epoch: Epoch, estimates: Sequence[Estimate]) -> Published | None:
     """Of a cycle of slots, each with as many reports as the smallest of these estimates of a report epoch.
 
+    A household reports in its turns of the cycle alone.
+
     Where groups are published, each household is in two numbers of a slot: its group's and everybody's.
     None for a stream, whose noise is another matter, and where nothing was measured. A threshold round's histogram is
     not published; what is made of it is covered by its own, larger, number of reports.
@@ -25,4 +27,5 @@ def world_learns(epoch: Epoch, estimates: Sequence[Estimate]) -> Published | Non
     if rule is None or not smallest:
         return None
     partitions = 2 if any(each.series.group != EVERYBODY for each in estimates) else 1
-    return about(rule.mechanism, smallest, partitions * epoch.campaign.cycle)
+    turns = -(-epoch.campaign.cycle // epoch.campaign.schedule.stride)
+    return about(rule.mechanism, smallest, partitions * turns)

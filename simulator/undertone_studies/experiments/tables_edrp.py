@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undertone_shared.table import TableMechanism
+from undertone_aggregator.design.mechanisms import traits_of
 from undertone_studies.outcome import Outcome, Panel
 from undertone_studies.registry import Options
 from undertone_studies.tables import (
@@ -73,7 +73,7 @@ def run(options: Options) -> Outcome:
             for contender in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
                 trials[contender.method].append(_trial(week, contender, seed))
             # The last contender is auto.
-            reporting["table" if isinstance(contender.mechanism, TableMechanism) else "hybrid"] += 1
+            reporting["table" if traits_of(contender.mechanism).kind == "optimal" else "hybrid"] += 1
         mean = {method: float(np.mean([trial.error for trial in of_method])) for method, of_method in trials.items()}
         for method in METHODS:
             errors[method].append(mean[method])
