@@ -27,7 +27,8 @@ from undertone_simulator.memory import MemoryStorage
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import SeededSource
-from undertone_simulator.wire_device import Wire, WireDevice
+from undertone_simulator.wire import Wire
+from undertone_simulator.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 

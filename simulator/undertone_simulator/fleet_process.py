@@ -26,7 +26,7 @@ from undertone_simulator.ledger import FleetLedger, read_ledgers
 from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
-from undertone_simulator.wire_device import Wire
+from undertone_simulator.wire import Wire
 
 READY = "ready"
 CONNECTED = "connected"

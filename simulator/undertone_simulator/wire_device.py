@@ -2,18 +2,14 @@
 
 import asyncio
 import random
-import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
-from undertone_device.packets import DEFAULT_KEEPALIVE
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.intake import unpack
 from undertone_shared.topics import config_topic, report_topic
-from undertone_simulator.clock import Clock
 from undertone_simulator.connection import Connection
-from undertone_simulator.ledger import FleetLedger
 from undertone_simulator.liar import Liar
+from undertone_simulator.wire import Wire
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 5.0
@@ -22,22 +18,6 @@ LONGEST_RETRY_SECONDS = 5.0
 DEATHS = ("drawn", "torn", "sent")
 # Only spreads connections over time: nothing that a device releases depends on it.
 _spread = random.SystemRandom()
-
-
-@dataclass
-class Wire:
-    """What all devices of a fleet share: where to, under which names, by whose clock, with whose ledger."""
-
-    host: str
-    port: int
-    prefix: str
-    campaign: str
-    clock: Clock
-    ledger: FleetLedger
-    on_campaign: Callable[[bytes], None]
-    tls: ssl.SSLContext | None = None
-    keepalive: int = DEFAULT_KEEPALIVE
-    connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(100))
 
 
 class WireDevice:

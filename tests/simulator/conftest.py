@@ -21,7 +21,7 @@ from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
 from undertone_simulator.provision import Target, device_names, make_policy, provision
 from undertone_simulator.verify import Accounts, reconcile
-from undertone_simulator.wire_device import Wire
+from undertone_simulator.wire import Wire
 
 HOST = "127.0.0.1"
 
