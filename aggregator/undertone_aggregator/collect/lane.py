@@ -3,7 +3,8 @@
 A report is plain when it is a known device's, under its own topic, in time, admitted by its campaign's rule, and for a
 slot after the newest that was counted. `Admission.judge` is the only definition of the rules: what the lane counts,
 `judge` would count alike, and the lane refuses nothing. From the first report of a device in a batch that is not plain
-all of that device's go to `judge`, so that the order within a device, the only one that matters, is kept.
+all of that device's go to `judge`, so that the order within a device is kept. The order among devices matters to
+nothing but the group's gap that a late report closes (`undertone_aggregator.collect.sequences.Losses`).
 """
 
 import hashlib

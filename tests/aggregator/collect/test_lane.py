@@ -15,6 +15,7 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.lane import LEAST, Lane
 from undertone_aggregator.collect.seen import COUNTED, RECORD_BYTES, Seen, digest, record
+from undertone_aggregator.collect.sequences import CLOSES
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import StreamPlan
@@ -182,6 +183,16 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
     def fail(sentence: str) -> None:
         raise AssertionError(sentence)
 
+    closes = 0
+    observe = slow.sequences.observe
+
+    def watch(*arguments: Any) -> int:
+        nonlocal closes
+        shown = observe(*arguments)
+        closes += shown == CLOSES
+        return shown
+
+    slow.sequences.observe = watch  # type: ignore[method-assign]
     for first in range(0, len(deliveries), size):
         part = deliveries[first : first + size]
         one, other = Batch(), Batch()
@@ -190,7 +201,8 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
             slow.judge(topic, payload, retained, now, other)
         assert one.outcomes == other.outcomes
         assert one.partial == other.partial
-        assert sum(one.lost.values()) == sum(other.lost.values())
+        # A late report closes a gap of its group: whose, if any is open, depends on the order among devices.
+        assert abs(sum(one.lost.values()) - sum(other.lost.values())) <= closes
         assert records(one) == records(other)
         assert sorted(one.chains[i : i + 20] for i in range(0, len(one.chains), 20)) == sorted(
             other.chains[i : i + 20] for i in range(0, len(other.chains), 20)
