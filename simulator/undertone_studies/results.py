@@ -32,7 +32,7 @@ FURTHER = "Further studies"
 NOT_FOR = (
     "**Who should not use Undertone.** Small fleets at small ε: below, a cell above 20 shows no single half-hour."
     " Whoever trusts a collector with the readings: central releases are far sharper. Whoever needs a promise for a"
-    " whole day or a habit at event level: there is none."
+    " whole day at event level: there is none but in turns."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
