@@ -24,7 +24,7 @@ PARAGRAPH = (
     "The papers assume honest devices. A fake one can send any symbol that an honest one may draw, and the best lie"
     " is the largest: it shifts the mean by its share times what that symbol decodes to, less the mean, which is"
     " the bound in the last column: of the expectation, so that single cells exceed it by their noise. θ is fixed"
-    " here; what liars do to θ itself has a table of its own. Smaller ε means larger decoded values, hence cheaper lies."
+    " here; what liars do to θ itself has its own table. Smaller ε means larger decoded values, hence cheaper lies."
     " At ε = 0.5 the"
     " Hybrid reports by stochastic rounding alone, and the symbols of its piecewise part, which decode further out,"
     " are refused: lies move it about half as far as Piecewise. The median over groups does not help once there are"
