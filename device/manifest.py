@@ -15,6 +15,7 @@ package(
         "gaussian.py",
         "mechanism.py",
         "notation.py",
+        "points.py",
         "policy.py",
         "report.py",
         "scalar.py",

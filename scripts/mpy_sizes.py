@@ -14,7 +14,7 @@ from support.micropython import compile_boards  # noqa: E402
 
 # Loaded when a policy, a campaign or an owner wants them.
 LATER = {
-    "streams": {"gaussian", "stream", "stream_policy", "stream_state"},
+    "streams": {"gaussian", "points", "stream", "stream_policy", "stream_state"},
     "tables": {"table"},
     "signatures": {"ed25519"},
     "sums, and by hand": {"reset", "units"},

@@ -125,8 +125,9 @@ def refusals_of(config: Config, now: int) -> str:
 
 
 def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
-    delta = "" if stream is None else str(stream.delta)
-    store.set_meta({_PLAN: json.dumps(_facts(plan, stream)), "epsilon": str(plan.epsilon), "delta": delta})
+    facts = _facts(plan, stream)
+    delta = str(facts.get("stream.delta", ""))
+    store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})
     # What readers of the store need besides.
     store.set_meta(
         {
@@ -140,9 +141,9 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
 
 def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
     facts = {field.name: _plain(getattr(plan, field.name)) for field in fields(plan)}
-    facts["collect"] = "report" if stream is None else "stream"
-    for field in () if stream is None else fields(stream):
-        facts[f"stream.{field.name}"] = _plain(getattr(stream, field.name))
+    facts["collect"] = "stream" if stream else "report"
+    if stream:
+        facts |= {f"stream.{field.name}": _plain(getattr(stream, field.name)) for field in fields(stream)}
     return facts
 
 

@@ -35,7 +35,7 @@ class StreamTransport:
         self._credentials = (client_id, user, password)
         self._keepalive = keepalive
         self._buffer = bytearray(_BUFFER_BYTES)
-        self._stream: Stream | None = None
+        self._line: Stream | None = None
         self._session = Session(keepalive)
         self._pending: memoryview | None = None
         self._opened = 0
@@ -45,7 +45,7 @@ class StreamTransport:
         """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
         self._drop()
         self._session = Session(self._keepalive)
-        self._stream = self._open_stream()
+        self._line = self._open_stream()
         self._opened = self._ticks()
         client_id, user, password = self._credentials
         self._session.connect(client_id, user, password, self._opened)
@@ -60,8 +60,8 @@ class StreamTransport:
 
     def poll(self, milliseconds: int) -> "list[Event]":
         """Send, wait for at most this long, receive."""
-        stream = self._stream
-        if stream is None:
+        stream = self._line
+        if not stream:
             return []
         events: list[Event] = []
         try:
@@ -80,10 +80,10 @@ class StreamTransport:
 
     def close(self) -> None:
         """Say goodbye and release the descriptor."""
-        if self._stream is not None and self._session.connected:
+        if self._line is not None and self._session.connected:
             self._session.disconnect(self._ticks())
             try:
-                self._flush(self._stream)
+                self._flush(self._line)
             except OSError:
                 pass
         self._drop()
@@ -92,9 +92,9 @@ class StreamTransport:
         self.oversized += self._session.oversized
         self._session.oversized = 0
         self._pending = None
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
     def _flush(self, stream: "Stream") -> None:
         while True:

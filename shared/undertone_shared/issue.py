@@ -53,7 +53,7 @@ def build(
             raise Invalid("cohort is None, expected one in a campaign of scalar reports")
         rule = ScalarRule(cohort, report)
     if schedule is None:
-        schedule = Schedule(bytes(SEED_BYTES), 1, 1 if stream is None and report is None else 0)
+        schedule = Schedule(bytes(SEED_BYTES), 1, 0 if stream or report else 1)
     fields = {
         "version": VERSION,
         "campaign": name,
@@ -67,7 +67,7 @@ def build(
         "epoch": epoch,
         "last_slot": last_slot,
         "default": default,
-        "cohort": None if stream is not None or cohort is None else cohort.mechanism.describe(),
+        "cohort": None if stream or cohort is None else cohort.mechanism.describe(),
         "rule": rule.describe(),
         "schedule": {
             "seed": "".join(["%02x" % byte for byte in schedule.seed]),

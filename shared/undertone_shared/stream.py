@@ -14,12 +14,13 @@ X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof
 
 from undertone_shared.checks import SMALL, check_integer, check_object
 from undertone_shared.errors import Invalid
-from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian, root
+from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian
+from undertone_shared.points import clip, shrink
 from undertone_shared.report import LARGEST_DIMENSION, LARGEST_RELEASE, STREAM
 from undertone_shared.truncation import truncate
 
 try:
-    from undertone_shared.analysis import StreamAnalysis
+    from undertone_shared.rule_analysis import StreamAnalysis
 except ImportError:  # on a board
     StreamAnalysis = object  # type: ignore[assignment,misc]
 
@@ -267,42 +268,3 @@ def first_step_suffices(first: int, later: int, levels: int, slew: int, shift: i
     num, den = step_variance(first, levels)
     num_later, den_later = step_variance(later, swing(levels, slew, shift, reuse))
     return num * den_later * ((1 << 2 * shift) - reuse * reuse) >= num_later * den
-
-
-def shrink(point: "Point", radius: int) -> "Point":
-    """The point, or one towards the middle with Σ n² <= radius²."""
-    square = _square(point)
-    if square <= radius * radius:
-        return point
-    if len(point) == 1:
-        return (radius if point[0] > 0 else -radius,)
-    norm = _root_up(square)
-    return tuple([_towards_zero(n * radius, norm) for n in point])
-
-
-def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
-    """The point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
-    move = tuple([point[i] - previous[i] for i in range(len(point))])
-    square = _square(move)
-    if square <= slew * slew:
-        return point
-    norm = _root_up(square)
-    while True:
-        # Whole steps may leave the ball by rounding: shorter ones do not, the empty one never.
-        point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
-        if _square(point) <= radius * radius:
-            return point
-        slew -= 1
-
-
-def _square(point: "Point") -> int:
-    return sum([n * n for n in point])
-
-
-def _root_up(n: int) -> int:
-    x = root(n)
-    return x if x * x == n else x + 1
-
-
-def _towards_zero(n: int, d: int) -> int:
-    return n // d if n >= 0 else -(-n // d)

@@ -26,7 +26,7 @@ def draw(simulated: Simulated, path: Path) -> None:
             axes.set_title(f"coordinate {coordinate}", loc="left", fontsize=11)
     plan = simulated.plan
     per = "one reading" if plan.window is None else f"all readings in any {plan.window / 3600:g} h"
-    cost = "a whole stream" if simulated.stream is not None else per
+    cost = "a whole stream" if simulated.kind == "stream" else per
     figure.suptitle(
         f"{raw[0].estimate.reports:,} reports a slot, ε = {float(plan.epsilon):g} for {cost}", fontsize=14, color=INK
     )

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import local_epsilon, square_wave
+from undertone_aggregator.design import local_epsilon
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.threshold import (
@@ -22,29 +22,19 @@ from undertone_aggregator.threshold import (
     best_threshold,
     constant_variance,
     even_thetas,
-    first_edges,
     mean_excess,
 )
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_aggregator.threshold.objective import Variance
-from undertone_device.packets import encode_publish
-from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
 from undertone_shared.checks import check_integer
-from undertone_shared.issue import build
-from undertone_shared.report import LENGTH
-from undertone_shared.scalar import Cohort, ReportRule
-from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_shared.scalar import ReportRule
 from undertone_simulator.readings import Source
+from undertone_simulator.traffic import Traffic, traffic
 
 LARGEST_FLEET = 10**9
 SAMPLE_DEVICES = 4096
 SAMPLE_DAYS = 7
-# Of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
-RECORD_BYTES = 22
-HEADERS_BYTES = 40
-_PUBACK = 4
 _CELLS = 800
-_REPUBLICATIONS = 24
 _LARGEST_EPSILON = 8
 
 
@@ -124,20 +114,6 @@ class FleetPlan:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Of one device and day: reports, their MQTT bytes with acknowledgements, the same with TLS and TCP/IP, packets
-
-    both ways, and the bytes of the campaign's hourly copies while it stays connected.
-    """
-
-    reports: int
-    mqtt_bytes: int
-    bytes: int
-    packets: int
-    campaign_bytes: int
-
-
-@dataclass(frozen=True)
 class Predictor:
     """Errors for one population, ε and kind of mechanism."""
 
@@ -202,7 +178,9 @@ def plan_fleet(
         _name(mechanism),
         1.0 - population.mean_variance(mechanism, threshold.theta) / hybrid_variance,
         predicted,
-        traffic(known, threshold.theta, mechanism, exact, campaign, device),
+        traffic(
+            known.unit, known.bound, known.per_day, ReportRule(0, threshold.theta, mechanism), exact, campaign, device
+        ),
         statements(exact, known.per_day, total),
         visible(known, devices, float(exact), predicted, threshold.bias) + (() if reason is None else (reason,)),
         wanted,
@@ -269,35 +247,6 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
         f"each reading: ε = {reading} (event level), for whoever sees its report or knows all the other readings",
         f"each day: {per_day} readings add up to ε = {day}",
         f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
-    )
-
-
-def traffic(known: Known, theta: int, mechanism: Mechanism, epsilon: Fraction, campaign: str, device: str) -> Traffic:
-    """What a device sends and receives in a day."""
-    packet = len(encode_publish(1, report_topic(DEFAULT_PREFIX, campaign, device), bytes(LENGTH)))
-    seconds = 86400 // known.per_day
-    body = build(
-        name=campaign,
-        sensor="load",
-        unit=known.unit[:16],
-        measure="sum",
-        offset=0,
-        bound=known.bound,
-        slot_seconds=seconds,
-        cycle=known.per_day,
-        epoch=0,
-        last_slot=known.per_day,
-        default=0,
-        cohort=Cohort(square_wave(epsilon, first_edges(known.bound, 128))),
-        report=ReportRule(0, theta, mechanism),
-    ).body
-    both_ways = packet + _PUBACK
-    return Traffic(
-        known.per_day,
-        known.per_day * both_ways,
-        known.per_day * (both_ways + 2 * (RECORD_BYTES + HEADERS_BYTES)),
-        2 * known.per_day,
-        _REPUBLICATIONS * (HEADER_BYTES + len(body) + SIGNATURE_BYTES),
     )
 
 

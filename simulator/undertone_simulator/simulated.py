@@ -31,6 +31,16 @@ class Simulated:
     notes: list[str] = field(default_factory=list)
     _models: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str:
+        """How devices reported: the kind of the campaign's rules."""
+        return self.timeline.epochs[-1].campaign.rule.kind
+
+    @property
+    def delta(self) -> float | None:
+        """δ of a whole stream; None for other campaigns."""
+        return self.stream.delta if self.stream else None
+
     def save(self, path: Path | str) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
         # The server's edges are loaded for those who ask.

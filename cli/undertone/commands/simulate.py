@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from undertone_simulator.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
+# What the intervals are held against, and the wider ones, by the kind of the campaign's rules.
+_TRUTHS = {"scalar": ("truncated", ", {} wider ones the raw truth"), "stream": ("clipped", "")}
 
 
 def register(app: typer.Typer) -> None:
@@ -71,9 +73,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
-    from undertone_aggregator.collect.partial import EVERYBODY
     from undertone_simulator import doors
-    from undertone_simulator.memory import peak_megabytes
 
     started = time.perf_counter()
     with _Progress() as progress:
@@ -108,6 +108,13 @@ def simulate(
     seconds = time.perf_counter() - started
     if store is not None:
         simulated.save(store)
+    _tell(simulated, seconds, png, as_json)
+
+
+def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: bool) -> None:
+    from undertone_aggregator.collect.partial import EVERYBODY
+    from undertone_simulator.memory import peak_megabytes
+
     compared = simulated.compared()
     if not compared:
         raise Invalid("no slot has a report that its mean is made of: are there devices, and slots?")
@@ -152,9 +159,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
     newest = simulated.timeline.epochs[-1].campaign
     theta = newest.rule.ranges[0][2] if newest.rule.ranges else None
-    cost = guarantee_of(
-        simulated.timeline, simulated.plan.epsilon, None if simulated.stream is None else simulated.stream.delta
-    )
+    cost = guarantee_of(simulated.timeline, simulated.plan.epsilon, simulated.delta)
     exact = cost.certificate
     return dict(
         plain(
@@ -217,11 +222,10 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
     exact = facts["certificate"]
     console.print(f"θ = {facts['theta']} {unit}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
-    kept = "truncated" if simulated.stream is None else "clipped"
-    wider = "" if simulated.stream is not None else f", {held_raw} wider ones the raw truth"
+    kept, wider = _TRUTHS[simulated.kind]
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals hold the {kept} truth{wider}"
+        f" {held} of {len(slots)} intervals hold the {kept} truth{wider.format(held_raw)}"
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:

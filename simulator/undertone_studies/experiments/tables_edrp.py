@@ -92,6 +92,10 @@ def run(options: Options) -> Outcome:
                 ", ".join(f"{n} × {kind}" for kind, n in reporting.items()),
             )
         )
+    return _outcome(repeats, rows, errors)
+
+
+def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: dict[str, list[float]]) -> Outcome:
     x = [float(epsilon) for epsilon in EPSILONS]
     return Outcome(
         f"EDRP: mean square error (Wh²) of the mean of 622 meters in one half-hour, {repeats} seeds × {DAYS} days",

@@ -15,7 +15,8 @@ import pytest
 from undertone_aggregator.design.stream.calibration import delta_of, zcdp_epsilon
 from undertone_aggregator.design.stream.schedule import paper
 from undertone_aggregator.design.stream.sensitivity import exact, squared_norm
-from undertone_shared.stream import StreamRule, clip, least_first_variance, squared_bound
+from undertone_shared.points import clip
+from undertone_shared.stream import StreamRule, least_first_variance, squared_bound
 
 EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
 LEVELS, SLEW, SHIFT, REUSE = 4, 1, 1, 1

@@ -44,7 +44,7 @@ def converted(old: dict[str, Any]) -> dict[str, Any]:
     stream = old.get("stream")
     cohort, report = old["cohort"], old["report"]
     stride, seed = 0, "00" * 16
-    if stream is not None:
+    if stream:
         rule = {**stream, "kind": "stream", "law": stream["kind"]}
     else:
         seed = cohort["seed"]

@@ -1,0 +1,46 @@
+"""Points of a stream's grid, held in a ball and within a step of the one before; whole numbers, towards the middle."""
+
+from undertone_shared.gaussian import root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Point = tuple[int, ...]
+
+
+def shrink(point: "Point", radius: int) -> "Point":
+    """The point, or one towards the middle with Σ n² <= radius²."""
+    square = _square(point)
+    if square <= radius * radius:
+        return point
+    if len(point) == 1:
+        return (radius if point[0] > 0 else -radius,)
+    norm = _root_up(square)
+    return tuple([_towards_zero(n * radius, norm) for n in point])
+
+
+def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
+    """The point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
+    move = tuple([point[i] - previous[i] for i in range(len(point))])
+    square = _square(move)
+    if square <= slew * slew:
+        return point
+    norm = _root_up(square)
+    while True:
+        # Whole steps may leave the ball by rounding: shorter ones do not, the empty one never.
+        point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
+        if _square(point) <= radius * radius:
+            return point
+        slew -= 1
+
+
+def _square(point: "Point") -> int:
+    return sum([n * n for n in point])
+
+
+def _root_up(n: int) -> int:
+    x = root(n)
+    return x if x * x == n else x + 1
+
+
+def _towards_zero(n: int, d: int) -> int:
+    return n // d if n >= 0 else -(-n // d)

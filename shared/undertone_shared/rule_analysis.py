@@ -1,0 +1,101 @@
+"""What a receiver asks of a campaign and its rule, and a device never does: bases of the classes there.
+
+A board does not carry this module.
+"""
+
+from undertone_shared.gaussian import root
+from undertone_shared.report import COHORT, REPORT, STREAM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
+    from undertone_shared.stream import StreamRule
+
+
+class ScalarAnalysis:
+    """What a receiver asks of a `ScalarRule`."""
+
+    kind: str
+    cohort: "Any"
+    report: "Any"
+    ranges: "Any"
+
+    @property
+    def theta(self) -> "int | None":
+        """The threshold, None while it is being looked for."""
+        return None if self.report is None else self.report.theta
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value that ``parse_rule`` reads back."""
+        report = self.report
+        return {
+            "kind": self.kind,
+            "mechanism": None if report is None else report.mechanism.describe(),
+            "ranges": [list(block) for block in self.ranges],
+        }
+
+    def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
+        """None for a report that an honest device may have drawn, else ``wrong_kind`` or ``symbol``."""
+        belongs = member or self.report is None
+        if kind != (COHORT if belongs else REPORT):
+            return "wrong_kind"
+        mechanism = self.cohort.mechanism if belongs or self.report is None else self.report.mechanism
+        return None if mechanism.occurs(values[0]) else "symbol"
+
+
+class StreamAnalysis:
+    """What a receiver asks of a `StreamRule`."""
+
+    fields: "Sequence[str]"
+    law: str
+    levels: int
+    shift: int
+    reuse: int
+    noise: tuple[int, int]
+    dimension: int
+    reports: int
+
+    def describe(self) -> "dict[str, Any]":
+        """The JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
+        values = {name: getattr(self, name) for name in self.fields}
+        values["noise"] = list(self.noise)
+        return values
+
+    def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
+        """None for a report that an honest device may have drawn, else ``wrong_kind``, ``malformed`` or ``symbol``."""
+        if kind != STREAM:
+            return "wrong_kind"
+        if len(values) != self.dimension:
+            return "malformed"
+        return None if chain <= self.reports and max([abs(x) for x in values]) <= self.largest_release() else "symbol"
+
+    def largest_release(self) -> int:
+        """What no honest device releases more than: a false device moves the mean by no more.
+
+        One-bit: its exact bound. Gaussian: half the range and 12 standard deviations, which noise exceeds with
+        probability below 1e-32.
+        """
+        a = 1 << self.shift
+        first, later = self.noise
+        if self.law == "one-bit":
+            return int(max(first, (later + a) // (a - self.reuse))) + 1
+        return self.levels // 2 + 12 * (root(max(first, later // (a * a - self.reuse * self.reuse))) + 1)
+
+
+class CampaignAnalysis:
+    """What a receiver asks of a `Campaign`."""
+
+    rule: "ScalarRule | StreamRule"
+
+    @property
+    def cohort(self) -> "Cohort | None":
+        """Who reports for the threshold; None where nobody does."""
+        return self.rule.cohort
+
+    @property
+    def report(self) -> "ReportRule | None":
+        """How devices report that are not asked for the threshold; None in threshold epochs and streams."""
+        return self.rule.report

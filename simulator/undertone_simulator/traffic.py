@@ -1,0 +1,64 @@
+"""What a campaign costs a device's link, in bytes and packets of a day."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from undertone_aggregator.design import square_wave
+from undertone_aggregator.threshold import first_edges
+from undertone_device.packets import encode_publish
+from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
+from undertone_shared.issue import build
+from undertone_shared.report import LENGTH
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+
+# Of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
+RECORD_BYTES = 22
+HEADERS_BYTES = 40
+_PUBACK = 4
+_REPUBLICATIONS = 24
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one device and day: reports, their MQTT bytes with acknowledgements, the same with TLS and TCP/IP, packets
+
+    both ways, and the bytes of the campaign's hourly copies while it stays connected.
+    """
+
+    reports: int
+    mqtt_bytes: int
+    bytes: int
+    packets: int
+    campaign_bytes: int
+
+
+def traffic(
+    unit: str, bound: int, per_day: int, report: ReportRule, epsilon: Fraction, campaign: str, device: str
+) -> Traffic:
+    """What a device sends and receives in a day of ``per_day`` slots."""
+    packet = len(encode_publish(1, report_topic(DEFAULT_PREFIX, campaign, device), bytes(LENGTH)))
+    seconds = 86400 // per_day
+    body = build(
+        name=campaign,
+        sensor="load",
+        unit=unit[:16],
+        measure="sum",
+        offset=0,
+        bound=bound,
+        slot_seconds=seconds,
+        cycle=per_day,
+        epoch=0,
+        last_slot=per_day,
+        default=0,
+        cohort=Cohort(square_wave(epsilon, first_edges(bound, 128))),
+        report=report,
+    ).body
+    both_ways = packet + _PUBACK
+    return Traffic(
+        per_day,
+        per_day * both_ways,
+        per_day * (both_ways + 2 * (RECORD_BYTES + HEADERS_BYTES)),
+        2 * per_day,
+        _REPUBLICATIONS * (HEADER_BYTES + len(body) + SIGNATURE_BYTES),
+    )

@@ -1,0 +1,135 @@
+"""The shape of the house: modules that can be read in one sitting, no circles, one table for each kind of thing."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.micropython import REPO
+
+LONGEST_MODULE = 300
+LONGEST_FUNCTION = 60
+FOLDERS = ("shared", "device", "aggregator", "simulator", "cli")
+MODULES = sorted(
+    path for folder in FOLDERS for path in (REPO / folder).rglob("*.py") if "node_modules" not in path.parts
+)
+
+
+def name_of(path: Path) -> str:
+    """The module's dotted name, as it is imported."""
+    parts = path.relative_to(REPO).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+BY_NAME = {name_of(path): path for path in MODULES}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Our modules that a module imports when it is loaded; what only type checkers read, or a function, is not."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    todo = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            todo += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in BY_NAME)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in BY_NAME else node.module for name in whole if node.module in BY_NAME)
+        todo += list(ast.iter_child_nodes(node))
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Sets of two or more that reach each other (Tarjan 1972), each sorted."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in arrows[name]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            together = stack[at:]
+            del stack[at:]
+            if len(together) > 1:
+                found.append(sorted(together))
+
+    for name in arrows:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def rooms_of(package: str) -> dict[str, set[str]]:
+    """Which subpackage of a package imports which other one of it."""
+    depth = package.count(".") + 1
+    rooms: dict[str, set[str]] = {}
+    for name, path in BY_NAME.items():
+        room = name.split(".")[depth : depth + 1]
+        if not name.startswith(package + ".") or (f"{package}.{room[0]}" == name and path.name != "__init__.py"):
+            continue
+        others = {other.split(".")[depth] for other in imported(path) if other.startswith(package + ".")}
+        rooms.setdefault(room[0], set()).update(others - {room[0]})
+    return {room: {other for other in others if other in rooms} for room, others in rooms.items()}
+
+
+def test_no_two_modules_import_each_other() -> None:
+    arrows = {name: set(imported(path)) - {name} for name, path in BY_NAME.items()}
+    assert circles(arrows) == []
+
+
+PACKAGES = sorted(name for name, path in BY_NAME.items() if path.name == "__init__.py")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_two_rooms_of_a_package_import_each_other(package: str) -> None:
+    assert circles(rooms_of(package)) == []
+
+
+def test_no_room_of_the_server_imports_its_root() -> None:
+    """But the page, which stands above it as the command line does."""
+    root = {name for name in BY_NAME if name.startswith("undertone_aggregator.") and name.count(".") == 1}
+    root = {name for name in root if BY_NAME[name].name != "__init__.py"}
+    above = ("undertone_aggregator.web",)
+    rooms = [name for name in BY_NAME if name.startswith("undertone_aggregator.") and name not in root]
+    rooms = [name for name in rooms if not name.startswith(above)]
+    upward = [(name, other) for name in rooms for other in imported(BY_NAME[name]) if other in root]
+    assert upward == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(REPO)))
+def test_a_module_is_read_in_one_sitting(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_MODULE
+    # A command's signature is its help, and the door behind it has the same.
+    commands = "commands" in path.parts or path.name == "doors.py"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            first = node.body[0].lineno if commands else node.lineno
+            assert node.end_lineno - first + 1 <= LONGEST_FUNCTION, node.name
+
+
+def test_kinds_are_looked_up_in_tables() -> None:
+    """A branch on the kind of collection or mechanism outside its table is how false statements came about."""
+    text = {path: path.read_text(encoding="utf-8") for path in MODULES}
+    nullable = [path for path in MODULES for _ in re.finditer(r"stream is (not )?None", text[path])]
+    assert len(nullable) <= 10, nullable
+    branches = [path for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
+    assert branches == []
