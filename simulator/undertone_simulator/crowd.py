@@ -14,6 +14,7 @@ from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.faults import Fault
 from undertone_simulator.membership import device_names, halves
 from undertone_simulator.readings import Integers, Source
+from undertone_simulator.seeded import positions
 
 Flags = NDArray[np.bool_]
 Members = slice | NDArray[np.intp]
@@ -63,6 +64,8 @@ class Part:
         self.first = first
         self.stop = stop
         self.devices = np.arange(first, stop)
+        # Where their entropy is, in every slot alike.
+        self.positions = positions(self.devices)
         self.per_day = crowd.source.per_day
         self._crowd = crowd
         self._lying = crowd.behaviour.lying(self.devices)
@@ -91,16 +94,17 @@ class Part:
 
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
         """(whose turn it is in ``slot``, who would report for the threshold then)."""
+        stride, cohort = schedule.stride, schedule.cohort_stride
+        if stride == 1 and cohort < 2:
+            # Everybody's turn, and everybody or nobody for the threshold: no place is asked for.
+            return np.ones(len(self), dtype=np.bool_), np.full(len(self), cohort == 1)
         if schedule is not self._schedule:
             # One hash per device and campaign, and then one comparison per device and slot.
             self._schedule = schedule
             first, second = self._crowd.halves(schedule.seed, self.first, self.stop)
             self._places: Integers = np.asarray(schedule.place_of(first, second))  # type: ignore[arg-type]
-            self._phases = self._places % schedule.stride if schedule.stride > 1 else self._places
-        stride, cohort = schedule.stride, schedule.cohort_stride
+            self._phases = self._places % stride if stride > 1 else self._places
         turn = self._phases == -slot % stride if stride > 1 else np.ones(len(self), dtype=np.bool_)
-        if cohort < 2 and stride == 1:
-            return turn, np.full(len(self), cohort == 1)
         return turn, self._places == -slot % (stride * cohort) if cohort else np.zeros(len(self), dtype=np.bool_)
 
     def reporting(self, slot: int, start: int) -> Flags:

@@ -22,8 +22,11 @@ class Words(Protocol):
         """The words of the devices at ``index``, in that order."""
         ...
 
-    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
-        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
+    def column(self, word: "int | Index", memory: Memory, out: Unsigned) -> None:
+        """Word number ``word`` (one, or one for each) of every device into ``out``. Raises EntropyError when they are
+
+        used up.
+        """
         ...
 
 
@@ -40,11 +43,11 @@ class GivenWords:
         """The words of the devices at ``index``, in that order."""
         return GivenWords(self._words[index])
 
-    def column(self, word: int, memory: Memory, out: Unsigned) -> None:
-        """Word number ``word`` of every device into ``out``. Raises EntropyError when they are used up."""
-        if word >= self._words.shape[1]:
+    def column(self, word: "int | Index", memory: Memory, out: Unsigned) -> None:
+        """See `Words`."""
+        if np.max(word, initial=0) >= self._words.shape[1]:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
-        out[:] = self._words[:, word]
+        out[:] = self._words[np.arange(len(self)), word]
 
 
 class Draws:
@@ -101,6 +104,37 @@ class Draws:
     def join(self, index: Index, part: "Draws") -> None:
         """Take over which of the devices at ``index`` have failed."""
         self.failed = np.concatenate((self.failed, index[part.failed]))
+
+
+class PatientDraws(Draws):
+    """`Draws` that no device fails: each counts its own words. For few devices, where numpy's calls are the cost."""
+
+    def __init__(self, words: Words, memory: Memory, places: "Index | None" = None) -> None:
+        super().__init__(words, memory, chances=0)
+        # The number of each device's next word.
+        self._places = np.zeros(len(words), dtype=np.intp) if places is None else places
+
+    def below(self, n: "int | Unsigned") -> Unsigned:
+        """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
+        bound = np.uint32(n) if isinstance(n, int) else n
+        mask = _mask(bound)
+        value = self.memory("value", len(self._words), np.uint32)
+        self._words.column(self._places, self.memory, value)
+        value &= mask
+        self._places += 1
+        waiting = np.flatnonzero(value >= bound)
+        while len(waiting):
+            drawn = np.empty(len(waiting), dtype=np.uint32)
+            self._words.part(waiting).column(self._places[waiting], self.memory, drawn)
+            drawn &= _pick(mask, waiting)
+            value[waiting] = drawn
+            self._places[waiting] += 1
+            waiting = waiting[drawn >= _pick(bound, waiting)]
+        return value
+
+    def part(self, index: Index) -> "PatientDraws":
+        """The draws of the devices at ``index``."""
+        return PatientDraws(self._words.part(index), self.memory, self._places[index])
 
 
 def _mask(n: Bound) -> Bound:

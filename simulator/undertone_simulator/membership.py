@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import importlib
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +30,7 @@ def halves(seed: bytes, sensor: str, count: int, first: int, stop: int) -> tuple
     for place in range(1, width + 1):
         numbers, digit = np.divmod(numbers, 10)
         rows[:, -place] = digit + ord("0")
-    data, length = rows.tobytes(), rows.shape[1]
-    digests = b"".join([_sha256(data[i : i + length]).digest() for i in range(0, len(data), length)])
+    digests = b"".join([_sha256(row).digest() for (row,) in struct.iter_unpack(f"{rows.shape[1]}s", rows.tobytes())])
     words = np.frombuffer(digests, dtype=">u4").reshape(-1, 8)
     return words[:, 0].astype(np.int64), words[:, 1].astype(np.int64)
 

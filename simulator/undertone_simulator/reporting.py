@@ -91,7 +91,7 @@ class ScalarReporting:
         else:
             mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
         for group, members in self._part.members(there):
-            devices, raw = self._part.devices[members], readings[members]
+            words, raw = self._scene.seeded.words_at(slot, self._part.positions).part(members), readings[members]
             truncated = np.clip(raw, low, high)
             if kind == report.REPORT and campaign.schedule.stride == 1:
                 self._tally.observe(Cell(slot), group, len(raw), int(truncated.sum()), int(raw.sum()))
@@ -101,8 +101,9 @@ class ScalarReporting:
             if lying.any():
                 liars = lying[members]
                 lies = int(np.count_nonzero(liars))
-                devices, truncated = devices[~liars], truncated[~liars]
-            counts = histogram(mechanism, truncated, high - low, self._scene.seeded.words(slot, devices))
+                honest = np.flatnonzero(~liars)
+                words, truncated = words.part(honest), truncated[honest]
+            counts = histogram(mechanism, truncated, high - low, words)
             if lies:
                 counts[largest_lie(mechanism)] += lies
             self._tally.count(Key(campaign.name, campaign.fingerprint, kind, group, slot), counts)

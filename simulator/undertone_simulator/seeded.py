@@ -82,9 +82,9 @@ class SeededWords:
         """The words of the devices at ``index``, in that order."""
         return SeededWords(self._keys, self._positions[index])
 
-    def column(self, word: int, memory: Memory, out: Words) -> None:
-        """Word number ``word`` of every device into ``out``. Raises EntropyError from word 64 on."""
-        if word >= WORDS:
+    def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
+        """Word number ``word`` (one, or one for each) of every device into ``out``. Raises EntropyError from 64 on."""
+        if np.max(word, initial=0) >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         spare = memory("spare", len(out), np.uint32)
         _hash(self._positions, self._keys[0, word], self._keys[1, word], spare, out)
@@ -154,7 +154,7 @@ class SeededSource:
 
     def seek(self, slot: int) -> None:
         """The next byte is the first one of ``slot``."""
-        self._slot = check_integer("slot", slot, 0, 2**64 - 1)
+        self._slot = _checked(slot)
         self._refill = 0
         self._bytes = b""
 
@@ -182,16 +182,23 @@ class Seeded:
 
     def words(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> SeededWords:
         """The words of ``slot`` for these device numbers, as `vectorised` takes them. Raises Invalid."""
-        positions = _positions(slot, devices)
-        return SeededWords(_keys(self.seed, slot, 0), positions)
+        return self.words_at(slot, positions(devices))
+
+    def words_at(self, slot: int, places: Words) -> SeededWords:
+        """`words` of devices whose `positions` are at hand. Raises Invalid."""
+        return SeededWords(_keys(self.seed, _checked(slot), 0), places)
 
     def buffers(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Buffers:
         """The entropy of these device numbers in ``slot``, as `vectorised_stream` takes it. Raises Invalid."""
-        return Buffers(self.seed, slot, _positions(slot, devices))
+        return Buffers(self.seed, _checked(slot), positions(devices))
 
 
-def _positions(slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Words:
-    check_integer("slot", slot, 0, 2**64 - 1)
+def _checked(slot: int) -> int:
+    return check_integer("slot", slot, 0, 2**64 - 1)
+
+
+def positions(devices: "Sequence[int] | NDArray[np.integer]") -> Words:
+    """Where in every slot's words these device numbers are: device G mod 2^32. Raises Invalid."""
     numbers = np.asarray(devices, dtype=np.int64)
     if len(numbers):
         check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)

@@ -29,9 +29,10 @@ from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
 from undertone_simulator.simulated import Simulated
 from undertone_simulator.spread import Here, Tick, Workers
 from undertone_simulator.tally import Tally
+from undertone_simulator.vectorised import BLOCK
 
-# Devices at a time; a day of their readings is what is in memory.
-CHUNK = 1 << 16
+# Devices at a time, as many as a block of the mechanisms; a day of their readings is what is in memory.
+CHUNK = BLOCK
 # When a simulated campaign starts, unless it says so: a Monday in UTC, and a multiple of every sensible slot.
 START = 1_798_416_000
 
@@ -74,7 +75,9 @@ def play(crowd: Crowd, stretch: Stretch, tick: Tick) -> Tally:
 def _measured(scene: Scene, part: Part, columns: Sequence[int], coordinates: int) -> Integers:
     """[slots, coordinates, devices]. Coordinate k is what the device measures k days later."""
     later = [[column + k * part.per_day for column in columns] for k in range(coordinates)]
-    return np.stack([part.measured(scene.campaign, days) for days in later], axis=1)
+    measured = [part.measured(scene.campaign, days) for days in later]
+    # One coordinate, which is most campaigns, is not copied.
+    return measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
 
 
 def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
-from undertone_simulator.draws import Draws, Unsigned, Words
-from undertone_simulator.seeded import WORDS, Memory
+from undertone_simulator.draws import Draws, PatientDraws, Unsigned, Words
+from undertone_simulator.seeded import Memory
 
 Mechanism = WindowMechanism | Hybrid | TableMechanism
 
@@ -149,8 +149,8 @@ def _symbols(
     pool = np.concatenate(failed)
     for first in range(0, len(pool), BLOCK):
         index = pool[first : first + BLOCK]
-        draws = Draws(words.part(index), memory, WORDS)
-        out[index - start] = law(mechanism, readings[index].astype(kind), theta, draws)
+        patient = PatientDraws(words.part(index), memory)
+        out[index - start] = law(mechanism, readings[index].astype(kind), theta, patient)
     return out
 
 

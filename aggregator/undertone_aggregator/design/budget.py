@@ -1,6 +1,7 @@
 """Privacy budgets as rationals: integers a, b with a/b <= e^epsilon, proven without a float."""
 
 from fractions import Fraction
+from functools import lru_cache
 
 from undertone_shared.errors import Invalid
 
@@ -52,6 +53,8 @@ def cap(epsilon: Fraction | float | str) -> tuple[int, int]:
     return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
 
 
+# A server's rounds, its epochs and its policy all ask for the same one; 1 and True are not.
+@lru_cache(maxsize=64, typed=True)
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:
     """The largest rational a/b <= e^epsilon with a <= ``largest``, in lowest terms.
 

@@ -63,7 +63,7 @@ def simulate(
     late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
     late_slots: Annotated[int, typer.Option(help="slots in which they join")] = 48,
     liars: Annotated[float, typer.Option(help="share of devices that always send the largest symbol")] = 0.0,
-    chunk: Annotated[int, typer.Option(help="devices at a time; results do not depend on it")] = 1 << 16,
+    chunk: Annotated[int, typer.Option(help="devices at a time; results do not depend on it")] = 1 << 17,
     workers: Annotated[int, typer.Option(help="processes; results do not depend on it")] = 1,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler whose workers take part")
