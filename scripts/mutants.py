@@ -24,27 +24,22 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
-# What privacy and counting rest on -> the tests that hold it.
+# What privacy and counting rest on -> the tests that hold it, the quick ones first.
 BOTH = "tests/shared/both"
 DEVICE = "tests/device/both"
 COLLECT = "tests/aggregator/collect"
+_SLOT = (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py")
+_DEVICE = (*_SLOT, *(f"{DEVICE}/test_{name}.py" for name in ("rest", "signature", "turns", "rest_model")))
+_CERTIFICATE = ("tests/aggregator/design/test_published.py", "tests/cli/test_certify.py")
 TESTS: dict[str, tuple[str, ...]] = {
-    "shared/undertone_shared/policy.py": (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", BOTH),
-    "shared/undertone_shared/stream_policy.py": (f"{DEVICE}/test_stream.py",),
-    "shared/undertone_shared/mechanism.py": (BOTH,),
-    "shared/undertone_shared/entropy.py": (BOTH,),
-    "shared/undertone_shared/gaussian.py": (BOTH,),
-    "shared/undertone_shared/stream.py": (BOTH, f"{DEVICE}/test_stream.py"),
-    "shared/undertone_shared/scalar.py": (BOTH, f"{DEVICE}/test_reporter.py"),
-    "shared/undertone_shared/schedule.py": (BOTH, f"{DEVICE}/test_reporter.py"),
-    "shared/undertone_shared/campaign.py": (BOTH,),
-    "shared/undertone_shared/report.py": (BOTH,),
-    "shared/undertone_shared/table.py": (BOTH,),
-    "device/undertone_device/reporter.py": (DEVICE,),
-    "device/undertone_device/acceptance.py": (DEVICE,),
-    "device/undertone_device/guard.py": (DEVICE,),
-    "device/undertone_device/ledger.py": (DEVICE, "tests/device/test_ledger_file.py"),
-    "device/undertone_device/spent.py": (DEVICE, "tests/device/test_ledger_file.py", "tests/device/test_status.py"),
+    "shared/undertone_shared/policy.py": (*_SLOT, f"{DEVICE}/test_rest.py", f"{DEVICE}/test_signature.py", BOTH),
+    "shared/undertone_shared/stream_policy.py": (f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py", BOTH),
+    "device/undertone_device/guard.py": _DEVICE,
+    "device/undertone_device/ledger.py": (*_DEVICE, "tests/device/test_ledger_file.py"),
+    "device/undertone_device/spent.py": (*_DEVICE, "tests/device/test_ledger_file.py", "tests/device/test_status.py"),
+    "device/undertone_device/acceptance.py": _DEVICE,
+    "device/undertone_device/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
+    "device/undertone_device/pauses.py": (*_SLOT, "tests/device/test_pause.py"),
     "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
     "aggregator/undertone_aggregator/collect/admission.py": (f"{COLLECT}/test_admission.py", f"{COLLECT}/test_lane.py"),
     "aggregator/undertone_aggregator/collect/lane.py": (f"{COLLECT}/test_lane.py",),
@@ -53,19 +48,35 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{COLLECT}/test_admission.py",
         f"{COLLECT}/test_lane.py",
     ),
+    "aggregator/undertone_aggregator/collect/sequences.py": (
+        f"{COLLECT}/test_sequences.py",
+        f"{COLLECT}/test_lane.py",
+    ),
+    "aggregator/undertone_aggregator/design/certificate.py": _CERTIFICATE,
+    "aggregator/undertone_aggregator/design/published.py": _CERTIFICATE,
+    "aggregator/undertone_aggregator/design/audit.py": ("tests/aggregator/design/test_table.py", *_CERTIFICATE),
+    "shared/undertone_shared/mechanism.py": (BOTH,),
+    "shared/undertone_shared/entropy.py": (BOTH,),
+    "shared/undertone_shared/gaussian.py": (BOTH,),
+    "shared/undertone_shared/stream.py": (BOTH, f"{DEVICE}/test_stream.py"),
+    "shared/undertone_shared/scalar.py": (BOTH, f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/schedule.py": (BOTH, f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_turns.py"),
+    "shared/undertone_shared/campaign.py": (BOTH, f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/checks.py": (BOTH, *_SLOT),
+    "shared/undertone_shared/ed25519.py": (BOTH, f"{DEVICE}/test_signature.py"),
+    "shared/undertone_shared/intake.py": (BOTH, f"{COLLECT}/test_admission.py"),
+    "shared/undertone_shared/report.py": (BOTH,),
+    "shared/undertone_shared/table.py": (BOTH,),
     "aggregator/undertone_aggregator/collect/sql_store.py": (
         f"{COLLECT}/test_store.py",
         f"{COLLECT}/test_sql_store.py",
     ),
+    "aggregator/undertone_aggregator/collect/database.py": (f"{COLLECT}/test_store.py", f"{COLLECT}/test_sql_store.py"),
     "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
+    "aggregator/undertone_aggregator/collect/moments.py": (f"{COLLECT}/test_partial.py", f"{COLLECT}/test_moments.py"),
     "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py",),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": ("tests/aggregator/estimate/test_reconstruct.py",),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
-    "aggregator/undertone_aggregator/design/certificate.py": ("tests/cli/test_certify.py",),
-    "aggregator/undertone_aggregator/design/audit.py": (
-        "tests/aggregator/design/test_table.py",
-        "tests/cli/test_certify.py",
-    ),
 }
 NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"
 _SECONDS = 240
@@ -237,17 +248,19 @@ def main() -> int:
     files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
     every = [mutant for file in files for mutant in mutants_of(file)]
     chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
+    chosen.sort(key=lambda mutant: files.index(mutant.file))
     print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="undertone-mutants-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(given.jobs):
             copies.put(copy_of(Path(folder) / str(number)))
-        first = copies.get()
-        for tests in sorted({TESTS[file] for file in files}):
-            if _run(first, tests) != "survived":
-                print(f"{' '.join(tests)}: these tests fail on the code as it is", file=sys.stderr)
-                return 2
-        copies.put(first)
+
+        def holds(tests: tuple[str, ...]) -> bool:
+            copy = copies.get()
+            try:
+                return _run(copy, tests) == "survived"
+            finally:
+                copies.put(copy)
 
         def judge(mutant: Mutant) -> Mutant:
             copy = copies.get()
@@ -259,6 +272,11 @@ def main() -> int:
             return judged
 
         with ThreadPoolExecutor(given.jobs) as pool:
+            needed = sorted({TESTS[mutant.file] for mutant in chosen})
+            for tests, passed in zip(needed, pool.map(holds, needed), strict=True):
+                if not passed:
+                    print(f"{' '.join(tests)}: these tests fail on the code as it is", file=sys.stderr)
+                    return 2
             results = list(pool.map(judge, chosen))
     survivors = [mutant for mutant in results if mutant.outcome == "survived"]
     if given.json is not None:
