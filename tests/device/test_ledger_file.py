@@ -154,3 +154,24 @@ def test_any_flipped_bit_and_any_torn_end_is_a_lost_ledger():
             data = bytearray(FROZEN)
             data[position] ^= 1 << bit
             assert load(bytes(data))[1].lost
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1000)), min_size=1, max_size=60))
+def test_a_month_is_the_sum_of_its_31_days(steps):
+    sums = load(b"")[1].sums
+    sums.limit(48, 0, 0)
+    day, spent = 20_000, {}
+    for gap, units in steps:
+        day += gap
+        spent[day] = spent.get(day, 0) + units
+        sums.spend(day, units)
+        for today in (day, day + 1, day + 30, day + 31):
+            assert month(sums, today) == sum(n for past, n in spent.items() if today - 31 < past)
+
+
+def test_reports_of_a_window_are_counted_to_65535_and_stay_there():
+    storage, ledger = load(b"")
+    ledger.reports = 0xFFFF
+    ledger.write(0, 59, 0)
+    assert load(storage.files[FILE])[1].reports == 0xFFFF

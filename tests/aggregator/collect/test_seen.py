@@ -107,3 +107,17 @@ def test_a_damaged_segment_is_refused() -> None:
     for segment in ((True, b"x" * 33), (False, b"x" * 17)):
         with pytest.raises(Invalid, match="expected whole rows"):
             Seen().load([segment])
+
+
+def test_a_snapshot_replaces_a_record_of_the_same_device() -> None:
+    # The record is of an older report: what the snapshot counts after it must stay counted.
+    whole = Seen()
+    for slot in range(1000, 1010):
+        whole.judge(7, slot, 1)
+    resumed = Seen()
+    resumed.load([(False, record(7, 1000, 1)), (True, whole.snapshot())])
+    assert len(resumed) == 1
+    assert resumed.snapshot() == whole.snapshot()
+    resumed.load([(False, record(9, 1000, 1)), (True, whole.snapshot())])
+    assert [resumed.judge(7, slot, 1) for slot in range(1000, 1010)] == [UNVERIFIED] * 7 + [DUPLICATE] * 3
+    assert resumed.judge(9, 1000, 1) == DUPLICATE

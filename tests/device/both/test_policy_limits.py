@@ -1,14 +1,35 @@
-"""The largest and least values that a policy takes, and the first ones that it refuses."""
+"""The largest and least values that a policy takes, the first ones that it refuses, and what it says of itself."""
 
-from rig import DAY, make_policy
+import json
 
-from undertone_shared.errors import Invalid
+from rig import DAY, SLOT, START, make_campaign, make_policy
 
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import parse_policy
+
+YEAR = 366 * DAY
 LIMITS = (
     ("slot_seconds", 1, 7 * DAY),
     ("boots_per_day", 1, 1000),
     ("reports_per_period", 1, 1 << 24),
+    ("duration_seconds", 1, 100 * YEAR),
+    ("period_seconds", 1, YEAR),
+    ("rest_seconds", 0, 6 * DAY),
+    ("lifetime", 0, 1 << 62),
+    ("epoch_seconds", 0, YEAR),
+    ("write_seconds", 1, DAY),
+    ("lead_seconds", 1, YEAR),
 )
+NEEDED = {
+    "version": 1,
+    "sensor": "energy",
+    "measures": ["sum"],
+    "cap": [2, 1],
+    "slot_seconds": SLOT,
+    "theta": [1, 1000],
+    "duration_seconds": DAY,
+    "signers": ["00" * 32],
+}
 
 
 def refused(**changes):
@@ -19,18 +40,127 @@ def refused(**changes):
     return False
 
 
+def reason(policy, campaign):
+    """Why the policy refuses the campaign, None if it does not."""
+    try:
+        policy.check_campaign(campaign)
+    except Refused as refusal:
+        return refusal.reason
+    return None
+
+
 def test_numbers_up_to_their_limits_and_no_further():
     for name, least, most in LIMITS:
         for value in (least, most):
             assert getattr(make_policy(**{name: value}), name) == value
-        assert refused(**{name: least - 1})
-        assert refused(**{name: most + 1})
+        assert refused(**{name: least - 1}), name
+        assert refused(**{name: most + 1}), name
+
+
+def test_what_the_owner_left_out():
+    policy = parse_policy(json.dumps(NEEDED).encode())
+    assert (policy.period_seconds, policy.reports_per_period, policy.boots_per_day) == (DAY, 48, 4)
+    assert (policy.rest_seconds, policy.rest_by, policy.lifetime, policy.epoch_seconds) == (0, "ticks", 0, 0)
+    assert (policy.write_seconds, policy.lead_seconds, policy.one_shot, policy.insecure) == (60, DAY, False, False)
+    assert policy.stream is None
+
+
+def test_every_field_that_is_needed_is_missed():
+    for name in NEEDED:
+        fields = dict(NEEDED)
+        del fields[name]
+        try:
+            parse_policy(json.dumps(fields).encode())
+        except Invalid:
+            continue
+        raise AssertionError(name)
+
+
+def test_a_policys_bytes_are_bounded():
+    data = json.dumps(NEEDED).encode()
+    assert parse_policy(data + b" " * (4096 - len(data))).sensor == "energy"
+    try:
+        parse_policy(data + b" " * (4097 - len(data)))
+    except Invalid as error:
+        assert str(error) == "the policy has 4097 bytes, expected at most 4096"
+    else:
+        raise AssertionError("a policy of 4097 bytes was read")
+
+
+def test_one_to_four_signers_of_32_bytes():
+    for count in (1, 4):
+        assert len(make_policy(signers=["ab" * 32] * count, insecure=False).signers) == count
+    assert make_policy(signers=[], insecure=True).signers == ()
+    assert refused(signers=[], insecure=False)
+    for signers in (["ab" * 32] * 5, ["ab" * 31], ["ab" * 33], ["ab" * 32, "ab" * 31], ["xy" * 32], [7], 7):
+        assert refused(signers=signers, insecure=False)
+        assert refused(signers=signers, insecure=True)
 
 
 def test_theta_is_a_range_of_small_integers():
     largest = (1 << 30) - 1
+    assert make_policy(theta=[1, 1]).theta == (1, 1)
     assert make_policy(theta=[largest, largest]).theta == (largest, largest)
     assert refused(theta=[1 << 30, 1 << 30])
     assert refused(theta=[1 << 30, (1 << 31) - 1])
+    assert refused(theta=[1, 1 << 30])
     assert refused(theta=[0, 5])
     assert refused(theta=[5, 4])
+    assert refused(theta=[5])
+    assert refused(theta=[5, 6, 7])
+
+
+def test_a_campaign_at_the_owners_limits_and_just_beyond():
+    campaign = make_campaign()
+    seconds = campaign.end - campaign.epoch
+    limits = {"theta": [300, 1000], "slot_seconds": SLOT, "duration_seconds": seconds, "cap": [2, 1]}
+    assert reason(make_policy(**limits), campaign) is None
+    limits["theta"] = [1, 1000]
+    assert reason(make_policy(**limits), campaign) is None
+    for name, value, word in (
+        ("theta", [301, 1000], "theta"),
+        ("theta", [1, 299], "theta"),
+        ("slot_seconds", SLOT + 1, "slot_seconds"),
+        ("duration_seconds", seconds - 1, "duration"),
+        ("cap", [1999, 1000], "epsilon"),
+        ("sensor", "water", "sensor"),
+        ("measures", ["mean"], "measure"),
+    ):
+        changed = dict(limits)
+        changed[name] = value
+        assert reason(make_policy(**changed), campaign) == word, name
+
+
+def test_an_epochs_time_at_its_limits():
+    first = make_campaign()
+    later = make_campaign(epoch=START + DAY)
+    policy = make_policy(epoch_seconds=DAY, lead_seconds=DAY)
+    for campaign, accepted, last, now, word in (
+        (later, None, 0, START, None),
+        (later, None, 0, START - 1, "epoch_ahead"),
+        (later, first, START, START, None),
+        (later, first, START + 1, START, "epoch_too_soon"),
+        (later, first, START + DAY, START, "epoch_rollback"),
+        (later, None, START + DAY, START, "epoch_rollback"),
+        (first, None, 0, first.end - 1, None),
+        (first, None, 0, first.end, "ended"),
+    ):
+        try:
+            policy.check_succession(campaign, accepted, last, now)
+            said = None
+        except Refused as refusal:
+            said = refusal.reason
+        assert said == word, (last, now)
+
+
+def test_another_campaign_gets_the_sensor_at_the_end_of_the_first():
+    first = make_campaign()
+    other = make_campaign(name="other", epoch=first.end, last_slot=first.last_slot + 96)
+    policy = make_policy()
+    policy.check_succession(other, first, START, first.end)
+    try:
+        policy.check_succession(other, first, START, first.end - 1)
+    except Refused as refusal:
+        assert refusal.reason == "sensor_busy"
+    else:
+        raise AssertionError("two campaigns hold a sensor")

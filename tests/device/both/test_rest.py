@@ -1,6 +1,6 @@
 """Rest, sliding caps, lifetime and pause in the shipped reporter, under honest and hostile clocks."""
 
-from rig import DAY, SLOT, START, Device, make_campaign
+from rig import DAY, SLOT, START, Device, make_campaign, make_policy
 from stream_rig import rule, stream_campaign
 
 from undertone_device.guard import in_ticks
@@ -310,3 +310,69 @@ def test_a_cap_of_every_slot_leaves_none_out_however_short_they_are():
             assert device.reporter.close_slot(device.now) is not None, (seconds, slot, device.reporter.paused)
             if slot % 50 == 0:
                 device.accept(short)
+
+
+def test_a_lifetime_is_spent_to_its_last_unit():
+    device = resting(0, lifetime=3 * epsilon_units(2, 1))
+    assert len(drawn(device, 8)) == 3
+    assert device.reporter.paused == "lifetime"
+
+
+# To the second
+
+
+def by_seconds(**policy):
+    """A device whose slots last a second."""
+    device = Device(now=START - 1, slot_seconds=1, write_seconds=1, reports_per_period=DAY, **policy)
+    device.accept(make_campaign(slot_seconds=1, last_slot=START + DAY))
+    device.reporter.close_slot(device.now)
+    return device
+
+
+def test_a_rest_of_ticks_is_that_and_the_second_that_uptime_may_be_off():
+    # A slot of one second, a rest of 31 by the clock and as many of ticks, and one: uptime is in whole seconds.
+    device = by_seconds(rest_seconds=31)
+    slots = []
+    for _ in range(200):
+        device.pass_time(1)
+        report = device.reporter.close_slot(device.now)
+        if report is not None:
+            slots.append(intake.unpack(report).slot)
+    assert steps(slots) == [33] * 5
+
+
+def test_a_sleep_is_uptime():
+    device = by_seconds()
+    device.boot()
+    before = device.reporter.ledger.uptime
+    device.boot(asleep=1000000999)
+    assert device.reporter.ledger.uptime - before == 1000000
+
+
+def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():
+    device = Device(now=START, one_shot=True, reports_per_period=4)
+    device.accept(campaign(device))
+    device.pass_time(SLOT)
+    for most in (4, 4, 48, 48):
+        device.policy = make_policy(one_shot=True, reports_per_period=most)
+        device.boot()
+        device.accept(campaign(device))
+        assert device.reporter.run_once(3, device.now) is not None, (most, device.reporter.paused)
+        assert device.reporter.spent_until == device.now
+        device.pass_time(SLOT)
+
+
+def test_no_more_is_reserved_than_the_time_between_writes():
+    # 30 s slots: so many beyond the one that is drawn.
+    for seconds, ahead in ((1, 0), (30, 0), (31, 1), (60, 1), (61, 2), (90, 2)):
+        device = Device(now=START - 30, slot_seconds=30, write_seconds=seconds, reports_per_period=DAY // 30)
+        device.accept(make_campaign(slot_seconds=30, last_slot=(START + DAY) // 30))
+        device.reporter.close_slot(device.now)
+        device.pass_time(30)
+        device.reporter.close_slot(device.now)
+        device.pass_time(30)
+        assert device.reporter.close_slot(device.now) is not None
+        drawn_until = device.reporter.spent_until
+        device.boot()
+        assert device.reporter.spent_until - drawn_until == 30 * ahead, seconds
+        assert device.reporter.ledger.sequence == 1 + ahead

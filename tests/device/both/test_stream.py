@@ -354,3 +354,13 @@ def test_a_cap_per_report_holds_for_every_single_report():
     for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})
         assert refusal(device, stream_campaign(rule())) == reason
+
+
+def test_a_streams_theta_reaches_the_bound_and_no_further():
+    assert stream_campaign(rule(), bound=1000).rule.theta == 1000
+    try:
+        stream_campaign(rule(), bound=999)
+    except Invalid as error:
+        assert str(error) == "rule.theta is 1000, expected at most the bound 999"
+    else:
+        raise AssertionError("accepted")

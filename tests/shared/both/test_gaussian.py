@@ -26,6 +26,18 @@ class Hashed:
         return hashlib.sha256(b"%d %d" % (self.seed, self.count)).digest()[:n]
 
 
+class Extreme:
+    """Stands in for `Entropy`: the largest or the least that is asked for."""
+
+    left = 1 << 20
+
+    def __init__(self, largest):
+        self.largest = largest
+
+    def below(self, n):
+        return n - 1 if self.largest else 0
+
+
 def check(drawn, law, low, high, limit):
     """Chi-square of ``drawn`` against the weights ``law(x)``, cells below low and above high joined to the ends."""
     counts = [0] * (high - low + 1)
@@ -107,3 +119,9 @@ def test_a_variance_out_of_range_is_refused():
             assert "variance" in str(error)
         else:
             raise AssertionError(variance)
+
+
+def test_a_uniform_integer_of_several_limbs_reaches_both_ends():
+    for bits in (1, 30, 31, 60, 61, 90):
+        assert uniform(1 << bits, Extreme(True)) == (1 << bits) - 1
+        assert uniform(1 << bits, Extreme(False)) == 0

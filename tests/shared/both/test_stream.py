@@ -14,6 +14,7 @@ from undertone_shared.stream import (
     least_first_variance,
     shrink,
     squared_bound,
+    step_variance,
 )
 from undertone_shared.stream_policy import StreamPolicy, rho_below
 
@@ -229,6 +230,12 @@ def test_independent_noise_needs_no_slew():
 def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
     # ρ + 2√(ρ k ln 2) = ε for ε = 1, k = 17 at ρ = .0203243
     assert rho_below([1, 1], 17) == 21311
+    for p, q, bits in ((1, 1, 1), (1, 3, 40), (7, 2, 100), (64, 1, 17), (1, 100, 9), (1, 500, 1)):
+        largest = rho_below([p, q], bits)
+        for rho in (largest, largest + 1):
+            rest = p * (1 << 20) - q * rho
+            allowed = rest >= 0 and 36 * rest * rest >= 100 * bits * rho * q * q * (1 << 20)
+            assert allowed == (rho == largest), (p, q, bits)
     for fields in ({"epsilon": [0, 1]}, {"epsilon": [1, 1], "delta_bits": 0}, {"epsilon": 1.0}, {"rho": 0}, {}):
         complete = {"period_seconds": 86400, "delta_bits": 17} if "epsilon" in fields else {"period_seconds": 86400}
         for name in fields:
@@ -283,3 +290,44 @@ def test_the_same_bytes_release_the_same_values_everywhere():
 
 GAUSSIAN_RELEASES = [(-166, -10288), (-116, -4026), (-66, -1509), (-116, -3505)]
 ONE_BIT_RELEASES = [(-166, -8200), (-116, -11248), (-66, -5238), (-116, -143)]
+
+
+def accepted(make, **changes):
+    try:
+        make(**changes)
+    except Invalid:
+        return False
+    return True
+
+
+def test_numbers_of_a_rule_up_to_their_limits_and_no_further():
+    for name, value, beyond in (
+        ("slew", 1, 0),
+        ("slew", 499, 500),
+        ("dimension", 8, 9),
+        ("reports", 0xFFFF, 0x10000),
+        ("lag", 2, 3),
+        ("chains", 1, 0),
+        ("chains", 0xFFFF, 0x10000),
+        ("restart", 0xFFFF, 0x10000),
+        ("renewal", 1 << 24, (1 << 24) + 1),
+    ):
+        assert accepted(gaussian, **{name: value}), name
+        assert not accepted(gaussian, **{name: beyond}), name
+    for slew, allowed in ((1000, True), (1001, False)):
+        assert accepted(gaussian, shift=0, reuse=0, slew=slew, noise=[10**8, 10**8]) == allowed
+    for slew, allowed in ((1, True), (2, False)):
+        assert accepted(gaussian, levels=2, slew=slew) == allowed
+    largest = (1 << 32) - 1
+    for rho, allowed in ((1, True), (largest, True), (0, False), (largest + 1, False)):
+        assert accepted(lambda rho: StreamPolicy({"rho": rho, "period_seconds": 1}), rho=rho) == allowed
+
+
+def test_a_one_bit_step_covers_its_swing_and_costs_what_the_closed_form_says():
+    assert step_variance(3, 2) == (32 * 32, 144)
+    swing = one_bit().swing
+    assert accepted(one_bit, noise=[8200, swing // 2 + 1])
+    assert not accepted(one_bit, noise=[8200, swing // 2])
+    # Without reuse a chain's first step is as every other: equal ones just suffice.
+    assert first_step_suffices(600, 600, 1000, 50, 0, 0)
+    assert not first_step_suffices(599, 600, 1000, 50, 0, 0)
