@@ -17,6 +17,7 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.config import Config
+    from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.estimate.estimates import Estimator
     from undertone_aggregator.estimate.guarantee import Guarantee
     from undertone_shared.scalar import ScalarRule
@@ -65,8 +66,8 @@ class Collection(Protocol):
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
         """What the campaign's Partials say. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
 
-    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
-        """What reports of an epoch cost in privacy, as planned with ``epsilon`` and ``delta``."""
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
+        """What reports of an epoch cost in privacy, as planned with ``budget``."""
 
 
 class ScalarCollection:
@@ -109,11 +110,11 @@ class ScalarCollection:
 
         return Reconstruction(timeline, models)
 
-    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
         """Of one reading."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
 
-        return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), epsilon)
+        return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)
 
 
 class StreamCollection:
@@ -148,11 +149,11 @@ class StreamCollection:
 
         return StreamReconstruction(timeline)
 
-    def guarantee(self, campaign: Campaign, epsilon: Fraction, delta: float | None) -> "Guarantee":
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
         """Of all reports of a device."""
         from undertone_aggregator.estimate.guarantee import stream_guarantee
 
-        return stream_guarantee(cast("StreamRule", campaign.rule), epsilon, delta or 0.0)
+        return stream_guarantee(cast("StreamRule", campaign.rule), budget)
 
 
 COLLECTIONS: dict[str, Collection] = {"scalar": ScalarCollection(), "stream": StreamCollection()}
@@ -170,18 +171,14 @@ def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> 
     return collection_of(timeline.epochs[-1].campaign.rule.kind).estimator(timeline, {} if models is None else models)
 
 
-def guarantee_of(timeline: Timeline, epsilon: Fraction, delta: float | None) -> "Guarantee":
-    """What the epochs that were issued cost at most; the arguments stand for an epoch that never was told its cost."""
+def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
+    """What the epochs that were issued cost at most; ``budget`` stands for an epoch that never was told its own."""
     costs = [
-        collection_of(epoch.campaign.rule.kind).guarantee(
-            epoch.campaign,
-            epsilon if epoch.epsilon is None else epoch.epsilon,
-            delta if epoch.delta is None else epoch.delta,
-        )
+        collection_of(epoch.campaign.rule.kind).guarantee(epoch.campaign, epoch.budget or budget)
         for epoch in timeline.epochs
     ]
     exact = [cost.certificate for cost in costs if cost.certificate is not None]
-    return replace(max(costs, key=lambda cost: cost.epsilon), certificate=max(exact, default=None))
+    return replace(max(costs, key=lambda cost: cost.budget.epsilon), certificate=max(exact, default=None))
 
 
 def cells_of(kind: str) -> Cells:

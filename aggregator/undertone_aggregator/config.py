@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
 from undertone_aggregator.broker_options import Broker, check_broker, topic_prefix
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
@@ -96,6 +97,11 @@ class CampaignPlan(Checked):
         from undertone_aggregator.estimate.calendar import days_of
 
         return days_of(self.time_zone, self.holidays)
+
+    @property
+    def budget(self) -> Budget:
+        """Of one reading."""
+        return Budget(self.epsilon)
 
     def check_together(self) -> None:
         """Raises Invalid for options that do not go together."""
@@ -218,9 +224,9 @@ class Config:
         return "scalar" if self.stream is None else "stream"
 
     @property
-    def delta(self) -> float | None:
-        """δ of a whole stream; None for other campaigns."""
-        return None if self.stream is None else self.stream.delta
+    def budget(self) -> Budget:
+        """Of one reading (event level), or of a whole stream."""
+        return self.campaign.budget if self.stream is None else Budget.parse(self.campaign.epsilon, self.stream.delta)
 
     def path(self, name: str) -> Path:
         """A path of the file, relative to the file's folder."""

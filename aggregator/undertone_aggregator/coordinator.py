@@ -59,7 +59,7 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.plan, self.prefix = self.config.campaign, self.config.broker.prefix
-        self._delta = self.config.delta
+        self._budget = self.config.budget
         self._collection = collection_of(self.config.kind)
         self.rounds = self._collection.epochs(
             self.config, self.seed, self._read, self.clock, self._progress, self._warn
@@ -126,7 +126,7 @@ class Coordinator:
         self._looked = due
 
     def _issue(self, epoch: Epoch, now: int) -> None:
-        epoch = replace(epoch, epsilon=self.plan.epsilon, delta=self._delta)
+        epoch = replace(epoch, budget=self._budget)
         self.store.add_epoch(epoch)
         self._timeline = Timeline(self.store.epochs())
         self.broadcast(now)
@@ -173,7 +173,7 @@ class Coordinator:
         home = self.config.server.home_assistant
         if home and not series <= self._at_home:
             self._at_home |= series
-            cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
+            cost = guarantee_of(self._timeline, self._budget)
             topic, message = discovery(home, self.prefix, newest.campaign, self._at_home, cost.sentence)
             self.outlet.publish(topic, message, again=True)
 
@@ -222,7 +222,7 @@ class Coordinator:
         if newest is None:
             return
         outcomes, lost = self.store.outcomes(), self._lost()
-        cost = guarantee_of(self._timeline, self.plan.epsilon, self._delta)
+        cost = guarantee_of(self._timeline, self._budget)
         message = status_message(
             newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total, "lost": lost}, self._world
         )

@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import count
 from math import gcd
 
-from undertone_aggregator.design import local_epsilon
+from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.zones import zone as _zone_named
 from undertone_aggregator.options import integer, text
 from undertone_shared.errors import Invalid
@@ -35,7 +35,7 @@ def unit(name: str, value: object) -> str:
 
 def epsilon(name: str, value: object) -> Fraction:
     try:
-        return local_epsilon(value)  # type: ignore[arg-type]
+        return Budget.parse(value).epsilon  # type: ignore[arg-type]
     except Invalid as wrong:
         raise Invalid(f"{name}: {wrong}") from None
 

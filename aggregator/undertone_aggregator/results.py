@@ -1,10 +1,10 @@
 """An analyst's door: the results of any store."""
 
-from fractions import Fraction
 from pathlib import Path
 
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collection import estimator_of, guarantee_of
+from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.query import Results
@@ -14,8 +14,8 @@ class _Collections:
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
         return estimator_of(timeline, models)
 
-    def guarantee(self, timeline: Timeline, epsilon: Fraction, delta: float | None) -> Guarantee:
-        return guarantee_of(timeline, epsilon, delta)
+    def guarantee(self, timeline: Timeline, budget: Budget) -> Guarantee:
+        return guarantee_of(timeline, budget)
 
 
 def open_store(url: Path | str) -> Results:

@@ -2,6 +2,7 @@
 
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.config import CampaignPlan, StreamPlan
+from undertone_aggregator.design import Budget
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_shared.stream import GAUSSIAN, StreamRule
 
@@ -11,7 +12,7 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
     kind = stream.mechanism if stream.mechanism != "direct" else GAUSSIAN
     return choose(
         kind,
-        rho_for(kind, float(plan.epsilon), stream.delta),
+        rho_for(kind, Budget.parse(plan.epsilon, stream.delta)),
         slew=stream.slew,
         reports=stream.reports,
         theta=plan.bound if stream.theta is None else stream.theta,

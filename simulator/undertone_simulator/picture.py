@@ -28,7 +28,7 @@ def draw(simulated: Simulated, path: Path) -> None:
     per = "one reading" if plan.window is None else f"all readings in any {plan.window / 3600:g} h"
     cost = "a whole stream" if simulated.kind == "stream" else per
     figure.suptitle(
-        f"{raw[0].estimate.reports:,} reports a slot, ε = {float(plan.epsilon):g} for {cost}", fontsize=14, color=INK
+        f"{raw[0].estimate.reports:,} reports a slot, {plan.budget.text} for {cost}", fontsize=14, color=INK
     )
     figure.savefig(path, dpi=130)
 

@@ -13,7 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import local_epsilon
+from undertone_aggregator.design import Budget
+from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.threshold import (
@@ -156,7 +157,7 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predicted errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
     check_integer("devices", devices, 1, LARGEST_FLEET)
-    exact = local_epsilon(epsilon)
+    exact = Budget.parse(epsilon).epsilon
     predictor = Predictor(known, exact, kind)
     reports = max(round(devices * (1.0 - cohort_share)), 1)
     threshold, mechanism, reason = predictor.design(reports)
@@ -242,7 +243,7 @@ def visible(known: Known, devices: int, epsilon: float, spans: Sequence[Span], b
 
 def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     """What is spent per reading, per day and in the whole campaign."""
-    reading, day, whole = (f"{float(epsilon * n):g}" for n in (1, per_day, slots))
+    reading, day, whole = (shown(epsilon * n) for n in (1, per_day, slots))
     return (
         f"each reading: ε = {reading} (event level), for whoever sees its report or knows all the other readings",
         f"each day: {per_day} readings add up to ε = {day}",

@@ -11,6 +11,7 @@ from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collection import estimator_of
 from undertone_aggregator.config import CampaignPlan, StreamPlan
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.estimate.estimates import MEASURED, STREAM, Estimate
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
@@ -37,9 +38,9 @@ class Simulated:
         return self.timeline.epochs[-1].campaign.rule.kind
 
     @property
-    def delta(self) -> float | None:
-        """δ of a whole stream; None for other campaigns."""
-        return self.stream.delta if self.stream else None
+    def budget(self) -> Budget:
+        """Of one reading (event level), or of a whole stream."""
+        return Budget.parse(self.plan.epsilon, self.stream.delta) if self.stream else self.plan.budget
 
     def save(self, path: Path | str) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""

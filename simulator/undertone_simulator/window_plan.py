@@ -17,7 +17,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import hybrid, local_epsilon, most_levels
+from undertone_aggregator.design import Budget, hybrid, most_levels
+from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
@@ -105,11 +106,9 @@ def predict(slots: Slots, devices: float, stride: int, epsilon: Fraction, make: 
     return Predicted(theta, noise, raw - means[best])
 
 
-def predict_stream(
-    slots: Slots, devices: float, epsilon: Fraction, delta: float, windows: int
-) -> tuple[Predicted, Fraction, float]:
-    """(error, slew C, share r) of the best Gaussian stream whose ``windows`` together cost (ε, δ)."""
-    rho = rho_for(GAUSSIAN, float(epsilon), delta) // windows
+def predict_stream(slots: Slots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
+    """(error, slew C, share r) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
+    rho = rho_for(GAUSSIAN, budget) // windows
     best: tuple[Predicted, Fraction, float] | None = None
     days = slots.values.reshape(-1, slots.per_day, slots.values.shape[1])
     raw = slots.raw
@@ -168,19 +167,19 @@ def plan_window(
 ) -> WindowPlan:
     """Every way of collecting at ε for any window of so many seconds, its error raw and filtered. Raises Invalid."""
     check_integer("devices", devices, 1, 10**9)
-    exact = local_epsilon(epsilon)
+    budget = Budget.parse(epsilon)
     seconds = 86400 // source.per_day
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
     cut = [Slots.of(source, bound, span, days) for span in _spans(source.per_day, seconds)]
-    ways = [_turns(slots, devices, exact, window_seconds, seconds) for slots in cut]
-    ways.append(_split(cut[0], devices, exact, window_seconds, seconds))
-    ways.append(_stream(cut[0], devices, exact, delta, window_seconds, seconds))
-    ways.append(_event(cut[0], devices, exact, window_seconds, seconds))
+    ways = [_turns(slots, devices, budget, window_seconds, seconds) for slots in cut]
+    ways.append(_split(cut[0], devices, budget, window_seconds, seconds))
+    ways.append(_stream(cut[0], devices, Budget.parse(epsilon, delta), window_seconds, seconds))
+    ways.append(_event(cut[0], devices, budget, window_seconds, seconds))
     courses = [way for way in ways if way.same and way.slot_seconds < 86400]
     best = min(courses, key=lambda way: way.raw if way.filtered is None else min(way.raw, way.filtered))
     return WindowPlan(
-        window_seconds, devices, float(exact), source.unit, tuple(ways), best.name, _sentences(ways, best)
+        window_seconds, devices, budget.approximate[0], source.unit, tuple(ways), best.name, _sentences(ways, best)
     )
 
 
@@ -211,18 +210,18 @@ def _hours(seconds: int) -> str:
     return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"
 
 
-def _turns(slots: Slots, devices: int, epsilon: Fraction, window: int, seconds: int) -> Way:
+def _turns(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     stride = -(-window // (seconds * slots.span)) + 1
-    predicted = predict(slots, devices, stride, epsilon)
+    predicted = predict(slots, devices, stride, budget.epsilon)
     name = f"turns of {_hours(seconds * slots.span)}"
-    said = f"ε = {float(epsilon):g} for any {_hours(window)}, by the device alone"
+    said = f"{budget.text} for any {_hours(window)}, by the device alone"
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=said)
 
 
-def _split(slots: Slots, devices: int, epsilon: Fraction, window: int, seconds: int) -> Way:
+def _split(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     """Every slot at ε/(w + 1): a window of w slots that begins within one meets w + 1 of them."""
     parts = window // seconds + 1
-    least = max(epsilon / parts, Fraction(1, 10_000))
+    least = max(budget.epsilon / parts, Fraction(1, 10_000))
     tau = math.tanh(float(least) / 2)
 
     # Stochastic rounding is the Hybrid at small ε; below 0.05 no integers are designed: its formula stands.
@@ -231,20 +230,21 @@ def _split(slots: Slots, devices: int, epsilon: Fraction, window: int, seconds: 
     noise = np.square(thetas / 2.0) / tau**2 / devices
     best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + noise))
     predicted = Predicted(int(thetas[best]), np.full(slots.per_day, noise[best]), slots.raw - means[best])
-    said = f"ε = {float(least):.3g} a reading, {float(epsilon):g} for any {_hours(window)}"
+    said = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {_hours(window)}"
     return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=said)
 
 
-def _stream(slots: Slots, devices: int, epsilon: Fraction, delta: float, window: int, seconds: int) -> Way:
-    predicted, slew, share = predict_stream(slots, devices, epsilon, delta, 2)
+def _stream(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+    predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
-    said = f"(ε, δ) = ({float(epsilon):g}, {delta:g}) for any {_hours(window)}: two windows of half the rho"
+    said = f"{budget.text} for any {_hours(window)}: two windows of half the rho"
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=said, carried=share)
 
 
-def _event(slots: Slots, devices: int, epsilon: Fraction, window: int, seconds: int) -> Way:
-    predicted = predict(slots, devices, 1, epsilon)
-    said = f"ε = {float(epsilon):g} a reading, {float(epsilon * (window // seconds + 1)):g} for any {_hours(window)}"
+def _event(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+    predicted = predict(slots, devices, 1, budget.epsilon)
+    together = shown(budget.epsilon * (window // seconds + 1))
+    said = f"{budget.text} a reading, {together} for any {_hours(window)}"
     return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=said, same=False)
 
 

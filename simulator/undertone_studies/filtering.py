@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design import hybrid, worst_variance
+from undertone_aggregator.design import Budget, hybrid, worst_variance
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate import filter as core
@@ -147,7 +147,7 @@ def stream(epsilon: str) -> Way:
 
     def publish(truth: Truth, devices: int) -> Published:
         fleet, cycle = truth.readings[:devices], truth.cycle
-        rho = rho_for(GAUSSIAN, float(epsilon), DELTA)
+        rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
         # The variances are of a range of 1, whatever its integers.
         rule = choose(GAUSSIAN, rho, slew=SLEW, reports=cycle, theta=10_000, renewal=cycle)
         age = np.arange(fleet.shape[1]) % cycle

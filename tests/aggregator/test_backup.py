@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ import pytest
 from support.server import two_epochs
 from undertone_aggregator.backup import restore
 from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.design.budget import Budget
 from undertone_shared.errors import Invalid
 
-OLD, NEW = (replace(epoch, epsilon=Fraction(4)) for epoch in two_epochs())
+OLD, NEW = (replace(epoch, budget=Budget.parse(4)) for epoch in two_epochs())
 
 
 def fill(path: Path, batches: int = 1) -> None:

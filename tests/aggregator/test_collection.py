@@ -8,6 +8,7 @@ import pytest
 from support.server import two_epochs
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collection import COLLECTIONS, cells_of, collection_of, guarantee_of
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.dropped import Dropped
 from undertone_shared.errors import Invalid
 
@@ -19,16 +20,16 @@ def test_an_unknown_kind_is_refused(ask: object) -> None:
 
 
 def test_what_is_said_costs_what_was_issued_not_what_is_configured() -> None:
-    issued = [replace(epoch, epsilon=Fraction(epsilon)) for epoch, epsilon in zip(two_epochs(), (2, 1), strict=True)]
-    cost = guarantee_of(Timeline(issued), Fraction(8), None)
-    assert (cost.level, cost.epsilon, "ε = 2 per reading" in cost.sentence) == ("event", 2, True)
+    issued = [replace(epoch, budget=Budget.parse(epsilon)) for epoch, epsilon in zip(two_epochs(), (2, 1), strict=True)]
+    cost = guarantee_of(Timeline(issued), Budget.parse(8))
+    assert (cost.level, cost.budget.epsilon, "ε = 2 per reading" in cost.sentence) == ("event", 2, True)
     assert cost.certificate == max(
         Fraction(*mechanism.certificate()) for epoch in issued for _, mechanism in epoch.campaign.rule.mechanisms
     )
 
 
 def test_a_store_that_never_knew_says_the_plan() -> None:
-    assert guarantee_of(Timeline(two_epochs()), Fraction(4), None).epsilon == 4
+    assert guarantee_of(Timeline(two_epochs()), Budget.parse(4)).budget.epsilon == 4
     assert set(COLLECTIONS) == {"scalar", "stream"}
 
 

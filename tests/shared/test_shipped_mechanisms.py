@@ -12,7 +12,7 @@ from undertone_aggregator import design
 def test_shipped_size(name, epsilon, mechanism):
     middle = mechanism.levels // 2
     check_all(mechanism, 1000, {0, 1, middle, mechanism.levels})
-    p = design.exponential_below(design.local_epsilon(epsilon))
+    p = design.exponential_below(design.Budget.parse(epsilon).epsilon)
     scale = 1 << 48
     assert mechanism.permits((p.numerator * scale // p.denominator, scale))
 

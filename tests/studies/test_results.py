@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_shared.errors import Invalid
@@ -120,7 +121,7 @@ def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
 
 
 def test_the_simulated_stream_is_the_rules_own():
-    rule = choose(GAUSSIAN, rho_for(GAUSSIAN, 1.0, 1e-5), slew=SLEW, reports=6, theta=10_000)
+    rule = choose(GAUSSIAN, rho_for(GAUSSIAN, Budget.parse(1, 1e-5)), slew=SLEW, reports=6, theta=10_000)
     errors = stream_errors(rule, np.arange(10_001), 1000, 1)
     # The mean square of 1000 independent streams, each 6 normal values however correlated: 1 sd is below 4.5 %.
     assert np.mean(errors**2) / release_variance(rule) == pytest.approx(1, abs=6 * 0.045)

@@ -4,7 +4,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
     # Ingest workers never choose a threshold: they start without the numerics.
+    from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 
 THRESHOLD = "threshold"
@@ -26,15 +26,14 @@ class Epoch:
     """One epoch. ``chosen``: the choice of its θ as JSON (see `threshold_to_json`), None in a threshold epoch.
 
     ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast.
-    ``epsilon``, ``delta``: what it was planned to cost; None in stores that were made before they were kept.
+    ``budget``: what it was planned to cost; None in stores that were made before it was kept.
     """
 
     campaign: Campaign
     issued_at: int
     chosen: str | None = None
     decoded: tuple[tuple[int, ...], int] | None = None
-    epsilon: Fraction | None = None
-    delta: float | None = None
+    budget: "Budget | None" = None
 
     @cached_property
     def threshold(self) -> "Threshold | None":

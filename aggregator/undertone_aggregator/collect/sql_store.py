@@ -6,7 +6,6 @@ See `undertone_aggregator.collect.store.Store`. A file holds one campaign; sever
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Table, and_, delete, func, select, tuple_
@@ -18,6 +17,7 @@ from undertone_aggregator.collect.inventory import REVOKED, Device
 from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Batch
+from undertone_aggregator.design.budget import Budget
 from undertone_shared.campaign import Campaign
 
 
@@ -46,8 +46,7 @@ class SqlStore(Database):
                 r.issued_at,
                 r.threshold,
                 _decoded(r.decoded),
-                None if r.epsilon is None else Fraction(r.epsilon),
-                r.delta,
+                None if r.epsilon is None else Budget.stored(r.epsilon, r.delta),
             )
             for r in rows
         ]
@@ -66,8 +65,8 @@ class SqlStore(Database):
                 issued_at=epoch.issued_at,
                 threshold=epoch.chosen,
                 decoded=None if epoch.decoded is None else json.dumps(epoch.decoded),
-                epsilon=None if epoch.epsilon is None else str(epoch.epsilon),
-                delta=epoch.delta,
+                epsilon=None if epoch.budget is None else str(epoch.budget.epsilon),
+                delta=None if epoch.budget is None else epoch.budget.as_json()["delta"],
             )
         )
 

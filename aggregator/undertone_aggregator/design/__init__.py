@@ -1,6 +1,6 @@
 """Choosing mechanisms for an epsilon: integers, proven and compared with the papers' continuous formulas."""
 
-from undertone_aggregator.design.budget import best_fraction, exponential_below, local_epsilon
+from undertone_aggregator.design.budget import Budget, best_fraction, exponential_below
 from undertone_aggregator.design.window import (
     hybrid,
     most_levels,
@@ -12,10 +12,10 @@ from undertone_aggregator.design.window import (
 )
 
 __all__ = [
+    "Budget",
     "best_fraction",
     "exponential_below",
     "hybrid",
-    "local_epsilon",
     "most_levels",
     "piecewise",
     "piecewise_optimal",

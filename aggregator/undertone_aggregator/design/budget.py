@@ -1,19 +1,22 @@
 """Privacy budgets as rationals: integers a, b with a/b <= e^epsilon, proven without a float."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Self
 
 from undertone_shared.errors import Invalid
 
 LEAST = Fraction(1, 20)
 MOST = Fraction(8)
+LEAST_DELTA = Fraction(1, 10**300)
 LARGEST_NUMERATOR = 4095
 _TERMS = 64
 _LARGEST_TEXT = 32
 _CAP_DENOMINATOR = 1 << 48
 
 
-def local_epsilon(epsilon: Fraction | float | str) -> Fraction:
+def _rational(epsilon: Fraction | float | str) -> Fraction:
     """The exact rational that ``epsilon`` is written as: 0.1 is 1/10, not the nearest double.
 
     Raises Invalid unless it is a decimal number (or a Fraction) from 0.05 to 8.
@@ -35,6 +38,17 @@ def local_epsilon(epsilon: Fraction | float | str) -> Fraction:
     return epsilon
 
 
+def shown(value: Fraction, digits: int = 6) -> str:
+    """A rational as people read it, in so many significant digits."""
+    return f"{float(value):.{digits}g}"
+
+
+def _probability(delta: Fraction | float) -> Fraction:
+    if isinstance(delta, bool) or not isinstance(delta, (Fraction, int, float)) or not LEAST_DELTA <= delta < 1:
+        raise Invalid(f"delta is {delta!r}, expected a number above 0 and below 1")
+    return delta if isinstance(delta, Fraction) else Fraction(str(delta))
+
+
 def exponential_below(epsilon: Fraction) -> Fraction:
     """A rational lower bound of e^epsilon, epsilon in [0, 8]: 64 terms of its Taylor series, all positive.
 
@@ -47,12 +61,6 @@ def exponential_below(epsilon: Fraction) -> Fraction:
     return total
 
 
-def cap(epsilon: Fraction | float | str) -> tuple[int, int]:
-    """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: what to hold a mechanism to. Raises Invalid."""
-    bound = exponential_below(local_epsilon(epsilon))
-    return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
-
-
 # A server's rounds, its epochs and its policy all ask for the same one; 1 and True are not.
 @lru_cache(maxsize=64, typed=True)
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:
@@ -61,7 +69,7 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
     a * denominator <= b * numerator of ``exponential_below`` proves the bound. Raises Invalid for an epsilon out of
     range, or where no a/b > 1 is small enough.
     """
-    bound = exponential_below(local_epsilon(epsilon))
+    bound = exponential_below(_rational(epsilon))
     best = (1, 1)
     for a in range(2, largest + 1):
         # The least b with a/b <= bound.
@@ -71,3 +79,50 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
     if best == (1, 1):
         raise Invalid(f"largest is {largest}, too small for a fraction between 1 and e^{epsilon}")
     return best
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a reading, a window or a stream may cost: ``epsilon``, and ``delta`` of what has one; exact as written."""
+
+    epsilon: Fraction
+    delta: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        """Raises Invalid unless epsilon is from 0.05 to 8 and delta, if any, between 0 and 1."""
+        _rational(self.epsilon)
+        if self.delta is not None:
+            _probability(self.delta)
+
+    @classmethod
+    def parse(cls, epsilon: Fraction | float | str, delta: Fraction | float | None = None) -> Self:
+        """From what a person or a program gives. Raises Invalid."""
+        return cls(_rational(epsilon), None if delta is None else _probability(delta))
+
+    @classmethod
+    def stored(cls, epsilon: str, delta: str | float | None) -> Self:
+        """From what a store keeps: ``str`` of the rational, and a double or nothing. Raises Invalid."""
+        return cls(Fraction(epsilon), Fraction(str(delta)) if delta else None)
+
+    @property
+    def text(self) -> str:
+        """As people read it: "ε = 1", "(ε, δ) = (1, 1e-05)"."""
+        if self.delta is None:
+            return f"ε = {shown(self.epsilon)}"
+        return f"(ε, δ) = ({shown(self.epsilon)}, {shown(self.delta)})"
+
+    @property
+    def cap(self) -> tuple[int, int]:
+        """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: what to hold a mechanism to."""
+        bound = exponential_below(self.epsilon)
+        return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
+
+    @property
+    def approximate(self) -> tuple[float, float]:
+        """(ε, δ) as doubles, for numerics and plots; δ is 0 where there is none."""
+        return float(self.epsilon), float(self.delta or 0)
+
+    def as_json(self) -> dict[str, float | None]:
+        """The keys that users may rely on; delta is null where there is none."""
+        epsilon, delta = self.approximate
+        return {"epsilon": epsilon, "delta": None if self.delta is None else delta}

@@ -8,8 +8,9 @@ from functools import partial
 from math import log
 from typing import Any
 
-from undertone_aggregator.design import audit, budget, continuous, window
+from undertone_aggregator.design import audit, continuous, window
 from undertone_aggregator.design.audit import Level
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
 from undertone_shared.campaign import MAGIC, Campaign, body_of, digest_of, header, signature_of
@@ -155,7 +156,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
     """
     if name not in MECHANISMS:
         raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
-    e = float(budget.local_epsilon(epsilon))
+    e, _ = Budget.parse(epsilon).approximate
     formula: Formula | None = None
     mechanism: Mechanism
     if name == "stochastic-rounding":
@@ -271,11 +272,11 @@ def certify_mechanism(
     name: str, mechanism: Mechanism, epsilon: str, theta: int, formula: Formula | None, worst_only: bool = False
 ) -> Certificate:
     """The certificate of any mechanism that `design.mechanisms` knows. Raises Invalid, `audit.NotCertified`."""
-    ratio = audit.checked_ratio(mechanism, budget.cap(epsilon))
+    ratio = audit.checked_ratio(mechanism, Budget.parse(epsilon).cap)
     audit.check_rows(mechanism)
     decodes = mechanism.edges is None and traits_of(mechanism).decodes
     levels = audit.exact_levels(mechanism, theta) if decodes else None
-    e = float(budget.local_epsilon(epsilon))
+    e, _ = Budget.parse(epsilon).approximate
     return Certificate(name, e, ratio, mechanism, levels, formula, worst_only, theta)
 
 

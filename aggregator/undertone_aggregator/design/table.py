@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
-from undertone_aggregator.design.budget import best_fraction, local_epsilon
+from undertone_aggregator.design.budget import Budget, best_fraction
 from undertone_aggregator.design.continuous import worst_hybrid_variance
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
@@ -78,7 +78,7 @@ def optimal_table(
     at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest decoded
     value, readings in [-1, 1]. Raises Invalid for bad input, NoTable.
     """
-    e = float(local_epsilon(epsilon))
+    e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
     check_integer("levels", levels, 1, 32)
     check_integer("cells", cells, 12, 128)
@@ -108,7 +108,7 @@ def ideal_variance(
 
     The readings' own rounding to the levels is not in it. Raises Invalid for bad input, NoTable.
     """
-    e = float(local_epsilon(epsilon))
+    e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
     weights = _weights(density, len(density) - 1)
     grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e, weights))

@@ -10,7 +10,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from undertone_aggregator.design.budget import best_fraction, local_epsilon
+from undertone_aggregator.design.budget import Budget, best_fraction
 from undertone_aggregator.design.continuous import (
     best_window_share,
     hybrid_share,
@@ -62,7 +62,7 @@ def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowM
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
     exact = stride * levels / sqrt(a / b)
-    target = _TOLERANCE * piecewise_variance(float(local_epsilon(epsilon)), 1)
+    target = _TOLERANCE * piecewise_variance(Budget.parse(epsilon).approximate[0], 1)
     nearest = WindowMechanism(a, b, max(round(exact), 1), stride, levels, None, first)
     if worst_variance(nearest) <= target:
         return nearest
@@ -73,7 +73,7 @@ def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) ->
     """The piecewise mechanism with the whole window that minimises the worst-case variance. Raises Invalid."""
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
-    share = best_window_share(float(local_epsilon(epsilon)))
+    share = best_window_share(Budget.parse(epsilon).approximate[0])
     guess = round(share / (1 - share) * stride * levels)
     candidates = [
         WindowMechanism(a, b, window, stride, levels, None, first) for window in range(max(guess - 2, 1), guess + 3)
@@ -87,7 +87,7 @@ def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
     Below ε* = 0.609352 the coin is 0 and stochastic rounding draws alone. Raises Invalid.
     """
     rounding = stochastic_rounding(epsilon)
-    coin = int(hybrid_share(float(local_epsilon(epsilon))) * 65536)
+    coin = int(hybrid_share(Budget.parse(epsilon).approximate[0]) * 65536)
     return Hybrid(coin, rounding, piecewise(epsilon, levels, rounding.symbols))
 
 
@@ -102,7 +102,7 @@ def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
     if not 2 <= bins <= 256:
         raise Invalid(f"there are {len(edges)} edges, expected 3 to 257")
     if bins >= _MANY_BINS:
-        window = 2 * int(square_wave_half_width(float(local_epsilon(epsilon))) * bins) + 1
+        window = 2 * int(square_wave_half_width(Budget.parse(epsilon).approximate[0]) * bins) + 1
     else:
         window = min(range(1, 2 * bins), key=lambda w: worst_tail_variance(a, b, w, bins))
     return WindowMechanism(a, b, window, 1, bins - 1, tuple(edges))

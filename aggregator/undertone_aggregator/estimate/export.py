@@ -30,14 +30,13 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "sensor": campaign.sensor,
         "unit": campaign.unit,
         "slot_seconds": campaign.slot_seconds,
-        "epsilon": float(results.epsilon),
-        "delta": results.delta,
+        **results.budget.as_json(),
         "certificate": None if exact is None else [exact.numerator, exact.denominator],
         "guarantee": results.guarantee,
         "published": world and world.as_json(),
         "theta": results.theta,
         "phase": results.newest.phase,
-        "epochs": [_epoch(epoch, results.epsilon) for epoch in results.timeline.epochs],
+        "epochs": [_epoch(epoch, results.budget.epsilon) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
         "settled": results.settled,
@@ -54,7 +53,7 @@ def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) ->
 
     The last columns are the same in each row: unit, ε and what it guarantees, without which no number is complete.
     """
-    facts = {"unit": results.campaign.unit, "epsilon": float(results.epsilon), "guarantee": results.guarantee}
+    facts = {"unit": results.campaign.unit, "epsilon": results.budget.approximate[0], "guarantee": results.guarantee}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*kind.columns(), *facts])

@@ -12,6 +12,7 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.sequences import by_group
+from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
@@ -28,7 +29,7 @@ class Collections(Protocol):
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
         """What their Partials say."""
 
-    def guarantee(self, timeline: Timeline, epsilon: Fraction, delta: float | None) -> Guarantee:
+    def guarantee(self, timeline: Timeline, budget: Budget) -> Guarantee:
         """What their epochs cost."""
 
 
@@ -47,10 +48,8 @@ class OpenCampaign:
         self.timeline = Timeline(epochs)
         self._meta = self._store.meta()
         self._estimator = collections.estimator(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
-        text = self._meta.get("delta")
-        self._cost = collections.guarantee(
-            self.timeline, Fraction(self._meta["epsilon"]), float(text) if text else None
-        )
+        planned = Budget.stored(self._meta["epsilon"], self._meta.get("delta"))
+        self._cost = collections.guarantee(self.timeline, planned)
 
     def close(self) -> None:
         """Close the store."""
@@ -93,19 +92,14 @@ class OpenCampaign:
         return self.newest.campaign
 
     @property
-    def epsilon(self) -> Fraction:
-        """The largest ε that an epoch was issued with: of one reading (event level), or of a whole stream."""
-        return self._cost.epsilon
+    def budget(self) -> Budget:
+        """The largest that an epoch was issued with: of one reading (event level), or of a whole stream."""
+        return self._cost.budget
 
     @property
     def guarantee(self) -> str:
         """The privacy guarantee in one sentence."""
         return self._cost.sentence
-
-    @property
-    def delta(self) -> float | None:
-        """δ of a whole stream, None for other campaigns."""
-        return self._cost.delta
 
     @property
     def certificate(self) -> Fraction | None:
@@ -121,7 +115,7 @@ class OpenCampaign:
     @property
     def mechanism(self) -> MechanismFacts | None:
         """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
-        return mechanism_facts(self.newest, self.epsilon)
+        return mechanism_facts(self.newest, self.budget.epsilon)
 
     @cached_property
     def days(self) -> Days:

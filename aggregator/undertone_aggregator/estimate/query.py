@@ -177,8 +177,7 @@ class Results(OpenCampaign):
         frame.attrs = {
             "campaign": self.campaign.name,
             "unit": self.campaign.unit,
-            "epsilon": float(self.epsilon),
-            "delta": self.delta,
+            **self.budget.as_json(),
             "guarantee": self.guarantee,
         }
         return frame

@@ -175,6 +175,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     from rich.console import Console
     from rich.table import Table
 
+    from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
     from undertone_aggregator.estimate.world import world_learns
@@ -199,7 +200,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         table.add_row(*_cells(row, zone, results.settled))
     theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
-    said = "" if exact is None else f"; certificate {exact} ≤ e^{float(results.epsilon):g}"
+    said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]
     world = world_learns(results.newest, estimates)
     if world is not None:

@@ -159,15 +159,14 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
     newest = simulated.timeline.epochs[-1].campaign
     theta = newest.rule.ranges[0][2] if newest.rule.ranges else None
-    cost = guarantee_of(simulated.timeline, simulated.plan.epsilon, simulated.delta)
+    cost = guarantee_of(simulated.timeline, simulated.budget)
     exact = cost.certificate
     return dict(
         plain(
             {
                 "theta": theta,
                 "unit": simulated.plan.unit,
-                "epsilon": float(simulated.plan.epsilon),
-                "delta": cost.delta,
+                **cost.budget.as_json(),
                 # Gaussian noise has none for a report by itself.
                 "certificate": [exact.numerator, exact.denominator] if exact else None,
                 "guarantee": cost.sentence,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.design import local_epsilon
+from undertone_aggregator.design import Budget
 from undertone_shared.checks import check_integer
 from undertone_simulator import populations
 from undertone_simulator.bounds import public_bound
@@ -77,7 +77,7 @@ class Options:
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
         check_integer("round_slots", self.round_slots, 1, 1000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
-        local_epsilon(self.epsilon)
+        Budget.parse(self.epsilon)
         for name in ("kill_aggregator_at", "kill_device_at"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 0, self.slots - 1)

@@ -212,7 +212,7 @@ cohort_seed = "{seed.hex()}"
             for device, seconds in closest.items():
                 if seconds < campaign.window:
                     accounts.wonder("published twice within the window", f"{device}, {seconds} s apart")
-        exact = guarantee_of(timeline, campaign.epsilon, None).certificate
+        exact = guarantee_of(timeline, campaign.budget).certificate
         assert exact is not None
         return ReportsResult(
             unit=plan.readings.unit or "units",
@@ -220,9 +220,9 @@ cohort_seed = "{seed.hex()}"
             per_day=plan.readings.per_day,
             theta=rule.theta,
             threshold=reporting[0].threshold,
-            epsilon=float(campaign.epsilon),
+            epsilon=campaign.budget.approximate[0],
             certificate=exact,
-            guarantee=event_sentence(campaign.epsilon, campaign.cycle),
+            guarantee=event_sentence(campaign.budget, campaign.cycle),
             slots=slots,
             accounts=accounts,
             readings_spent=max(drawn.values(), default=0),

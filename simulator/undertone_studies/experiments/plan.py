@@ -10,6 +10,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.plan import plan_stream
 from undertone_aggregator.estimate.reconstruct import Decoder
@@ -138,7 +139,7 @@ def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], bl
 
 
 def _rule(known: Known, epsilon: str) -> StreamRule:
-    rho = rho_for(GAUSSIAN, float(Fraction(epsilon)), DELTA)
+    rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
     return choose(GAUSSIAN, rho, slew=SLEW, reports=STREAM_SLOTS, theta=known.bound)
 
 

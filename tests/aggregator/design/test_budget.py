@@ -3,7 +3,7 @@ from math import exp
 
 import pytest
 
-from undertone_aggregator.design.budget import best_fraction, exponential_below, local_epsilon
+from undertone_aggregator.design.budget import Budget, best_fraction, exponential_below, shown
 from undertone_shared.errors import Invalid
 
 
@@ -33,8 +33,8 @@ def test_fraction_is_proven_and_best(epsilon):
 
 
 def test_a_decimal_is_taken_as_written():
-    assert local_epsilon(0.1) == local_epsilon("0.1") == local_epsilon(Fraction(1, 10)) == Fraction(1, 10)
-    assert local_epsilon("5e-2") == Fraction(1, 20)
+    assert Budget.parse(0.1) == Budget.parse("0.1") == Budget.parse(Fraction(1, 10)) == Budget(Fraction(1, 10))
+    assert Budget.parse("5e-2", 1e-5) == Budget(Fraction(1, 20), Fraction(1, 100_000))
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,38 @@ def test_bad_epsilon_is_one_sentence(epsilon):
 def test_too_small_a_numerator():
     with pytest.raises(Invalid, match="largest is 4"):
         best_fraction("0.05", 4)
+
+
+def test_people_and_programs_read_a_budget():
+    pure, stream = Budget.parse("0.1"), Budget.parse(4, 1e-5)
+    assert (pure.text, stream.text) == ("ε = 0.1", "(ε, δ) = (4, 1e-05)")
+    assert (pure.approximate, stream.approximate) == ((0.1, 0.0), (4.0, 1e-5))
+    assert pure.as_json() == {"epsilon": 0.1, "delta": None}
+    assert stream.as_json() == {"epsilon": 4.0, "delta": 1e-5}
+    assert shown(Fraction(2, 3), 3) == "0.667"
+
+
+@pytest.mark.parametrize("budget", [Budget.parse("0.3333"), Budget.parse(2, 1e-9), Budget(Fraction(1, 3))])
+def test_what_a_store_keeps_is_the_budget(budget):
+    assert Budget.stored(str(budget.epsilon), budget.as_json()["delta"]) == budget
+    assert Budget.stored(str(budget.epsilon), "" if budget.delta is None else str(float(budget.delta))) == budget
+
+
+@pytest.mark.parametrize("epsilon", ["0.05", "1", "8"])
+def test_the_cap_is_just_below_the_exponential(epsilon):
+    p, q = Budget.parse(epsilon).cap
+    bound = exponential_below(Fraction(epsilon))
+    assert bound - Fraction(1, 2**47) < Fraction(p, q) <= bound
+
+
+@pytest.mark.parametrize("delta", [0, -1e-9, 1, 1.5, float("nan"), float("inf"), True, "0.1"])
+def test_bad_delta_is_one_sentence(delta):
+    with pytest.raises(Invalid, match=r"^delta is .*, expected a number above 0 and below 1$"):
+        Budget.parse(1, delta)
+
+
+def test_no_budget_out_of_range_exists():
+    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a decimal number from 0\.05 to 8$"):
+        Budget(Fraction(9))
+    with pytest.raises(Invalid, match=r"^delta is "):
+        Budget(Fraction(1), Fraction(1))

@@ -4,7 +4,7 @@ from math import exp
 import pytest
 
 from undertone_aggregator.design import continuous, window
-from undertone_aggregator.design.budget import exponential_below, local_epsilon
+from undertone_aggregator.design.budget import Budget, exponential_below
 from undertone_shared.errors import Invalid
 
 EPSILONS = ["0.05", "0.1", "0.5", "0.61", "1", "1.5", "2", "3", "3.95", "4", "5.5", "7", "8"]
@@ -31,7 +31,7 @@ def test_worst_variance_is_near_the_continuous_one(epsilon, levels):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_every_certificate_is_proven(epsilon):
-    bound = exponential_below(local_epsilon(epsilon))
+    bound = exponential_below(Budget.parse(epsilon).epsilon)
     mechanisms = [
         window.stochastic_rounding(epsilon),
         window.piecewise(epsilon),

@@ -227,13 +227,13 @@ def test_what_is_not_a_report_of_the_stream_is_refused_for_a_reason():
 def test_plans_are_checked_and_described():
     rule = stream_rule(config().campaign, config().stream)
     collection = collection_of("stream")
-    cost = collection.guarantee(Fleet(devices=1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    cost = collection.guarantee(Fleet(devices=1).epoch.campaign, config().budget)
     text = cost.sentence
     assert "user-level" in text
     assert "(4, 1e-05)" in text
     assert f"{rule.charge() / 2**20:.5f}" in text
     assert cost.certificate is None
-    one_bit = collection.guarantee(Fleet("one-bit", 1).epoch.campaign, config().campaign.epsilon, 1e-5)
+    one_bit = collection.guarantee(Fleet("one-bit", 1).epoch.campaign, config().budget)
     assert one_bit.certificate is not None
     assert 1 < one_bit.certificate < 2
     assert StreamRounds(config().campaign, config().stream).warnings()

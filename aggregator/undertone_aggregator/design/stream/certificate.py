@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from undertone_aggregator.design.audit import NotCertified
-from undertone_aggregator.design.budget import local_epsilon
-from undertone_aggregator.design.stream.calibration import check_budget
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream.integers import epsilon_spent
 from undertone_aggregator.design.stream.schedule import Row
 from undertone_aggregator.design.stream.sensitivity import exact
@@ -76,8 +75,7 @@ class StreamCertificate:
 
 def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:
     """The certificate of a stream, held to (ε, δ). Raises Invalid, `audit.NotCertified`."""
-    cap = float(local_epsilon(epsilon))
-    check_budget(cap, delta)
+    cap, delta = Budget.parse(epsilon, delta).approximate
     rho = Fraction(*rule.rho())
     _, achieved = epsilon_spent(rule, delta)
     if achieved > cap * (1 + 1e-9):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
 from undertone_aggregator.design.stream.filters import best_share
 from undertone_aggregator.design.stream.schedule import check_length, check_slew
@@ -32,10 +33,11 @@ LEVELS = 10_000
 _LEAST_VARIANCE = 16
 
 
-def rho_for(kind: str, epsilon: float, delta: float) -> int:
+def rho_for(kind: str, budget: Budget) -> int:
     """The budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises Invalid."""
     if kind not in LAWS:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(LAWS)}")
+    epsilon, delta = budget.approximate
     rho = mu(epsilon, delta) ** 2 / 2 if kind == GAUSSIAN else zcdp_rho(epsilon, delta)
     # A margin far above the error of floating point.
     return floor(rho * RHO_UNIT * (1 - 1e-12))

@@ -4,6 +4,7 @@ from fractions import Fraction as F
 
 import pytest
 
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream import filters
 from undertone_aggregator.design.stream import integers as ch
 from undertone_aggregator.design.stream.calibration import mu
@@ -71,11 +72,11 @@ def test_the_optimiser_finds_filters_for_long_streams(slew):
 @pytest.mark.parametrize(("slots", "chains"), [(48, 1), (48, 3), (288, 1)])
 @pytest.mark.parametrize("slew", [F(1, 40), F(1, 20), F(1, 10)])
 def test_integers_keep_the_real_numbers_variance_and_one_bit_follows(slew, slots, chains):
-    budget = ch.rho_for(GAUSSIAN, 1, 1e-5)
+    budget = ch.rho_for(GAUSSIAN, Budget.parse(1, 1e-5))
     given = {"slew": slew, "reports": slots, "theta": 10_000, "chains": chains}
     gaussian = ch.choose(GAUSSIAN, budget, **given)
     bit = ch.choose(ONE_BIT, budget, **given)
-    cheaper = ch.choose(ONE_BIT, ch.rho_for(ONE_BIT, 1, 1e-5), **given)
+    cheaper = ch.choose(ONE_BIT, ch.rho_for(ONE_BIT, Budget.parse(1, 1e-5)), **given)
     assert max(gaussian.charge(), bit.charge()) <= budget
     assert gaussian.charge() >= budget - 1
     real = float(filters.shipped(slew, slots, chains).variance) / mu(1, 1e-5) ** 2
@@ -93,7 +94,7 @@ def test_integers_keep_the_real_numbers_variance_and_one_bit_follows(slew, slots
 
 
 def test_independent_noise_is_a_rule_too():
-    budget = ch.rho_for(GAUSSIAN, 1, 1e-5)
+    budget = ch.rho_for(GAUSSIAN, Budget.parse(1, 1e-5))
     rule = ch.choose(GAUSSIAN, budget, slew=F(1, 20), reports=48, theta=10_000, independent=True)
     assert (rule.reuse, rule.slew) == (0, rule.levels)
     assert ch.release_variance(rule) == pytest.approx(48 / mu(1, 1e-5) ** 2, rel=1e-4)
