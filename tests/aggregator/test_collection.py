@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,7 +12,9 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collection import COLLECTIONS, cells_of, collection_of, guarantee_of
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.dropped import Dropped
+from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
+from undertone_shared.schedule import Schedule
 
 
 @pytest.mark.parametrize("ask", [collection_of, cells_of])
@@ -26,6 +30,20 @@ def test_what_is_said_costs_what_was_issued_not_what_is_configured() -> None:
     assert cost.certificate == max(
         Fraction(*mechanism.certificate()) for epoch in issued for _, mechanism in epoch.campaign.rule.mechanisms
     )
+
+
+@pytest.mark.parametrize(
+    ("slot", "stride", "window", "month"),
+    [(1800, 49, "24 hours", 30), (900, 5, "1 hour", 577), (60, 1441, "24 hours", 30)],
+)
+def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(slot: int, stride: int, window: str, month: int) -> None:
+    campaign = SimpleNamespace(
+        rule=two_epochs()[0].campaign.rule, slot_seconds=slot, cycle=48, schedule=Schedule(bytes(16), stride, 0)
+    )
+    cost = COLLECTIONS["scalar"].guarantee(cast("Campaign", campaign), Budget.parse(1))
+    assert (cost.level, cost.span, cost.budget.epsilon) == ("window", f"any {window}", 1)
+    assert cost.sentence.startswith(f"ε = 1 for any {window}, where devices rest so long")
+    assert cost.sentence.endswith(f"by at most 2.72; a habit repeated over 30 days: at most ε = {month}")
 
 
 def test_a_store_that_never_knew_says_the_plan() -> None:

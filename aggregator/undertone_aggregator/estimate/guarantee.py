@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import exp
 
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
@@ -10,12 +11,14 @@ from undertone_shared.scalar import ScalarRule
 from undertone_shared.stream import ONE_BIT, RHO_UNIT, StreamRule
 
 EVENT = "event"
+WINDOW = "window"
 USER = "user"
+_HABIT_DAYS = 30
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """``level``: ``event``, of one reading, or ``user``, of all reports of a device in ``span``.
+    """``level``: ``event``, of one reading; ``window``, of any ``span``; ``user``, of all reports in ``span``.
 
     ``certificate``: the largest exact ratio of the probabilities of one report by itself; None where there is none.
     """
@@ -31,16 +34,36 @@ class Guarantee:
 def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Guarantee:
     """Of an epoch in which each reading meets one draw of one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
-    return Guarantee(EVENT, "one reading", budget, None, ratio, event_sentence(budget, campaign.cycle))
+    level, span, said = EVENT, "one reading", _every_slot(budget, campaign.cycle)
+    rest = (campaign.schedule.stride - 1) * campaign.slot_seconds
+    if rest:
+        level, span, said = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, campaign.slot_seconds)
+    return Guarantee(level, span, budget, None, ratio, said)
 
 
-def event_sentence(budget: Budget, cycle: int) -> str:
-    """The level of the guarantee, and what it adds up to over a cycle."""
+def _every_slot(budget: Budget, cycle: int) -> str:
     together = shown(budget.epsilon * cycle)
     return (
         f"event-level local differential privacy, {budget.text} per reading; "
         f"a device that reports {cycle} readings per cycle spends up to ε = {together} on them together"
     )
+
+
+def _turns(budget: Budget, rest: int, slot: int) -> str:
+    window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
+    # Readings that so many days can meet, the first and the last perhaps in part.
+    readings = (_HABIT_DAYS * 86400 + slot) // (rest + slot) + 1
+    return (
+        f"{budget.text} for any {window}, where devices rest so long between two readings: to somebody who already "
+        f"knows the rest of the record, all that a device ever sends shifts the odds of what happened in that time by "
+        f"at most {odds}; a habit repeated over {_HABIT_DAYS} days: at most ε = {shown(budget.epsilon * readings)}"
+    )
+
+
+def lasting(seconds: int) -> str:
+    """So many whole hours, minutes or seconds, in words."""
+    unit, size = next((u, n) for u, n in (("hour", 3600), ("minute", 60), ("second", 1)) if seconds % n == 0)
+    return f"{seconds // size} {unit}" + "s" * (seconds != size)
 
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:

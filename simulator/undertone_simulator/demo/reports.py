@@ -14,7 +14,6 @@ from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collection import guarantee_of
 from undertone_aggregator.estimate.estimates import MEASURED, Z
-from undertone_aggregator.estimate.guarantee import event_sentence
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -212,8 +211,8 @@ cohort_seed = "{seed.hex()}"
             for device, seconds in closest.items():
                 if seconds < campaign.window:
                     accounts.wonder("published twice within the window", f"{device}, {seconds} s apart")
-        exact = guarantee_of(timeline, campaign.budget).certificate
-        assert exact is not None
+        cost = guarantee_of(timeline, campaign.budget)
+        assert cost.certificate is not None
         return ReportsResult(
             unit=plan.readings.unit or "units",
             devices=len(plan.names),
@@ -221,8 +220,8 @@ cohort_seed = "{seed.hex()}"
             theta=rule.theta,
             threshold=reporting[0].threshold,
             epsilon=campaign.budget.approximate[0],
-            certificate=exact,
-            guarantee=event_sentence(campaign.budget, campaign.cycle),
+            certificate=cost.certificate,
+            guarantee=cost.sentence,
             slots=slots,
             accounts=accounts,
             readings_spent=max(drawn.values(), default=0),
