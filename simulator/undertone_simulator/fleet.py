@@ -40,7 +40,7 @@ LARGEST_JITTER = 0.8
 # Asked again this much later if the device's rate limit found the draw early.
 _AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
-SETTLE_SECONDS = 10.0
+SETTLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class Fleet:
                 device.check()
 
     async def _settle(self, stop: asyncio.Event) -> None:
-        """Wait until the broker has acknowledged everything, or for ten seconds."""
+        """Wait until everything is acknowledged, as long as a killed server may take to be back."""
         deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while any(device.unacknowledged for device in self.devices) and not stop.is_set():
             if asyncio.get_running_loop().time() > deadline:
