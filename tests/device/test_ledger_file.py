@@ -175,3 +175,18 @@ def test_reports_of_a_window_are_counted_to_65535_and_stay_there():
     ledger.reports = 0xFFFF
     ledger.write(0, 59, 0)
     assert load(storage.files[FILE])[1].reports == 0xFFFF
+
+
+def test_a_ledger_claims_its_storage_before_it_reads_it():
+    asked = []
+
+    class Claimed(Memory):
+        def claim(self):
+            asked.append("claim")
+
+        def read(self, name):
+            asked.append(name)
+            return super().read(name)
+
+    Ledger(Claimed(), 96)
+    assert asked == ["claim", FILE]

@@ -88,3 +88,15 @@ def test_old_chains_are_forgotten():
         for slot in range(origin + 1, origin + 5):
             chains.observe(9, slot, origin)
     assert len(chains.records()) // RECORD_BYTES <= 12
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(released, st.integers(1, 300)), min_size=1, max_size=20))
+def test_many_reports_at_once_are_what_they_are_one_by_one(reports):
+    layout = Layout(1, 256)
+    expected = np.zeros(layout.cells, dtype=np.int64)
+    for x, index in reports:
+        for cell, amount in layout.report((x,), index):
+            expected[cell] += amount
+    values, indices = (np.array(column, dtype=np.int64) for column in zip(*reports, strict=True))
+    assert np.array_equal(layout.reports(values, indices), expected)
