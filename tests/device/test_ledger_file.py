@@ -190,3 +190,14 @@ def test_a_ledger_claims_its_storage_before_it_reads_it():
 
     Ledger(Claimed(), 96)
     assert asked == ["claim", FILE]
+
+
+def test_a_month_after_any_gap_holds_no_older_day():
+    for gap in range(1, 70):
+        sums = load(b"")[1].sums
+        sums.limit(48, 0, 0)
+        for day in range(20_000, 20_031):
+            sums.spend(day, 1)
+        today = 20_030 + gap
+        sums.spend(today, 100)
+        assert month(sums, today) == 100 + max(31 - gap, 0), gap
