@@ -154,9 +154,10 @@ class Coordinator:
         self._shown = settled
         found = self._estimates(first, settled)
         self._world = world_learns(newest, found) or self._world
+        cost = guarantee_of(self._timeline, self._budget)
         for estimate in {estimate.series: estimate for estimate in found}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
-            self.outlet.publish(topic, estimate_message(estimate, newest.campaign), again=True)
+            self.outlet.publish(topic, estimate_message(estimate, newest.campaign, cost, self._world), again=True)
         self._tell_home(newest, {estimate.series for estimate in found})
         for estimate in found:
             if estimate.series == Series():

@@ -16,9 +16,17 @@ def to_json(value: Any) -> bytes:
     return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def estimate_message(estimate: Estimate, campaign: Campaign) -> bytes:
-    """The retained message of ``aggregate/<group>``: the newest slot's estimate."""
-    return to_json({"campaign": campaign.name, "unit": campaign.unit, **estimate.row()})
+def estimate_message(
+    estimate: Estimate, campaign: Campaign, guarantee: Guarantee, world: Published | None = None
+) -> bytes:
+    """The retained message of ``aggregate/<series>``: the newest slot's estimate, and what it cost; see `told`."""
+    facts = {"campaign": campaign.name, "unit": campaign.unit, **estimate.row()}
+    return to_json({**facts, "guarantee": guarantee.sentence, "published": told(world)})
+
+
+def told(world: Published | None) -> dict[str, Any] | None:
+    """What whoever sees only published numbers learns of a household in a cycle, for a message; None as it is."""
+    return None if world is None else {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
 
 
 def status_message(
@@ -26,10 +34,9 @@ def status_message(
 ) -> bytes:
     """The retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome, losses.
 
-    ``world``: what whoever sees only published numbers learns of a household in a cycle.
+    ``world``: see `told`.
     """
     campaign, exact = newest.campaign, guarantee.certificate
-    told = world and {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
     return to_json(
         {
             "campaign": campaign.name,
@@ -43,7 +50,7 @@ def status_message(
             **guarantee.budget.as_json(),
             "certificate": None if exact is None else [exact.numerator, exact.denominator],
             "guarantee": guarantee.sentence,
-            "published": told,
+            "published": told(world),
             **counts,
         }
     )

@@ -242,6 +242,8 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
         assert all(message["reports"] >= least for message in messages)
         told = published(outlet, "status")[-1]["published"]
         assert (told is not None) == some
+        assert [message["published"]["reports"] >= least for message in messages] == [True] * len(messages)
+        assert all("ε = 4 per reading" in message["guarantee"] for message in messages)
         if some:
             # 4 slots a cycle at ε = 4 each, hidden among at least 300 others.
             assert told["releases"] == 4
