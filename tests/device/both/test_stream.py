@@ -364,3 +364,13 @@ def test_a_streams_theta_reaches_the_bound_and_no_further():
         assert str(error) == "rule.theta is 1000, expected at most the bound 999"
     else:
         raise AssertionError("accepted")
+
+
+def test_windows_are_counted_from_the_campaigns_first_slot():
+    # One that is no multiple of the window's length.
+    stream = rule(renewal=4, reports=4, chains=1)
+    device = Device(now=START, stream={"rho": 1 << 30, "period_seconds": 400 * DAY, "dimension": 1})
+    device.accept(stream_campaign(stream, epoch=START + SLOT))
+    device.reporter.close_slot(device.now)
+    chains = [chain(report) for report in [device.slot() for _ in range(14)] if report is not None]
+    assert chains[:8] == [1, 2, 3, 4, 1, 2, 3, 4]
