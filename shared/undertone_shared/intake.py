@@ -1,10 +1,9 @@
-"""Reports as their receiver reads them: topic and bytes. A board does not carry this module."""
+"""Reports as their receiver reads them. A board does not carry this module."""
 
 import struct
 
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, LARGEST_DIMENSION, LENGTH, STREAM, VERSION
-from undertone_shared.topics import SHARDS, check_name
 
 
 class Report:
@@ -47,24 +46,3 @@ def _numbered(report: Report) -> Report:
     if report.sequence < 1:
         raise Invalid("the sequence is 0, expected at least 1")
     return report
-
-
-def parse_report_topic(prefix: str, topic: str) -> tuple[str, int, str]:
-    """(campaign, shard, device) of a report topic; the shard is as written, not checked against the device.
-
-    Raises Invalid unless the levels are exactly those of ``report_topic``.
-    """
-    if not topic.startswith(prefix + "/"):
-        raise Invalid("topic %r, expected it to start with %s/" % (topic, prefix))
-    levels = topic[len(prefix) + 1 :].split("/")
-    if len(levels) != 4 or levels[3] != "report":
-        raise Invalid("topic %r, expected %s/<campaign>/<shard>/<device>/report" % (topic, prefix))
-    check_name("campaign", levels[0])
-    check_name("device", levels[2])
-    number = levels[1]
-    for digit in number:
-        if digit not in "0123456789":
-            raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
-    if not 1 <= len(number) <= 2 or str(int(number)) != number or int(number) >= SHARDS:
-        raise Invalid("shard is %r, expected 0 to %d" % (number, SHARDS - 1))
-    return levels[0], int(number), levels[2]

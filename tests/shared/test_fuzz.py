@@ -15,7 +15,6 @@ from undertone_shared import campaign as campaigns
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import parse_report_topic
 from undertone_shared.policy import parse_policy
 
 VARIANTS = 100
@@ -79,16 +78,6 @@ def test_reports(payload, seed):
                 reports.pack(report.kind, report.fingerprint, report.slot, report.values, report.sequence, report.chain)
                 == variant
             )
-
-
-@many
-@given(st.text(max_size=60), st.integers())
-def test_topics(text, seed):
-    for variant in (text.encode(), *mutations(b"load/56/meter-1/report", seed)):
-        rest = variant.decode("utf-8", "replace")
-        parsed = answer(parse_report_topic, "undertone/v2", "undertone/v2/" + rest)
-        if parsed is not None:
-            assert "/".join(map(str, parsed)) + "/report" == rest
 
 
 ORIGINALS = [

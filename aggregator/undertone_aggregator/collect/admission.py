@@ -93,7 +93,7 @@ class Admission:
         self._groups = groups
         self._tolerance = tolerance_seconds
         self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
-        # The levels of `undertone_shared.intake.parse_report_topic`, matched in one go.
+        # What `report_topic` writes, and nothing else.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
         ).fullmatch

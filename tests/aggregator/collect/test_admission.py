@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from support import server
+from support.report_topic import is_report_topic
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.collect.admission import DUPLICATES, REASONS, Admission, topic_filters
 from undertone_aggregator.collect.epochs import Epoch, Timeline
@@ -18,8 +19,6 @@ from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_shared import report
 from undertone_shared.campaign import GRACE_SLOTS
-from undertone_shared.errors import Invalid
-from undertone_shared.intake import parse_report_topic
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import ReportRule, ScalarRule
 from undertone_shared.schedule import Schedule
@@ -255,12 +254,17 @@ LEVELS = st.one_of(
 @settings(max_examples=500)
 @given(st.lists(LEVELS, max_size=6))
 @example(["meters", "0", "m1", "report"])
-def test_the_topic_rule_is_the_shared_one(levels: list[str]) -> None:
+@example(["meters", "56", "m1", "report", ""])
+@example(["meters", "56", "m1"])
+@example(["meters", "49", "x", "m1", "report"])
+@example(["meters", "049", "m1", "report"])
+@example(["meters", "-1", "m1", "report"])
+@example(["meters", "", "m1", "report"])
+@example(["meters", "1", "METER", "report"])
+@example(["meters", "1", "m" * 33, "report"])
+def test_the_topic_rule_is_the_one_of_levels_read_one_by_one(levels: list[str]) -> None:
     topic = "/".join([PREFIX, *levels])
-    try:
-        allowed = parse_report_topic(PREFIX, topic)[0] == "meters"
-    except Invalid:
-        allowed = False
+    allowed = is_report_topic(PREFIX, "meters", topic)
     outcome = judge(topic, b"")
     assert outcome in (("shard", "malformed") if allowed else ("topic", "shard"))
     assert allowed or outcome == "topic" or (levels[1].isdecimal() and int(levels[1]) > 63)
