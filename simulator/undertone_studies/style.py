@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -122,6 +120,8 @@ def _share(drawn: "Sequence[tuple[Panel, Axes]]") -> None:
 
 def _label(axes: "Axes", panel: "Panel") -> None:
     """Names at the lines' right ends, pushed apart; the grey rule at 1 is named for what all is relative to."""
+    import numpy as np
+
     to_axes = axes.transData + axes.transAxes.inverted()
     right = axes.get_xlim()[1]
     ends: list[tuple[float, str, str]] = []
