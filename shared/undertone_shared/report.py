@@ -45,7 +45,8 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequ
     check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
     check_integer("chain index", chain, 1, 0xFFFF)
     for value in values:
-        check_integer("released value", value, -LARGEST_RELEASE, LARGEST_RELEASE)
+        # Any i32, as it is unpacked; releases themselves are symmetric.
+        check_integer("released value", value, -LARGEST_RELEASE - 1, LARGEST_RELEASE)
     packed = struct.pack(">BB8sIiHI", VERSION, STREAM, fingerprint, slot, values[0], chain, sequence)
     for value in values[1:]:
         packed += struct.pack(">i", value)

@@ -56,6 +56,7 @@ def test_fields_out_of_range_are_never_packed():
         fields[position] = value
         assert named in invalid(reports.pack, *fields)
     assert "released value" in invalid(reports.pack, reports.STREAM, FINGERPRINT, 5, (1 << 31,), 1, 1)
+    assert intake.unpack(reports.pack(reports.STREAM, FINGERPRINT, 5, (-(1 << 31),), 1, 1)).values == (-(1 << 31),)
     assert "chain index" in invalid(reports.pack, reports.STREAM, FINGERPRINT, 5, (1,), 1, 0)
     assert "number of values" in invalid(reports.pack, reports.STREAM, FINGERPRINT, 5, tuple(range(9)), 1, 1)
 
