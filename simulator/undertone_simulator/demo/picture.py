@@ -36,8 +36,9 @@ def _reports(result: ReportsResult, path: Path) -> None:
     _stream(figure.add_subplot(grid[0, :]), result)
     _threshold(figure.add_subplot(grid[1, 0]), result)
     _cost(figure.add_subplot(grid[1, 1]), result)
+    protected = "per reading (event level)" if result.turns is None else f"for any {result.turns.window} s (turns)"
     figure.suptitle(
-        f"Undertone: {result.devices} devices, ε = {result.epsilon:g} per reading (event level)",
+        f"Undertone: {result.devices} devices, ε = {result.epsilon:g} {protected}",
         fontsize=15,
         fontweight="bold",
         color=INK,
@@ -154,12 +155,12 @@ def _threshold(axes: Axes, result: ReportsResult) -> None:
 
 
 def _cost(axes: Axes, result: ReportsResult) -> None:
-    names = [
-        "one reading",
-        f"a played day\n({result.per_day} readings)",
-        f"this demo\n({result.readings_spent} readings)",
-    ]
-    costs = [result.epsilon * count for count in (1, result.per_day, result.readings_spent)]
+    a_day = f"a played day\n({result.per_day} readings)", result.per_day
+    if result.turns is not None:
+        a_day = f"any {result.turns.window} s\n(1 report)", 1
+    spans = [("one reading", 1), a_day, (f"this demo\n({result.readings_spent} readings)", result.readings_spent)]
+    names = [name for name, _ in spans]
+    costs = [result.epsilon * count for _, count in spans]
     bars = axes.barh(names, costs, color=[BLUE, "#7f93ab", "#7f93ab"], height=0.62)
     axes.set_xscale("log")
     axes.set_xlim(min(costs) / 2, max(costs) * 6)
