@@ -172,13 +172,19 @@ def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> 
 
 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
-    """What the epochs that were issued cost at most; ``budget`` stands for an epoch that never was told its own."""
-    costs = [
-        collection_of(epoch.campaign.rule.kind).guarantee(epoch.campaign, epoch.budget or budget)
-        for epoch in timeline.epochs
-    ]
-    exact = [cost.certificate for cost in costs if cost.certificate is not None]
-    return replace(max(costs, key=lambda cost: cost.budget.epsilon), certificate=max(exact, default=None))
+    """What the epochs that were issued cost at most; ``budget`` stands for an epoch that never was told its own.
+
+    The largest ε of any of them, at the shortest rest of any of them: a plan that gave up its turns has no window.
+    """
+    budgets = [epoch.budget or budget for epoch in timeline.epochs]
+    largest = max(budgets, key=lambda each: each.epsilon)
+    costs = []
+    for epoch, own in zip(timeline.epochs, budgets, strict=True):
+        campaign = epoch.campaign
+        rest = (campaign.schedule.stride - 1) * campaign.slot_seconds
+        costs.append((rest, -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
+    exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
+    return replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
 
 
 def cells_of(kind: str) -> Cells:

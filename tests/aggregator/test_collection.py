@@ -46,6 +46,23 @@ def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(slot: int, stride:
     assert cost.sentence.endswith(f"by at most 2.72; a habit repeated over 30 days: at most ε = {month}")
 
 
+@pytest.mark.parametrize("strides", [(49, 1), (1, 49)])
+@pytest.mark.parametrize("epsilons", [(2, 1), (1, 2), (2, 2)])
+def test_a_plan_that_had_no_turns_for_an_epoch_says_no_window(
+    strides: tuple[int, int], epsilons: tuple[int, int]
+) -> None:
+    rule = two_epochs()[0].campaign.rule
+    epochs = [
+        SimpleNamespace(
+            campaign=SimpleNamespace(rule=rule, slot_seconds=1800, cycle=48, schedule=Schedule(bytes(16), stride, 0)),
+            budget=Budget.parse(epsilon),
+        )
+        for stride, epsilon in zip(strides, epsilons, strict=True)
+    ]
+    cost = guarantee_of(cast("Timeline", SimpleNamespace(epochs=epochs)), Budget.parse(8))
+    assert (cost.level, cost.budget.epsilon, "ε = 2 per reading" in cost.sentence) == ("event", 2, True)
+
+
 def test_a_store_that_never_knew_says_the_plan() -> None:
     assert guarantee_of(Timeline(two_epochs()), Budget.parse(4)).budget.epsilon == 4
     assert set(COLLECTIONS) == {"scalar", "stream"}
