@@ -162,11 +162,11 @@ def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 def mutants_of(file: str) -> list[Mutant]:
     """All mutants of a file."""
     tree = ast.parse((ROOT / file).read_text())
-    found = []
+    mutants = []
     for number, (node, replacement) in enumerate(changes(tree)):
         before, after = _text(node), _text(ast.fix_missing_locations(replacement))
-        found.append(Mutant(file, number, getattr(node, "lineno", 0), before, after))
-    return found
+        mutants.append(Mutant(file, number, getattr(node, "lineno", 0), before, after))
+    return mutants
 
 
 def _text(node: ast.AST) -> str:

@@ -57,13 +57,13 @@ def find_mosquitto(start: Path | None = None) -> str:
         return named
     here = (start or Path.cwd()).resolve()
     places = [*_PLACES, *(str(folder / ".tools" / "bin") for folder in (here, *here.parents))]
-    found = shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(places))
-    if found is None:
+    binary = shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(places))
+    if binary is None:
         raise Invalid(
             "no mosquitto was found: run `make tools`, install it (apt install mosquitto, brew install mosquitto),"
             " or name it in UNDERTONE_MOSQUITTO"
         )
-    return found
+    return binary
 
 
 def free_port() -> int:

@@ -152,14 +152,14 @@ class Coordinator:
             return
         first = max(self._shown + 1, settled - _RECENT_SLOTS)
         self._shown = settled
-        found = self._estimates(first, settled)
-        self._world = world_learns(newest, found) or self._world
+        estimates = self._estimates(first, settled)
+        self._world = world_learns(newest, estimates) or self._world
         cost = guarantee_of(self._timeline, self._budget)
-        for estimate in {estimate.series: estimate for estimate in found}.values():
+        for estimate in {estimate.series: estimate for estimate in estimates}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign, cost, self._world), again=True)
-        self._tell_home(newest, {estimate.series for estimate in found})
-        for estimate in found:
+        self._tell_home(newest, {estimate.series for estimate in estimates})
+        for estimate in estimates:
             if estimate.series == Series():
                 self.journal.say(
                     "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports

@@ -46,10 +46,10 @@ class Watch:
 
     def look(self, look: Look) -> list[Alarm]:
         """The alarms that begin with this look."""
-        found = dict(self._found(look))
+        ringing = dict(self._found(look))
         self._last = look
-        new = [(event, sentence) for event, sentence in found.items() if event not in self._ringing]
-        self._ringing = set(found)
+        new = [(event, sentence) for event, sentence in ringing.items() if event not in self._ringing]
+        self._ringing = set(ringing)
         return new
 
     def _found(self, look: Look) -> Iterator[Alarm]:

@@ -69,8 +69,8 @@ def logistic_coin(r: Fraction) -> Coin:
 
     def bounds(bits: int) -> tuple[int, int]:
         low, high = exponential_bounds(r, bits)
-        one = 1 << bits
-        return (one << bits) // (one + high), (one << bits) // (one + low) + 1
+        unit = 1 << bits
+        return (unit << bits) // (unit + high), (unit << bits) // (unit + low) + 1
 
     return Coin(bounds)
 

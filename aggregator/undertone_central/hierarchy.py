@@ -167,11 +167,11 @@ class Consistent(Saved):
         """The statistics of all levels of a block, leaves first."""
         sizes = [self._fanout**depth for depth in range(self._block_height - 1, -1, -1)]
         leaves, *above = self._noise(self._block_height, block, sizes)
-        found = [self._rule.leaves(leaves)]
+        levels = [self._rule.leaves(leaves)]
         for height, noise in enumerate(above, 2):
-            children = found[-1].reshape(len(noise), self._fanout, -1)
-            found.append(self._rule.up(noise, children, height))
-        return found
+            children = levels[-1].reshape(len(noise), self._fanout, -1)
+            levels.append(self._rule.up(noise, children, height))
+        return levels
 
     def _noise(self, height: int, number: int, sizes: list[int]) -> list[Integers]:
         """The noise of a node's levels up to its own, lowest first; ``sizes``: how many nodes each has."""

@@ -92,9 +92,9 @@ class Job:
     def _rows(self, numbers: Integers, position: int) -> list[str]:
         parameters = self._mechanism.parameters
         if parameters["released"] == "items":
-            found = rows(parameters, 0, self.progress.blocks, numbers)
+            released = rows(parameters, 0, self.progress.blocks, numbers)
             self.progress.blocks += len(numbers) // parameters["kept_items"]
-            return found
+            return released
         return rows(parameters, self.progress.first, position, numbers)
 
     def _commit(self, text: str) -> None:

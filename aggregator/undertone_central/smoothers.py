@@ -43,11 +43,11 @@ class Smoother(Saved, ABC):
 
     def follow(self, released: Integers) -> Integers:
         """The predictions, as integers, that these sums' blocks and the one after them begin with: [n] → [n + 1]."""
-        found = [self.prediction]
+        predictions = [self.prediction]
         for x in released.tolist():
             self.update(x)
-            found.append(self.prediction)
-        return np.rint(found).astype(np.int64)
+            predictions.append(self.prediction)
+        return np.rint(predictions).astype(np.int64)
 
 
 class Recent(Smoother):
@@ -59,10 +59,10 @@ class Recent(Smoother):
 
     def follow(self, released: Integers) -> Integers:
         """All at once."""
-        found = np.concatenate([[round(self.prediction)], released])
+        predictions = np.concatenate([[round(self.prediction)], released])
         if len(released):
             self.prediction = float(released[-1])
-        return found.astype(np.int64)
+        return predictions.astype(np.int64)
 
 
 class Mean(Smoother):

@@ -60,10 +60,10 @@ def candidates(bound: int, objective: str) -> Integers:
     if objective == "count":
         step = -(-bound // CANDIDATES)
         return np.arange(bound, 0, -step, dtype=np.int64)[::-1].copy()
-    found = [1]
-    while found[-1] < bound:
-        found.append(min(found[-1] + max(found[-1] // 10, 1), bound))
-    return np.array(found, dtype=np.int64)
+    thetas = [1]
+    while thetas[-1] < bound:
+        thetas.append(min(thetas[-1] + max(thetas[-1] // 10, 1), bound))
+    return np.array(thetas, dtype=np.int64)
 
 
 def counts_above(histogram: Integers, thetas: Integers) -> Integers:

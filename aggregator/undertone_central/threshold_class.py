@@ -66,13 +66,13 @@ class ThresholdSanitizer:
         masses = onto_simplex(noisy, mass)
         if level == 1:
             return edges[:-1][inside], masses
-        found = []
+        parts = []
         for edge, part in zip(edges[:-1][inside].tolist(), masses.tolist(), strict=True):
             if part > WORTH_DIVIDING * sqrt(self._law.variance):
-                found.append(self._divide(ordered, edge, level - 1, part, source))
+                parts.append(self._divide(ordered, edge, level - 1, part, source))
             else:
-                found.append((np.array([edge]), np.array([part])))
-        return np.concatenate([e for e, _ in found]), np.concatenate([m for _, m in found])
+                parts.append((np.array([edge]), np.array([part])))
+        return np.concatenate([e for e, _ in parts]), np.concatenate([m for _, m in parts])
 
 
 def onto_simplex(x: Real, total: float) -> Real:

@@ -85,10 +85,10 @@ class Hybrid(Counter, OneByOne):
         """One draw per complete segment, and the open one's binary counter's."""
         if not time:
             return {}
-        found: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}
+        terms: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}
         base = 1 << time.bit_length() - 1
         within = self._counter(base).terms(time - base)
-        return found | {(f"segment {base}, {level}", number): v for (level, number), v in within.items()}
+        return terms | {(f"segment {base}, {level}", number): v for (level, number), v in within.items()}
 
     def _counter(self, base: int) -> Binary:
         return Binary(self.bound, self.epsilon / 2, max(base - 1, 1), self._source)

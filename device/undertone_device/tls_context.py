@@ -19,20 +19,20 @@ def certificates(data: bytes) -> "list[bytes]":
     begin = b"-----BEGIN CERTIFICATE-----"
     if data[:1] == b"\x30":
         return [data]
-    found = []
+    ders = []
     position = data.find(begin)
     while position >= 0:
         end = data.find(b"-----END CERTIFICATE-----", position)
         if end < 0:
             break
         try:
-            found.append(binascii.a2b_base64(data[position + len(begin) : end]))
+            ders.append(binascii.a2b_base64(data[position + len(begin) : end]))
         except ValueError:
             raise Invalid("tls.ca: a certificate is not base64")
         position = data.find(begin, end)
-    if not found:
+    if not ders:
         raise Invalid("tls.ca holds no certificate, expected PEM or DER")
-    return found
+    return ders
 
 
 def verified_context(ca: bytes) -> "Any":

@@ -177,10 +177,10 @@ def _mix(x: int, i: int, j: int, k: int = 128) -> int:
 
 def _fractions(degree: int, count: int) -> list[int]:
     """The first 64 bits behind the point of the roots of the first primes: the constants of SHA-512, not its table."""
-    found: list[int] = []
+    leading: list[int] = []
     primes: list[int] = []
     n = 2
-    while len(found) < count:
+    while len(leading) < count:
         for prime in primes:
             if n % prime == 0:
                 break
@@ -194,6 +194,6 @@ def _fractions(degree: int, count: int) -> list[int]:
                 if step >= root:
                     break
                 root = step
-            found.append(root & _WORD)
+            leading.append(root & _WORD)
         n += 1
-    return found
+    return leading

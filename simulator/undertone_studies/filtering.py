@@ -194,11 +194,11 @@ def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Resul
     """Over several draws of the noise."""
     published = way(truth, devices)
     days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
-    found = [_one(truth, published, days, seed) for seed in seeds]
-    squares = np.array([[np.mean(np.square(errors)) for errors in row[0]] for row in found])
+    runs = [_one(truth, published, days, seed) for seed in seeds]
+    squares = np.array([[np.mean(np.square(errors)) for errors in row[0]] for row in runs])
     raw, smoothed, raw_later, causal, late = np.sqrt(squares.mean(axis=0))
     level = float(np.mean(published.truth))
-    held = np.mean([row[1] for row in found], axis=0)
+    held = np.mean([row[1] for row in runs], axis=0)
     return Result(
         raw=100 * raw / level,
         smoothed=smoothed / raw,
@@ -206,7 +206,7 @@ def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Resul
         causal=causal / raw_later,
         causal_held=float(held[1]),
         late=100 * late / level,
-        seconds=float(np.mean([row[2] for row in found])),
+        seconds=float(np.mean([row[2] for row in runs])),
     )
 
 

@@ -46,7 +46,7 @@ class PahoIntake:
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """All of them in one write."""
-        data = b"".join(b"\x40\x02" + int(str(one.receipt)).to_bytes(2, "big") for one in deliveries)
+        data = b"".join(b"\x40\x02" + int(str(delivery.receipt)).to_bytes(2, "big") for delivery in deliveries)
         sock: Any = self._client.socket()
         sock.setblocking(True)
         sock.sendall(data)

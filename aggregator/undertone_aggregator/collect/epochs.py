@@ -85,8 +85,8 @@ class Timeline:
 
     def of(self, fingerprint: bytes) -> Epoch | None:
         """The epoch with this fingerprint."""
-        found = self._spans.get(fingerprint)
-        return found and found[0]
+        span = self._spans.get(fingerprint)
+        return span and span[0]
 
     @property
     def last(self) -> Epoch | None:

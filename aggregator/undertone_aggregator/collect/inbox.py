@@ -77,7 +77,7 @@ class Inbox:
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Send the PUBACKs of these deliveries in one write; where that fails, the broker delivers them again."""
         # After a new connection the broker delivers again, perhaps under other packet numbers.
-        mine = [packet_of(one) for one in deliveries if connection_of(one) == self._connections]
+        mine = [packet_of(delivery) for delivery in deliveries if connection_of(delivery) == self._connections]
         self._send(packets.pubacks([number for number in mine if number]))
 
     def close(self) -> None:

@@ -100,11 +100,11 @@ class Partial(Mapping[Key, Counts]):
         return sum(int(counts[0] if key.kind == STREAM else counts.sum()) for key, counts in self._counts.items())
 
 
-def add_counts(one: Counts, other: Counts) -> Counts:
+def add_counts(left: Counts, right: Counts) -> Counts:
     """The histogram of both. Raises Invalid for two lengths."""
-    if one.shape != other.shape:
-        raise Invalid(f"histograms have {len(one)} and {len(other)} cells, expected the same number")
-    return one + other
+    if left.shape != right.shape:
+        raise Invalid(f"histograms have {len(left)} and {len(right)} cells, expected the same number")
+    return left + right
 
 
 def pack_counts(counts: Counts) -> bytes:

@@ -66,7 +66,7 @@ def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
     ys = [int(y * scale) for y in decoded]
     squares = [y * y for y in ys]
     total = mechanism.row_total()
-    found = []
+    audited = []
     for level in range(mechanism.levels + 1):
         weights = mechanism.weights(level)
         row = [weights[symbol] for symbol in _symbols(mechanism)]
@@ -79,8 +79,8 @@ def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
         stated = Fraction(*mechanism.variance(level, theta)) * Fraction(4, theta * theta)
         if variance != stated:
             raise NotCertified(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
-        found.append(Level(level, reading, mean, variance))
-    return found
+        audited.append(Level(level, reading, mean, variance))
+    return audited
 
 
 def _symbols(mechanism: Mechanism) -> range:

@@ -185,8 +185,8 @@ def _table(epsilon: str, levels: int) -> TableMechanism:
 
     try:
         return optimal_table(epsilon, _THETA, levels=min(levels, LEVELS))
-    except NoTable as none:
-        raise Invalid(f"there is no table: {none}") from None
+    except NoTable as error:
+        raise Invalid(f"there is no table: {error}") from None
 
 
 def certify_table(data: bytes, epsilon: str) -> Certificate:

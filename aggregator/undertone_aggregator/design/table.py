@@ -93,8 +93,8 @@ def optimal_table(
         try:
             used = _used(grid, likely, least)
             table = _rounded(_solve(ratio * (1 - slack), used, weights, limit, least), used)
-        except NoTable as none:
-            reason = str(none)
+        except NoTable as error:
+            reason = str(error)
             continue
         if table is not None and table.permits(cap) and sum(map(len, table.rows)) <= LARGEST_PACKED:
             return table
@@ -173,7 +173,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     size = rows * cells
     every = coo_array(np.eye(size))
     column = coo_array((np.ones(size), (np.arange(size), np.tile(np.arange(cells), rows))), shape=(size, cells))
-    none = coo_array((size, 1))
+    zero = coo_array((size, 1))
     row_of = np.repeat(np.arange(rows), cells)
 
     def sums(of: Vector) -> csr_array:
@@ -182,8 +182,8 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     second = sums(y * y)
     upper = vstack(
         [
-            hstack([every, -ratio * column, none]),
-            hstack([-every, column, none]),
+            hstack([every, -ratio * column, zero]),
+            hstack([-every, column, zero]),
             hstack([second, coo_array((rows, cells)), -np.ones((rows, 1))]),
         ]
     )

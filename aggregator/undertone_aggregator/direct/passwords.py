@@ -33,8 +33,8 @@ def password_entry(user: str, password: str) -> str:
 def password_matches(entry: str, password: str) -> bool:
     """Whether this is the password of ``$7$iterations$salt$hash``."""
     _, _, iterations, salt, digest = entry.split("$")
-    found = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
-    return hmac.compare_digest(found, base64.b64decode(digest))
+    derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
+    return hmac.compare_digest(derived, base64.b64decode(digest))
 
 
 def read_passwords(path: Path) -> dict[str, str]:

@@ -46,10 +46,10 @@ def _holidays(country: str) -> Collection[date]:
     name, _, part = country.partition("-")
     try:
         # Years are filled in as days are looked up.
-        found: Collection[date] = holidays.country_holidays(name, subdiv=part or None)
+        listed: Collection[date] = holidays.country_holidays(name, subdiv=part or None)
     except NotImplementedError:
         raise Invalid(f"holidays is {country!r}, expected a country such as GB, or GB-SCT") from None
-    return found
+    return listed
 
 
 def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days | None = None) -> Calendar:

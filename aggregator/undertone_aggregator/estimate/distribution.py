@@ -52,10 +52,10 @@ def quantiles(timeline: Timeline, partial: Mapping[Key, Counts], shares: Sequenc
         into = runs.setdefault(key.slot // every, {})
         source = (key.kind, key.fingerprint)
         into[source] = into[source] + counts if source in into else counts
-    found: list[Quantile] = []
+    quantiles: list[Quantile] = []
     for number in sorted(runs):
-        found += _run(timeline, runs[number], shares, number * every, every)
-    return found
+        quantiles += _run(timeline, runs[number], shares, number * every, every)
+    return quantiles
 
 
 def _run(
@@ -77,11 +77,11 @@ def _run(
     if not cohort:
         return []
     after = posterior(cohort, stream, campaign.bound)
-    behind = (sum(one.total for one in cohort), sum(one.total for one in stream))
-    found = []
+    behind = (sum(counts.total for counts in cohort), sum(counts.total for counts in stream))
+    quantiles = []
     for share in shares:
         drawn = np.array(after.quantile_edges(share)) + campaign.offset
         low, value, high = (int(np.quantile(drawn, part)) for part in ((1 - BAND) / 2, 0.5, (1 + BAND) / 2))
         start = first * campaign.slot_seconds
-        found.append(Quantile(first, first + every - 1, start, share, value, low, high, *behind))
-    return found
+        quantiles.append(Quantile(first, first + every - 1, start, share, value, low, high, *behind))
+    return quantiles

@@ -80,7 +80,7 @@ class Goodness:
         """
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))
-        found = np.full(len(counts), -np.inf)
+        statistic = np.full(len(counts), -np.inf)
         active = np.arange(len(counts))
         for _ in range(_STEPS):
             h = counts[active]
@@ -88,12 +88,12 @@ class Goodness:
             share = h / p
             missed = (share @ self._all.T).max(axis=1) - n[active]
             at_most = likely[active] - xlogy(h, p).sum(axis=1)
-            found[active] = np.maximum(found[active], at_most - missed)
+            statistic[active] = np.maximum(statistic[active], at_most - missed)
             law[active] *= (share @ self._some.T) / n[active, None]
             active = active[(missed > _GAP) & (at_most > _INTERESTING)]
             if not len(active):
                 break
-        return found
+        return statistic
 
 
 def manipulation(estimate: float, lowest: float, highest: float, share: float = FAKE_SHARE) -> float:

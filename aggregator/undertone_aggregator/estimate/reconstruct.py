@@ -99,8 +99,8 @@ class Reconstruction:
             wanted = set(groups)
             cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
         misfits = self._misfits(cells)
-        found = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
-        return self._with_bias([one for one in found if one is not None])
+        estimates = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
+        return self._with_bias([estimate for estimate in estimates if estimate is not None])
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
@@ -139,28 +139,28 @@ class Reconstruction:
             for (kind, fingerprint), counts in sources.items():
                 if kind == report.REPORT and counts.sum():
                     together.setdefault(fingerprint, []).append((key, counts))
-        found: dict[tuple[int, str], float] = {}
+        misfits: dict[tuple[int, str], float] = {}
         for fingerprint, ones in together.items():
             epoch = self.timeline.of(fingerprint)
             if epoch is not None:
                 values = self.decoder(epoch).goodness.misfits(np.stack([counts for _, counts in ones]))
                 for (key, _), value in zip(ones, values, strict=True):
-                    found[key] = found.get(key, 0.0) + float(value)
-        return found
+                    misfits[key] = misfits.get(key, 0.0) + float(value)
+        return misfits
 
     def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
         """The same estimates with the model of what truncation removed, its daily profile learnt from them all."""
         together: dict[tuple[Epoch, str], list[Estimate]] = {}
-        for one in estimates:
-            epoch = self.timeline.at(one.slot)
-            if one.kind == MEASURED and epoch is not None and epoch.threshold is not None:
-                together.setdefault((epoch, one.group), []).append(one)
-        found = {}
+        for estimate in estimates:
+            epoch = self.timeline.at(estimate.slot)
+            if estimate.kind == MEASURED and epoch is not None and epoch.threshold is not None:
+                together.setdefault((epoch, estimate.group), []).append(estimate)
+        corrected = {}
         for (epoch, _), ones in together.items():
             bias, levels = self._bias(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
-            raw = [_raw(one, epoch, bias, level) for one, level in zip(ones, levels, strict=True)]
-            found.update({(one.slot, one.group): one for one in raw})
-        return [found.get((one.slot, one.group), one) for one in estimates]
+            raw = [_raw(estimate, epoch, bias, level) for estimate, level in zip(ones, levels, strict=True)]
+            corrected.update({(estimate.slot, estimate.group): estimate for estimate in raw})
+        return [corrected.get((estimate.slot, estimate.group), estimate) for estimate in estimates]
 
     def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias | TwoSidedBias:
         campaign = epoch.campaign
@@ -169,9 +169,9 @@ class Reconstruction:
         if campaign.report.low:
             return TwoSidedBias(epoch.threshold)
         sums: dict[int, list[float]] = {}
-        for one in estimates:
-            sums.setdefault(one.slot % campaign.cycle, []).append(one.estimate - campaign.offset)
-        noise = float(np.mean([(one.standard_error or 0.0) ** 2 for one in estimates]))
+        for estimate in estimates:
+            sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.estimate - campaign.offset)
+        noise = float(np.mean([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
         profile = {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
         return TruncationBias(epoch.threshold, campaign.report.theta, profile)
 
@@ -189,7 +189,7 @@ class Reconstruction:
             return None
         start = slot * (measured or model)[0][0].campaign.slot_seconds
         if not measured:
-            epoch, counts = max(model, key=lambda one: int(one[1].sum()))
+            epoch, counts = max(model, key=lambda part: int(part[1].sum()))
             return Estimate(
                 slot, start, Series(group), MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None
             )
@@ -200,7 +200,7 @@ class Reconstruction:
         error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
         newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
         theta = newest.campaign.report.theta if newest.campaign.report else None
-        lowest, highest = min(one.lowest for one in decoders), max(one.highest for one in decoders)
+        lowest, highest = min(decoder.lowest for decoder in decoders), max(decoder.highest for decoder in decoders)
         return Estimate(
             *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),
             *(mean - Z * error, mean + Z * error, theta),

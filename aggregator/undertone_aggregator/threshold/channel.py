@@ -166,7 +166,7 @@ class StackedChannel:
         self.outputs = sum(channel.outputs for channel in channels)
         self._channels = tuple(channels)
         ends = np.cumsum([channel.outputs for channel in channels]).tolist()
-        self._parts = [slice(end - one.outputs, end) for one, end in zip(channels, ends, strict=True)]
+        self._parts = [slice(end - channel.outputs, end) for channel, end in zip(channels, ends, strict=True)]
 
     def apply(self, f: Vector) -> Vector:
         """All A_r f, concatenated; shapes [inputs] → [outputs]."""

@@ -78,7 +78,7 @@ def next_range(
 def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool) -> tuple[Fit, tuple[int, ...]]:
     """The paper's EM (or EMS) over all rounds together, on the common grid of their edges."""
     grid = common_grid(rounds, bound)
-    channel = StackedChannel([one.channel(grid) for one in rounds])
-    counts = np.concatenate([np.asarray(one.counts, dtype=np.float64) for one in rounds])
+    channel = StackedChannel([asked.channel(grid) for asked in rounds])
+    counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in rounds])
     fit = expectation_maximisation(channel, counts, stop="paper", smoother=smooth if smoothed else None)
     return fit, grid

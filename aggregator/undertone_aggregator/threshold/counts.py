@@ -99,7 +99,7 @@ def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tupl
     """
     if not rounds:
         raise ValueError("at least one round is needed")
-    inner = {edge for one in rounds for edge in one.edges[1:-1]} | {e for e in extra if 1 <= e <= bound}
+    inner = {edge for asked in rounds for edge in asked.edges[1:-1]} | {e for e in extra if 1 <= e <= bound}
     if min(inner, default=1) < 1 or max(inner, default=1) > bound:
         raise ValueError(f"the inner edges must lie in [1, {bound}]")
     return (0, *sorted(inner), bound + 1)

@@ -34,10 +34,10 @@ def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
         for _ in range(_SETTLES if odd.any() else 0):
             kept[odd] = expected[odd]
             expected = _expected(channel, kept)
-        found = ~odd & (seen > expected) & (gammainc(np.maximum(seen, 1.0), expected) < _CHANCE)
-        if not found.any():
+        outlying = ~odd & (seen > expected) & (gammainc(np.maximum(seen, 1.0), expected) < _CHANCE)
+        if not outlying.any():
             break
-        odd |= found
+        odd |= outlying
         if seen[odd].sum() > seen.sum() / 2:
             return counts, 0
     kept = np.minimum(np.rint(kept), seen)

@@ -37,19 +37,19 @@ class Likelihood:
     def __init__(self, model: TailModel, observations: Sequence[Observation]) -> None:
         self.model = model
         self.observations = tuple(observations)
-        sizes = [len(one.points) for one in self.observations]
+        sizes = [len(observation.points) for observation in self.observations]
         ends = np.cumsum(sizes)
         self._slices = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        points = np.concatenate([np.asarray(one.points, dtype=np.float64) for one in self.observations])
+        points = np.concatenate([np.asarray(observation.points, dtype=np.float64) for observation in self.observations])
         self._lengths = model.lengths(np.log(points))
 
     def value(self, parameters: Vector) -> Vector:
         """Log-likelihood; parameters [..., p] → [...]."""
         s = survival(parameters, self._lengths)
         total: Vector = np.zeros(parameters.shape[:-1])
-        for one, part in zip(self.observations, self._slices, strict=True):
-            law = cell_masses(s[..., part]) @ one.matrix.T
-            total = total + np.log(np.maximum(law, _TINY)) @ one.counts
+        for observation, part in zip(self.observations, self._slices, strict=True):
+            law = cell_masses(s[..., part]) @ observation.matrix.T
+            total = total + np.log(np.maximum(law, _TINY)) @ observation.counts
         return np.asarray(total)
 
     def score(self, parameters: Vector) -> tuple[Vector, Vector]:
@@ -57,14 +57,14 @@ class Likelihood:
         s, slope = survival_slope(parameters, self._lengths)
         gradient: Vector = np.zeros(len(parameters))
         information: Vector = np.zeros((len(parameters), len(parameters)))
-        for one, part in zip(self.observations, self._slices, strict=True):
-            law = np.maximum(one.matrix @ cell_masses(s[part]), _TINY)
-            change = np.zeros((len(one.points) + 1, len(parameters)))
+        for observation, part in zip(self.observations, self._slices, strict=True):
+            law = np.maximum(observation.matrix @ cell_masses(s[part]), _TINY)
+            change = np.zeros((len(observation.points) + 1, len(parameters)))
             change[:-1] -= slope[part]
             change[1:] += slope[part]
-            moved = one.matrix @ change
-            gradient += moved.T @ (one.counts / law)
-            information += one.total * (moved.T @ (moved / law[:, None]))
+            moved = observation.matrix @ change
+            gradient += moved.T @ (observation.counts / law)
+            information += observation.total * (moved.T @ (moved / law[:, None]))
         return gradient, information
 
 

@@ -74,8 +74,8 @@ def choose_jointly(
     population = Population(chosen.density, chosen.edges).above(chosen.bottom)
     try:
         table = population_table(epsilon, chosen.width, population)
-    except NoTable as none:
-        return replace(fallback, reason=f"the Hybrid reports: {none}")
+    except NoTable as error:
+        return replace(fallback, reason=f"the Hybrid reports: {error}")
     gained = gain(table, epsilon, chosen.width, population)
     if kind == "auto" and gained < LEAST_GAIN:
         return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
@@ -86,8 +86,8 @@ def _interpolated(variance_at: Callable[[int], float], around: Threshold, progre
     """The variance as a function of θ, linear in log θ between a few θ, constant outside them."""
     low, high = around.width / _SPREAD, min(around.width * _SPREAD, around.edges[-1] - 1)
     thetas = np.unique(np.maximum(np.rint(np.geomspace(low, high, _THETAS)), 1.0))
-    found = []
+    variances = []
     for number, theta in enumerate(thetas, 1):
         progress(f"variance at theta {number} of {len(thetas)}")
-        found.append(variance_at(int(theta)))
-    return lambda theta: float(np.interp(np.log(theta), np.log(thetas), found))
+        variances.append(variance_at(int(theta)))
+    return lambda theta: float(np.interp(np.log(theta), np.log(thetas), variances))

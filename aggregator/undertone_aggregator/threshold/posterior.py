@@ -97,9 +97,9 @@ def posterior(
     fakes = sum(removed for _, removed in together)
     if not cohort:
         raise ValueError("the threshold needs at least one cohort report")
-    grid = decision_grid(bound, *(one.theta for one in reports))
-    observations = [_cohort_observation(one) for one in cohort]
-    observations += [_report_observation(one, grid) for one in reports if one.total]
+    grid = decision_grid(bound, *(counts.theta for counts in reports))
+    observations = [_cohort_observation(counts) for counts in cohort]
+    observations += [_report_observation(counts, grid) for counts in reports if counts.total]
     start_at, start_s = _rough_survival(cohort, bound)
     model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
     likelihood = Likelihood(model, observations)
@@ -129,8 +129,8 @@ def posterior(
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
         weights=weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1),
-        reports=sum(one.total for one in observations),
-        information=float(sum(one.total * one.epsilon**2 for one in cohort)),
+        reports=sum(observation.total for observation in observations),
+        information=float(sum(counts.total * counts.epsilon**2 for counts in cohort)),
         fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
         misfit=misfit(cohort, bound),
     )
@@ -140,7 +140,7 @@ def _plausible(
     drawn: Sequence[Vector], log_weights: Sequence[Vector], flatten: float, masses: Callable[[Vector], Vector]
 ) -> tuple[Vector, ...]:
     """Densities of the components whose evidence is at least e^-_EXCLUDED of the largest, drawn by their weights."""
-    found = []
+    densities = []
     own = [w - flatten * np.log(c.weight) for w, c in zip(log_weights, COMPONENTS, strict=True)]
     evidence = [float(np.logaddexp.reduce(w)) for w in own]
     for parameters, w, of_it in zip(drawn, own, evidence, strict=True):
@@ -148,9 +148,9 @@ def _plausible(
             continue
         chance = np.cumsum(np.exp(w - of_it))
         at = np.minimum(np.searchsorted(chance, (np.arange(_SHAPES) + 0.5) / _SHAPES), len(w) - 1)
-        densities = masses(parameters[at])
-        found.append(densities / densities.sum(axis=1, keepdims=True))
-    return tuple(found)
+        law = masses(parameters[at])
+        densities.append(law / law.sum(axis=1, keepdims=True))
+    return tuple(densities)
 
 
 def decision_grid(bound: int, *further: int) -> tuple[int, ...]:
@@ -162,23 +162,23 @@ def decision_grid(bound: int, *further: int) -> tuple[int, ...]:
 
 def _merged(rounds: Sequence[CohortCounts]) -> list[CohortCounts]:
     """Rounds with the same mechanism as one."""
-    found: dict[tuple[int, ...], CohortCounts] = {}
-    for one in rounds:
-        key = (one.mechanism.a, one.mechanism.b, one.mechanism.window, *one.edges)
-        old = found.get(key)
-        counts = np.asarray(one.counts) if old is None else np.asarray(old.counts) + np.asarray(one.counts)
-        found[key] = CohortCounts(one.mechanism, counts)
-    return list(found.values())
+    merged: dict[tuple[int, ...], CohortCounts] = {}
+    for asked in rounds:
+        key = (asked.mechanism.a, asked.mechanism.b, asked.mechanism.window, *asked.edges)
+        old = merged.get(key)
+        counts = np.asarray(asked.counts) if old is None else np.asarray(old.counts) + np.asarray(asked.counts)
+        merged[key] = CohortCounts(asked.mechanism, counts)
+    return list(merged.values())
 
 
-def _cohort_observation(one: CohortCounts) -> Observation:
-    matrix = WindowChannel(one.mechanism).matrix()
-    return Observation(one.edges[1:-1], matrix, np.asarray(one.counts, dtype=np.float64))
+def _cohort_observation(reports: CohortCounts) -> Observation:
+    matrix = WindowChannel(reports.mechanism).matrix()
+    return Observation(reports.edges[1:-1], matrix, np.asarray(reports.counts, dtype=np.float64))
 
 
-def _report_observation(one: ReportCounts, grid: tuple[int, ...]) -> Observation:
-    matrix = one.channel(grid).matrix
-    counts = np.asarray(one.counts, dtype=np.float64)
+def _report_observation(reports: ReportCounts, grid: tuple[int, ...]) -> Observation:
+    matrix = reports.channel(grid).matrix
+    counts = np.asarray(reports.counts, dtype=np.float64)
     groups = _similar(matrix)
     return Observation(grid[1:-1], np.add.reduceat(matrix, groups, axis=0), np.add.reduceat(counts, groups))
 
@@ -196,8 +196,8 @@ def _similar(matrix: Vector) -> Integers:
 def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector, Vector]:
     """ln x and a smoothed estimate of S(x) at the rounds' edges: where the fits start."""
     grid = common_grid(cohort, bound)
-    channel = StackedChannel([one.channel(grid) for one in cohort])
-    counts = np.concatenate([np.asarray(one.counts, dtype=np.float64) for one in cohort])
+    channel = StackedChannel([asked.channel(grid) for asked in cohort])
+    counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in cohort])
     f = expectation_maximisation(channel, counts, stop="paper", smoother=smooth, max_iterations=40).density
     s = np.clip(1.0 - np.cumsum(f)[:-1], 1e-4, 1.0 - 1e-4)
     return np.log(np.asarray(grid[1:-1], dtype=np.float64)), s
@@ -216,5 +216,5 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 
 def _tells(cohort: Sequence[CohortCounts]) -> float:
     """The survival below which the body cannot be told: five standard errors of a one-bit question to everybody."""
-    information = sum(one.total * (np.exp(one.epsilon) - 1.0) ** 2 / np.exp(one.epsilon) for one in cohort)
+    information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

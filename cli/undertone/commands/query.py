@@ -145,11 +145,11 @@ def _write(
     if form == "table":
         raise Invalid(f"--output needs a --format, one of {', '.join(FORMATS[1:])}")
     if form == "json":
-        found = export.document(results, estimates)
+        document = export.document(results, estimates)
         if rows is not estimates:
-            del found["slots"]
-            found[kind.plural] = [row.row() for row in rows]
-        text = json.dumps(plain(found), ensure_ascii=False) + "\n"
+            del document["slots"]
+            document[kind.plural] = [row.row() for row in rows]
+        text = json.dumps(plain(document), ensure_ascii=False) + "\n"
     elif form == "csv":
         text = export.to_csv(results, rows, kind)
     elif form == "jsonl":

@@ -33,11 +33,11 @@ def run(options: Options) -> list[Row]:
     core.step(run, fitted, slots[:-200], values[:-200], noise.part(0, len(slots) - 200), days.part(0, len(slots) - 200))
     at = iter(range(len(slots) - 200, len(slots)))
 
-    def one() -> None:
+    def step() -> None:
         i = next(at)
         core.step(run, fitted, slots[i : i + 1], values[i : i + 1], noise.part(i, i + 1), days.part(i, i + 1))
 
-    (update,) = best_seconds([one], 100)
+    (update,) = best_seconds([step], 100)
     return [
         Row(f"{len(slots)} slots, fitted and smoothed", whole, "s", goal=2.0),
         Row("one fit", fitting, "s"),

@@ -123,8 +123,8 @@ class _Scene:
                 raise RuntimeError(f"the subscribers counted {ours} and {old}, expected the same")
         return {
             name: Drain(
-                min(one.wall for one in some) / self._reports,
-                min(one.processor for one in some) / self._reports * 1e6,
+                min(drain.wall for drain in some) / self._reports,
+                min(drain.processor for drain in some) / self._reports * 1e6,
             )
             for name, some in drains.items()
         }

@@ -53,12 +53,12 @@ def run(options: Options) -> Outcome:
         truth = make()
         for way, publish in WAYS.items():
             for devices in (*fleets, *(() if options.quick else LARGER.get(name, ()))):
-                found = measure(truth, publish, devices, seeds)
-                rows.append((name, way, devices, *_cells(found)))
+                result = measure(truth, publish, devices, seeds)
+                rows.append((name, way, devices, *_cells(result)))
                 for which, panel in curves.items():
                     x, y = panel.setdefault(way, ([], []))
-                    x.append(found.raw)
-                    y.append(getattr(found, which))
+                    x.append(result.raw)
+                    y.append(getattr(result, which))
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "causal / raw", "held, causal",
                "after half, %", "seconds"]  # fmt: skip
     notes = [
@@ -86,6 +86,14 @@ def _sources(options: Options) -> dict[str, Callable[[], Truth]]:
     return {name: make for name, make in sources.items() if not options.only or name in options.only}
 
 
-def _cells(found: Result) -> list[float]:
-    shown = (found.raw, found.smoothed, found.smoothed_held, found.causal, found.causal_held, found.late, found.seconds)
+def _cells(result: Result) -> list[float]:
+    shown = (
+        result.raw,
+        result.smoothed,
+        result.smoothed_held,
+        result.causal,
+        result.causal_held,
+        result.late,
+        result.seconds,
+    )
     return [round(float(number), 3) for number in shown]

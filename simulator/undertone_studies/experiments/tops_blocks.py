@@ -73,8 +73,8 @@ def _streams(options: Options) -> list[Stream]:
             raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join((*real, *made))}")
     wanted = options.only or (*real, *made)
     chosen = [name for name in real if name in wanted]
-    found = streams(Options(options.data, seed=options.seed, only=tuple(chosen))) if chosen else []
-    return [*found, *(stream for name, stream in made.items() if name in wanted)]
+    released = streams(Options(options.data, seed=options.seed, only=tuple(chosen))) if chosen else []
+    return [*released, *(stream for name, stream in made.items() if name in wanted)]
 
 
 def _synthetic(seed: int) -> dict[str, tuple[int, Integers]]:

@@ -31,7 +31,7 @@ def run(options: Options) -> Outcome:
 
         return {name: smoothed(name) for name in SMOOTHERS}
 
-    found = at_quantile(options, trials, TITLE)
+    figure = at_quantile(options, trials, TITLE)
     # Beside each other; against Base they are one line.
     panels = [
         replace(
@@ -40,6 +40,6 @@ def run(options: Options) -> Outcome:
             relative="recent",
             logarithmic=False,
         )
-        for panel in found.panels
+        for panel in figure.panels
     ]
-    return replace(found, panels=panels)
+    return replace(figure, panels=panels)

@@ -72,8 +72,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
     best = 1.0 + sqrt(log(1 / delta) / rho)
     orders = 1.0 + (best - 1.0) * np.geomspace(0.2, 5.0, 4001)
-    found = orders * rho + np.log1p(-1 / orders) - (log(delta) + np.log(orders)) / (orders - 1)
-    return max(float(found.min()), 0.0)
+    bounds = orders * rho + np.log1p(-1 / orders) - (log(delta) + np.log(orders)) / (orders - 1)
+    return max(float(bounds.min()), 0.0)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -55,15 +55,17 @@ class StreamCertificate:
         integers = ", ".join(
             f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law")
         )
-        found = "not computed: too large" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
-        one = "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
+        exact = "not computed: too large" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
+        single = (
+            "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
+        )
         return [
             f"mechanism    {self.rule.law} stream: {integers}",
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {self.delta:g})"
             f" <= ({self.epsilon:g}, {self.delta:g})",
             f"guarantee    user level: {self._span()}; a window more costs its rho again",
-            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {found} by the exact programme",
-            f"one report   ε = {one}",
+            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by the exact programme",
+            f"one report   ε = {single}",
             "",
         ]
 
@@ -86,11 +88,11 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
     variance = _variance(rule)
     top = squared_bound(rule.reports, 1, rule.levels, rule.slew, rule.shift, rule.reuse)
     chain = Fraction(top) / (2 * variance)
-    found = _exact_rho(rule, variance)
-    if found is not None and found > chain:
-        raise NotCertified(f"one chain costs rho = {float(found):.6f}, the closed form says {float(chain):.6f}")
+    exact = _exact_rho(rule, variance)
+    if exact is not None and exact > chain:
+        raise NotCertified(f"one chain costs rho = {float(exact):.6f}, the closed form says {float(chain):.6f}")
     ratio = None if rule.law == GAUSSIAN else math.log(report_ratio(rule))
-    return StreamCertificate(rule, cap, delta, rho, achieved, chain, found, ratio)
+    return StreamCertificate(rule, cap, delta, rho, achieved, chain, exact, ratio)
 
 
 def report_ratio(rule: StreamRule) -> Fraction:

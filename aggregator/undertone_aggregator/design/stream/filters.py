@@ -75,8 +75,8 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
         return np.inf if rows is None else programme(rows) / rows[0][1]
 
     if taps == 1:
-        found = minimize_scalar(lambda r: objective(np.array([r])), bounds=(0.0, 0.9999), method="bounded")
-        best = np.array([float(found.x)])
+        minimum = minimize_scalar(lambda r: objective(np.array([r])), bounds=(0.0, 0.9999), method="bounded")
+        best = np.array([float(minimum.x)])
     else:
         r = float(best_share(slew, slots))
         # Two shapes: one tap alone, and a first step smaller than the sum of the later ones.
@@ -152,6 +152,6 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
     return run
 
 
-def as_schedule(found: Stationary, slots: int) -> Schedule:
+def as_schedule(optimum: Stationary, slots: int) -> Schedule:
     """The filter as rows scaled to S² = 1."""
-    return tuple(Row(row.taps, row.weight / found.squared) for row in stationary(found.taps, slots))
+    return tuple(Row(row.taps, row.weight / optimum.squared) for row in stationary(optimum.taps, slots))

@@ -153,14 +153,14 @@ def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
 
 
 def _filter(name: str, slew: Fraction, slots: int, taps: int, squared: float, note: str) -> Method:
-    found = optimised(slew, slots, min(taps, slots - 1))
-    noise = covariance(as_schedule(found, slots)) / squared
+    optimum = optimised(slew, slots, min(taps, slots - 1))
+    noise = covariance(as_schedule(optimum, slots)) / squared
     return Method(name, noise, np.arange(slots), float(slew), False, note)
 
 
 def _scaled(slew: Fraction, slots: int, squared: float) -> Array:
-    found = shipped(slew, slots)
-    return _stationary(float(found.taps[0]), slots) * float(found.variance) / squared
+    optimum = shipped(slew, slots)
+    return _stationary(float(optimum.taps[0]), slots) * float(optimum.variance) / squared
 
 
 def _stationary(r: float, slots: int) -> Array:

@@ -133,13 +133,13 @@ def _error(covariance: Array, length: int) -> float:
 
 
 def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> tuple[str, ...]:
-    one, bit = mu(epsilon, delta) ** 2 / 2, zcdp_rho(epsilon, delta)
+    gaussian, bit = mu(epsilon, delta) ** 2 / 2, zcdp_rho(epsilon, delta)
     if not per_report:
         return (
             f"user level, all {slots} reports of a stream together: ({epsilon:g}, {delta:g})-LDP",
-            f"as zCDP: rho = {one:.6f} for Gaussian noise, {bit:.6f} for one-bit",
+            f"as zCDP: rho = {gaussian:.6f} for Gaussian noise, {bit:.6f} for one-bit",
         )
-    total = one * slots
+    total = gaussian * slots
     return (
         f"({epsilon:g}, {delta:g})-LDP for each report by itself: not a guarantee for the stream",
         f"user level, all {slots} reports together: rho = {total:.4f}, "

@@ -94,8 +94,8 @@ def smooth(
         for w, (m, s) in zip(weights, choices, strict=True)
         if w > 0
     ]
-    mean = np.asarray(sum(w * one for w, one, _ in fits))
-    covariance = np.asarray(sum(w * (after + np.outer(one - mean, one - mean)) for w, one, after in fits))
+    mean = np.asarray(sum(w * centre for w, centre, _ in fits))
+    covariance = np.asarray(sum(w * (after + np.outer(centre - mean, centre - mean)) for w, centre, after in fits))
     averages = weights @ np.array(choices)
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return Smoothed(centre + mean, error, covariance, float(averages[0]), float(averages[1]))
