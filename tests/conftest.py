@@ -114,7 +114,7 @@ def _hidden_failures(config: pytest.Config) -> list[str]:
     """Under CI: what was not tested although it had to be."""
     if not CI:
         return []
-    found = [
+    complaints = [
         f"{report.nodeid} was skipped: {_reason(report)}"
         for report in _reports(config, "skipped")
         if ("micropython" in report.keywords and "micropython32" not in report.keywords)
@@ -125,8 +125,8 @@ def _hidden_failures(config: pytest.Config) -> list[str]:
     option = config.option
     full_run = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not option.keyword
     if full_run and "not slow" in option.markexpr and not option.collectonly and not _under_micropython(config):
-        found.append("no test ran under MicroPython")
-    return found
+        complaints.append("no test ran under MicroPython")
+    return complaints
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -111,10 +111,10 @@ def violations(source: str, path: Path, layer: Layer) -> list[str]:
     """What a module of this layer does against the rules, with its lines."""
     tree = ast.parse(source, str(path))
     unexecuted = only_for_type_checkers(tree)
-    found = set()
+    bad_lines = set()
 
     def bad(node: ast.AST, what: str) -> None:
-        found.add((node.lineno, f"{path}:{node.lineno}: {what}"))
+        bad_lines.add((node.lineno, f"{path}:{node.lineno}: {what}"))
 
     for node, module in imports(tree, path):
         top = module.split(".")[0]
@@ -142,15 +142,15 @@ def violations(source: str, path: Path, layer: Layer) -> list[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
                 bad(node, "float()")
-    return [text for _, text in sorted(found)]
+    return [text for _, text in sorted(bad_lines)]
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.package)
 def test_layer_keeps_its_rules(layer):
     modules = sources(layer)
     assert modules, f"no sources in {layer.package}"
-    found = [v for path in modules for v in violations(path.read_text(encoding="utf-8"), path, layer)]
-    assert not found, "\n".join(found)
+    broken = [v for path in modules for v in violations(path.read_text(encoding="utf-8"), path, layer)]
+    assert not broken, "\n".join(broken)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ ROOMS = {
 def test_a_room_does_not_look_back(room):
     closed = tuple(f"undertone_aggregator.{other}" for other in ROOMS[room])
     for path in sorted((REPO / "aggregator/undertone_aggregator" / room).rglob("*.py")):
-        found = {module for _, module in imports(ast.parse(path.read_text(encoding="utf-8")), path)}
-        assert not [module for module in found if module.startswith(closed)], path
+        imported = {module for _, module in imports(ast.parse(path.read_text(encoding="utf-8")), path)}
+        assert not [module for module in imported if module.startswith(closed)], path
 
 
 def test_one_module_of_the_device_knows_paho():
@@ -249,7 +249,7 @@ def test_a_source_that_micropython_refuses_is_named(tmp_path):
 
 def dependencies(modules: dict[str, Path]) -> dict[str, set[str]]:
     """Of each module: those of ``modules`` that it imports anywhere, but for type checkers."""
-    found = {}
+    arrows = {}
     for name, path in modules.items():
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         unexecuted = only_for_type_checkers(tree)
@@ -260,8 +260,8 @@ def dependencies(modules: dict[str, Path]) -> dict[str, set[str]]:
             submodules = isinstance(node, ast.ImportFrom) and all(f"{module}.{a.name}" in modules for a in node.names)
             if not submodules:
                 wanted.add(module)
-        found[name] = wanted - {name}
-    return found
+        arrows[name] = wanted - {name}
+    return arrows
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -50,7 +50,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found = []
+    closed = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -65,12 +65,12 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
             together = stack[at:]
             del stack[at:]
             if len(together) > 1:
-                found.append(sorted(together))
+                closed.append(sorted(together))
 
     for name in arrows:
         if name not in index:
             visit(name)
-    return found
+    return closed
 
 
 def rooms_of(package: str) -> dict[str, set[str]]:
@@ -124,6 +124,26 @@ def test_a_module_is_read_in_one_sitting(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             first = node.body[0].lineno if commands else node.lineno
             assert node.end_lineno - first + 1 <= LONGEST_FUNCTION, node.name
+
+
+def pronouns(tree: ast.AST) -> Iterator[int]:
+    """The lines that bind ``one``, ``found`` or ``none``: names that do not say what a value is."""
+    for node in ast.walk(tree):
+        name = getattr(node, "id", None) if isinstance(getattr(node, "ctx", None), ast.Store) else None
+        bound = (name, getattr(node, "arg", None), getattr(node, "name", None), getattr(node, "asname", None))
+        if {"one", "found", "none"} & {each for each in bound if isinstance(each, str)}:
+            yield getattr(node, "lineno", 0)
+
+
+@pytest.mark.parametrize("text", ["one = 1", "def f(found): 0", "try: 0\nexcept E as none: 0", "[0 for one in x]"])
+def test_a_pronoun_is_found(text: str) -> None:
+    assert list(pronouns(ast.parse(text)))
+
+
+def test_names_say_what_a_value_is() -> None:
+    everywhere = [*MODULES, *(REPO / "tests").rglob("*.py"), *(REPO / "scripts").rglob("*.py")]
+    lines = [f"{path}:{line}" for path in everywhere for line in pronouns(ast.parse(path.read_text(encoding="utf-8")))]
+    assert lines == []
 
 
 def test_kinds_are_looked_up_in_tables() -> None:

@@ -82,9 +82,9 @@ def test_each_interpreter_has_its_own_result(project):
     (folder / "test_deadly.py").write_text(DEADLY, encoding="utf-8")
     code, output = run_pytest(project, "-p", "xdist.plugin", "-n1")
     assert code == 1
-    found = re.findall(r"^(PASSED|FAILED) \S+::(\w+)\[(\w+)\]", output, re.MULTILINE)
+    lines = re.findall(r"^(PASSED|FAILED) \S+::(\w+)\[(\w+)\]", output, re.MULTILINE)
     results = {}
-    for result, test, flavour in found:
+    for result, test, flavour in lines:
         results.setdefault(test, {})[flavour] = result[0]
     expected = {
         "test_same": "PPP",

@@ -169,9 +169,9 @@ class TwoLevel(Bounded, OneByOne):
         x = clip(value, self.bound)
         self._exact += x
         if self._time % self.block:
-            self._items += x + self._noise.one()
+            self._items += x + self._noise.draw()
         else:
-            self._blocks += self._exact + self._noise.one()
+            self._blocks += self._exact + self._noise.draw()
             self._exact = self._items = 0
         return [self._blocks + self._items]
 
@@ -204,7 +204,7 @@ class Binary(Bounded, OneByOne):
         level = (self._time & -self._time).bit_length() - 1
         total = clip(value, self.bound) + sum(self._exact[:level])
         self._exact[: level + 1] = [0] * level + [total]
-        self._noisy[: level + 1] = [0] * level + [total + self._noise.one()]
+        self._noisy[: level + 1] = [0] * level + [total + self._noise.draw()]
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:

@@ -88,14 +88,14 @@ def discrete_laplace(scale: Fraction) -> DiscreteLaplace:
 
 
 class Draws:
-    """A sequence of draws of one law, in blocks: ``one`` and ``take`` read the same sequence."""
+    """A sequence of draws of one law, in blocks: ``draw`` and ``take`` read the same sequence."""
 
     def __init__(self, scale: Fraction, source: Bytes) -> None:
         self.law = discrete_laplace(scale)
         self._source = source
         self._block = np.zeros(0, dtype=np.int64)
 
-    def one(self) -> int:
+    def draw(self) -> int:
         """The next draw."""
         return int(self.take(1)[0])
 

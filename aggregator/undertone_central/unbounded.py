@@ -33,7 +33,7 @@ class Unbounded(Counter, OneByOne):
             self._levels.append(self._draws(_share(len(self._levels))))
         total = clip(value, self.bound) + sum(self._exact[:level])
         self._exact[: level + 1] = [0] * level + [total]
-        self._noisy[: level + 1] = [0] * level + [total + self._levels[level].one()]
+        self._noisy[: level + 1] = [0] * level + [total + self._levels[level].draw()]
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:
@@ -70,7 +70,7 @@ class Hybrid(Counter, OneByOne):
         self._segment += x
         if self._time & (self._time - 1):
             return [self._logarithmic + self._within.push(x)[0]]
-        self._logarithmic += self._segment + self._noise.one()
+        self._logarithmic += self._segment + self._noise.draw()
         self._segment, self._base = 0, self._time
         self._within = self._counter(self._base)
         return [self._logarithmic]

@@ -28,12 +28,12 @@ def test_a_binary_campaign_reports_at_once() -> None:
 def test_its_share_is_estimated_with_an_interval_that_holds() -> None:
     rng = np.random.default_rng(1)
     values = (rng.random((4000, 12)) < 0.3).astype(np.int64)
-    found = Simulation(plan(), Readings(values, np.ones_like(values, dtype=bool), "on"), 4000, 5).run()
-    slots = found.estimates()
+    simulation = Simulation(plan(), Readings(values, np.ones_like(values, dtype=bool), "on"), 4000, 5).run()
+    slots = simulation.estimates()
     assert len(slots) == 12
     for slot in slots:
         assert slot.reports == 4000
         # Randomised response at ε = 2 over 4,000 devices: 1/(2 sinh 1) / √4000. 6 of it: a false alarm of 2e-8 in all.
         error = 1 / (2 * np.sinh(1)) / np.sqrt(4000)
-        assert abs(slot.estimate - found.truth(slot.slot)[1]) < 6 * error
+        assert abs(slot.estimate - simulation.truth(slot.slot)[1]) < 6 * error
         assert 0.9 * error < slot.standard_error < 1.1 * error

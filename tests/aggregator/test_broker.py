@@ -82,8 +82,8 @@ def test_who_may_do_what(broker: ManagedBroker) -> None:
         server.publish("t/c/aggregate/all", retain=True)
         everybody = (server, analyst, d1)
         # Whatever was forged was published before, so that it would have arrived by then.
-        wait_for(lambda: all(("t/c/config", b"x") in one.heard for one in everybody))
-        wait_for(lambda: all(("t/c/aggregate/all", b"x") in one.heard for one in (server, analyst)))
+        wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
+        wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in (server, analyst)))
         assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
         # A worker's session is one client's, and hears reports alone.
         assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config"}

@@ -39,9 +39,9 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
         wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60)
         wait_for(lambda: "epoch" in running.events("power"))
         examined = undertone("doctor", str(folder), "--json")
-        found = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
-        assert set(found.values()) == {"ok"}, examined.stdout
-        assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(found)
+        results = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
+        assert set(results.values()) == {"ok"}, examined.stdout
+        assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
         assert examined.returncode == 0
         assert not running.server.journal.rung, "a server that runs is not disturbed"  # type: ignore[union-attr]
     finally:
@@ -59,9 +59,9 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
     with ManagedBroker(tmp_path / "b", passwords=folder / "passwords", access=access, own_client_ids=True) as broker:
         server = folder / "server.toml"
         server.write_text(server.read_text().replace("port = 1883", f"port = {broker.port}"))
-        found = results(folder)
-        assert {check for check, result in found.items() if result == "failure"} == {"access", "client ids"}
-        assert found["broadcast of power"] == "warning", "the server does not run"
+        checks = results(folder)
+        assert {check for check, result in checks.items() if result == "failure"} == {"access", "client ids"}
+        assert checks["broadcast of power"] == "warning", "the server does not run"
         credentials.write_private(folder / "aggregator.password", "another\n")
         assert results(folder)["password"] == "failure"
     (folder / "signing.key").chmod(0o644)

@@ -223,12 +223,12 @@ def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], ow
 
         wait_for(complete, 20, "the last outcome")
         assert server.end() == 0, server.log()
-        found = store.outcomes()
+        outcomes = store.outcomes()
         same = store.partial() == partial
         assert same, server.log()
-        assert found["counted"] == partial.reports
-        assert found["received"] == sum(n for outcome, n in found.items() if outcome != "received")
-        return found["duplicate"] + found["duplicate_unverified"]
+        assert outcomes["counted"] == partial.reports
+        assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
+        return outcomes["duplicate"] + outcomes["duplicate_unverified"]
 
 
 def test_killed_at_twenty_random_points(site: Site) -> None:

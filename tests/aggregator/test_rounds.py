@@ -118,10 +118,10 @@ def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) 
     assert epochs[2].threshold is not None
     assert all(epoch.campaign.last_slot == third.first_slot + 19 for epoch in epochs[2:])
     broadcast = outlet.campaigns()
-    assert [one.fingerprint for one in broadcast] == list(
-        dict.fromkeys(one.fingerprint for one in broadcast)
+    assert [campaign.fingerprint for campaign in broadcast] == list(
+        dict.fromkeys(campaign.fingerprint for campaign in broadcast)
     ) or restart_every == 1
-    assert {one.fingerprint for one in broadcast} == {epoch.campaign.fingerprint for epoch in epochs}
+    assert {campaign.fingerprint for campaign in broadcast} == {epoch.campaign.fingerprint for epoch in epochs}
 
 
 def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:

@@ -29,9 +29,11 @@ def test_counts_follow_the_sums_and_have_the_computed_variance(name):
     true = np.cumsum(STREAM)
     ratios = []
     for seed in range(60):
-        found = counter(name, 2, seed).extend(STREAM)
-        assert len(found) == len(STREAM)
-        ratios.append([(found[t - 1] - true[t - 1]) ** 2 / counter(name, 2).variance(0, t) for t in (1, 8, 33, 64, 70)])
+        numbers = counter(name, 2, seed).extend(STREAM)
+        assert len(numbers) == len(STREAM)
+        ratios.append(
+            [(numbers[t - 1] - true[t - 1]) ** 2 / counter(name, 2).variance(0, t) for t in (1, 8, 33, 64, 70)]
+        )
     assert abs(np.mean(ratios) - 1) < 0.9
 
 
@@ -43,8 +45,8 @@ def test_ranges_between_counts_have_the_computed_variance(name):
     for seed in range(60):
         numbers = counter(name, 1, seed).extend(STREAM)
         for first, end in ((5, 6), (10, 50), (32, 64)):
-            found = range_sum(parameters, [Piece(0, 3, numbers)], first, end)
-            ratios.append(((found.value - STREAM[first:end].sum()) / found.standard_error) ** 2)
+            answer = range_sum(parameters, [Piece(0, 3, numbers)], first, end)
+            ratios.append(((answer.value - STREAM[first:end].sum()) / answer.standard_error) ** 2)
     assert abs(np.mean(ratios) - 1) < 1.0
     assert make_counter(parameters).variance(0, 64) == pytest.approx(made.variance(0, 64))
 
@@ -57,8 +59,8 @@ def test_block_form_state_and_empty_items(name):
     # An empty item takes its turn and changes nothing that a 0 would not.
     gaps = [None if i % 3 == 0 else int(x) for i, x in enumerate(STREAM)]
     zeros = [clip(x, 3) for x in gaps]
-    one, other = counter(name), counter(name)
-    assert [one.push(x) for x in gaps] == [other.push(x) for x in zeros]
+    gapped, filled = counter(name), counter(name)
+    assert [gapped.push(x) for x in gaps] == [filled.push(x) for x in zeros]
     # A saved counter goes on with fresh draws: its sums are exact.
     saved = counter(name, 20)
     saved.extend(STREAM[:41])
@@ -184,13 +186,13 @@ def test_the_projection_onto_a_simplex():
     rng = np.random.default_rng(1)
     for _ in range(50):
         x, total = rng.normal(0, 10, 6), rng.random() * 20
-        found = onto_simplex(x, total)
-        assert found.min() >= 0
-        assert found.sum() == pytest.approx(total)
+        nearest = onto_simplex(x, total)
+        assert nearest.min() >= 0
+        assert nearest.sum() == pytest.approx(total)
         # Optimality: positive coordinates were all shifted by the same, the others by less.
-        shift = (x - found)[found > 0]
+        shift = (x - nearest)[nearest > 0]
         assert np.ptp(shift) < 1e-9
-        assert (x[found == 0] <= shift.min() + 1e-9).all() if len(shift) else True
+        assert (x[nearest == 0] <= shift.min() + 1e-9).all() if len(shift) else True
     assert onto_simplex(np.array([1.0, 2.0]), 0.0).tolist() == [0, 0]
 
 
@@ -214,8 +216,8 @@ def test_range_sums_have_their_standard_error(name, options):
         made = make(name, 9, 2, seeded(seed), theta=5, **({"span": 64, "fanout": 4} | options))
         numbers = made.extend(values)
         for first, end in ((0, 64), (3, 61), (70, 90)):
-            found = range_sum(made.parameters, [Piece(0, 5, numbers)], first, end)
-            ratios.append(((found.value - values[first:end].sum()) / found.standard_error) ** 2)
+            answer = range_sum(made.parameters, [Piece(0, 5, numbers)], first, end)
+            ratios.append(((answer.value - values[first:end].sum()) / answer.standard_error) ** 2)
     # Predictions inside a block are better than the change from block to block suggests.
     assert (0.2 if options.get("smoothing") else 0.4) < np.mean(ratios) < 1.7
 
@@ -225,8 +227,8 @@ def test_ranges_across_pieces_and_outside_them():
     numbers = made.extend(np.full(62, 4))
     pieces = [Piece(10, 5, numbers[:16]), Piece(36, 6, numbers[16:32])]
     parameters = made.parameters
-    found = range_sum(parameters, pieces, 12, 20)
-    assert found.value == numbers[2:10].sum()
+    answer = range_sum(parameters, pieces, 12, 20)
+    assert answer.value == numbers[2:10].sum()
     for first, end in ((0, 20), (20, 40), (40, 60), (90, 95)):
         with pytest.raises(Invalid, match="10:26, 36:52"):
             range_sum(parameters, pieces, first, end)

@@ -19,10 +19,10 @@ RULES = [("least-squares", LeastSquares), ("least-absolute", LeastAbsolute)]
 
 
 def sums(leaves, fanout, levels):
-    found = [np.asarray(leaves)]
+    tree = [np.asarray(leaves)]
     for _ in range(1, levels):
-        found.append(found[-1].reshape(-1, fanout).sum(axis=1))
-    return found
+        tree.append(tree[-1].reshape(-1, fanout).sum(axis=1))
+    return tree
 
 
 def design(fanout, levels):
@@ -37,11 +37,11 @@ def offline(rule, fanout, noisy):
     for height in range(2, len(noisy) + 1):
         children = statistics[-1].reshape(len(noisy[height - 1]), fanout, -1)
         statistics.append(rule.up(noisy[height - 1], children, height))
-    found = [rule.root(statistics[-1], len(noisy))]
+    tree = [rule.root(statistics[-1], len(noisy))]
     for height in range(len(noisy), 1, -1):
-        children = statistics[height - 2].reshape(len(found[-1]), fanout, -1)
-        found.append(rule.down(found[-1], children, height).reshape(-1))
-    return found[::-1]
+        children = statistics[height - 2].reshape(len(tree[-1]), fanout, -1)
+        tree.append(rule.down(tree[-1], children, height).reshape(-1))
+    return tree[::-1]
 
 
 def random_tree(rng, fanout, levels):
@@ -70,8 +70,8 @@ def test_least_squares_is_the_least_squares_solution_up_to_rounding(fanout, leve
     for _ in range(5):
         noisy = random_tree(rng, fanout, levels)
         leaves = np.linalg.lstsq(nodes, np.concatenate(noisy), rcond=None)[0]
-        found = np.concatenate(offline(LeastSquares(fanout, levels, 10.0), fanout, noisy))
-        assert np.abs(nodes @ leaves - found).max() < levels
+        solved = np.concatenate(offline(LeastSquares(fanout, levels, 10.0), fanout, noisy))
+        assert np.abs(nodes @ leaves - solved).max() < levels
 
 
 @pytest.mark.parametrize(("fanout", "levels"), SHAPES)
@@ -88,8 +88,8 @@ def test_least_absolute_reaches_the_optimum_of_the_linear_programme(fanout, leve
             b_ub=np.r_[y, -y],
             bounds=[(None, None)] * n + [(0, None)] * k,
         )
-        found = np.concatenate(offline(LeastAbsolute(fanout, levels, 10.0), fanout, noisy))
-        assert np.abs(found - y).sum() == pytest.approx(best.fun)
+        solved = np.concatenate(offline(LeastAbsolute(fanout, levels, 10.0), fanout, noisy))
+        assert np.abs(solved - y).sum() == pytest.approx(best.fun)
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES)
@@ -156,9 +156,9 @@ def test_variances_of_all_ranges_are_those_of_least_squares(fanout, levels):
             chosen = np.zeros(leaves)
             chosen[first:end] = 1
             assert consistent_variance(first, end, fanout, levels) == pytest.approx(chosen @ covariance @ chosen)
-            found = cover(first, end, fanout, levels)
-            assert cover_size(first, end, fanout, levels) == len(found)
-            covered = [leaf for h, i in found for leaf in range(i * fanout ** (h - 1), (i + 1) * fanout ** (h - 1))]
+            nodes = cover(first, end, fanout, levels)
+            assert cover_size(first, end, fanout, levels) == len(nodes)
+            covered = [leaf for h, i in nodes for leaf in range(i * fanout ** (h - 1), (i + 1) * fanout ** (h - 1))]
             assert sorted(covered) == list(range(first, end))
 
 

@@ -141,8 +141,8 @@ def test_sequences_do_not_depend_on_how_they_are_cut():
     ):
         whole, parts = make().take(1500), make()
         assert np.concatenate([parts.take(n) for n in (1, 0, 511, 700, 288)]).tolist() == whole.tolist()
-    one = Draws(Fraction(300), seeded(9))
-    assert [one.one() for _ in range(5)] == Draws(Fraction(300), seeded(9)).take(5).tolist()
+    draws = Draws(Fraction(300), seeded(9))
+    assert [draws.draw() for _ in range(5)] == Draws(Fraction(300), seeded(9)).take(5).tolist()
 
 
 def test_keyed_bytes_depend_on_key_address_and_call():

@@ -44,9 +44,11 @@ def least_cost(script, make, length, values, other):
     response = np.array([script.run(make, [0] * length, [0] * i + [1]) for i in range(n)]).T - np.array(base)[:, None]
     moved = np.array(script.run(make, values, [])) - np.array(script.run(make, other, []))
     price = np.array([float(1 / s) for s in scales])
-    found = linprog(np.r_[price, price], A_eq=np.block([response, -response]), b_eq=moved, bounds=[(0, None)] * (2 * n))
-    assert found.success
-    shift = np.rint(found.x[:n] - found.x[n:]).astype(int)
+    solved = linprog(
+        np.r_[price, price], A_eq=np.block([response, -response]), b_eq=moved, bounds=[(0, None)] * (2 * n)
+    )
+    assert solved.success
+    shift = np.rint(solved.x[:n] - solved.x[n:]).astype(int)
     # The release is the same, exactly, for arbitrary draws.
     z = np.random.default_rng(1).integers(-9, 10, n)
     assert script.run(make, values, z.tolist()) == script.run(make, other, (z + shift).tolist())
@@ -186,9 +188,9 @@ def test_noisy_max_over_all_neighbouring_histograms(monkeypatch, objective, kind
 
     laws = {values: law(list(values)) for values in product(range(bound + 1), repeat=m)}
     worst = 0.0
-    for values, one in laws.items():
+    for values, chances in laws.items():
         for changed in range(bound + 1):
-            worst = max(worst, (one / laws[(changed, *values[1:])]).max())
+            worst = max(worst, (chances / laws[(changed, *values[1:])]).max())
     assert 1 < worst <= exp(epsilon) * (1 + ROUNDING)
 
 
@@ -265,10 +267,10 @@ def worst_excess(noise, sensitivity, epsilon, delta, shifted=False, reach=70):
     }
     pure = noise == "cauchy"
     worst = 0.0
-    for values, one in laws.items():
+    for values, chances in laws.items():
         for changed in DATA:
             other = laws[(changed, *values[1:])]
-            excess = one - exp(epsilon) * (1 + ROUNDING) * other
+            excess = chances - exp(epsilon) * (1 + ROUNDING) * other
             worst = max(worst, excess.max() if pure else np.maximum(excess, 0).sum())
     return worst
 
@@ -300,14 +302,14 @@ def test_the_sensitivity_is_the_definition_and_smooth():
         def x(i, values=values, n=n, bound=bound):
             return 0 if i < 1 else bound if i > n else int(values[i - 1])
 
-        found = smooth_sensitivity(values, rank, bound, beta)
+        sensitivity = smooth_sensitivity(values, rank, bound, beta)
         defined = max(
             exp(-float(beta) * k) * max(x(rank + t) - x(rank + t - k - 1) for t in range(k + 2)) for k in range(n + 1)
         )
-        assert defined <= found <= defined * (1 + 1e-8)
+        assert defined <= sensitivity <= defined * (1 + 1e-8)
         other = values.copy()
         other[0] = rng.integers(0, bound + 1)
-        assert found <= exp(float(beta)) * smooth_sensitivity(np.sort(other), rank, bound, beta)
+        assert sensitivity <= exp(float(beta)) * smooth_sensitivity(np.sort(other), rank, bound, beta)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "cauchy"])
@@ -318,8 +320,11 @@ def test_parameters_cover_the_worst_shift_and_dilation(noise):
     for epsilon, delta in ((0.1, 1e-3), (1, 1e-3), (2, 1e-2)):
         alpha, beta = (float(x) for x in smoothing_parameters(noise, Fraction(epsilon), Fraction(delta)))
         for stretch in (exp(beta), exp(-beta)):
-            one, other = np.diff(law(z), prepend=0, append=1), np.diff(law((z + alpha) * stretch), prepend=0, append=1)
-            for p, q in ((one, other), (other, one)):
+            chances, other = (
+                np.diff(law(z), prepend=0, append=1),
+                np.diff(law((z + alpha) * stretch), prepend=0, append=1),
+            )
+            for p, q in ((chances, other), (other, chances)):
                 excess = p - exp(epsilon) * q
                 assert (excess.max() if noise == "cauchy" else np.maximum(excess, 0).sum()) <= delta * (
                     1e-9 if noise == "cauchy" else 1
@@ -356,9 +361,9 @@ def test_the_threshold_sanitizer_over_all_neighbours(monkeypatch):
     laws, worst = {}, 0.0
     for items in product((0, 1), repeat=3):
         laws[items], missed = released_law(items, monkeypatch, epsilon)
-    for items, one in laws.items():
+    for items, chances in laws.items():
         other = laws[(1 - items[0], *items[1:])]
-        worst = max(worst, max((p - missed) / (other.get(out, 0) + missed) for out, p in one.items()))
+        worst = max(worst, max((p - missed) / (other.get(out, 0) + missed) for out, p in chances.items()))
     assert 1 < worst <= exp(epsilon) * (1 + 1e-4)
 
 
@@ -385,7 +390,7 @@ def test_amplification_by_sampling_over_all_neighbours():
             return sum(offline(sum(s)) for s in combinations(bits, 2)) / 6
 
         laws = {bits: law(bits) for bits in product((0, 1), repeat=4)}
-        worst = max((one / laws[(1 - bits[0], *bits[1:])]).max() for bits, one in laws.items())
+        worst = max((chances / laws[(1 - bits[0], *bits[1:])]).max() for bits, chances in laws.items())
         assert worst <= exp(target) * (1 + ROUNDING)
         # Without the amplification's formula, sampling alone would not pay for twice as much more.
         assert log(1 + float(share) * (exp(used + 1e-3) - 1)) > target
@@ -439,11 +444,11 @@ def test_the_square_root_counters_law_over_neighbours(monkeypatch):
     k = np.arange(-80, 81)
     pmf = np.exp(-(k.astype(float) ** 2) / (2 * sigma2))
     pmf /= pmf.sum()
-    one = np.outer(pmf, pmf)
+    chances = np.outer(pmf, pmf)
     for first, second in ((4, 2), (0, 4)):
         other = np.outer(np.roll(pmf, first), np.roll(pmf, second))
-        assert np.maximum(one - exp(epsilon) * other, 0).sum() <= delta
-        assert np.maximum(other - exp(epsilon) * one, 0).sum() <= delta
+        assert np.maximum(chances - exp(epsilon) * other, 0).sum() <= delta
+        assert np.maximum(other - exp(epsilon) * chances, 0).sum() <= delta
 
 
 def test_every_counter_that_ships_is_tested_here():

@@ -160,11 +160,11 @@ def test_noise_free_thresholds_of_the_paper_on_pos(pos):
     """Eq. 6 with c = 60 and m = 65,536: deterministic."""
     histogram = np.bincount(pos[:65536], minlength=1658)
     thetas = candidates(1657, "count")
-    found = []
+    chosen = []
     for epsilon in (".01", ".02", ".05", ".1", ".2"):
         workload = Workload(2**20, 16, 5, Fraction(epsilon))
-        found.append(int(thetas[np.argmax(scores(histogram, thetas, workload, "count"))]))
-    assert found == [46, 51, 59, 66, 79]
+        chosen.append(int(thetas[np.argmax(scores(histogram, thetas, workload, "count"))]))
+    assert chosen == [46, 51, 59, 66, 79]
 
 
 def test_the_default_threshold_needs_no_constant(pos):

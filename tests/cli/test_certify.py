@@ -35,31 +35,31 @@ def certify(*arguments):
 def test_hybrid_at_one():
     result = certify("--mechanism", "hybrid", "--epsilon", 1, "--json")
     assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert found.keys() >= KEYS
-    assert found["certificate"] == "2721/1001"
+    facts = json.loads(result.stdout)
+    assert facts.keys() >= KEYS
+    assert facts["certificate"] == "2721/1001"
     assert e >= 2721 / 1001
-    assert found["epsilon_achieved"] == pytest.approx(log(2721 / 1001))
-    assert abs(found["variance_ratio_worst"] - 1) < 1e-3
-    assert (found["cells"], found["levels"]) == (1647, 256)
+    assert facts["epsilon_achieved"] == pytest.approx(log(2721 / 1001))
+    assert abs(facts["variance_ratio_worst"] - 1) < 1e-3
+    assert (facts["cells"], facts["levels"]) == (1647, 256)
 
 
 @pytest.mark.parametrize("name", [name for name in certificate.MECHANISMS if name != "optimal"])
 @pytest.mark.parametrize("epsilon", ["0.05", "8"])
 def test_every_mechanism(name, epsilon):
-    found = certificate.certify_named(name, epsilon).as_json()
-    assert float(Fraction(str(found["certificate"]))) <= exp(float(epsilon))
+    facts = certificate.certify_named(name, epsilon).as_json()
+    assert float(Fraction(str(facts["certificate"]))) <= exp(float(epsilon))
     if name == "square-wave":
-        assert found["variance_worst"] is found["variance_ratio_worst"] is None
+        assert facts["variance_worst"] is facts["variance_ratio_worst"] is None
     else:
-        assert 0.98 < found["variance_ratio_worst"] < 1.001
+        assert 0.98 < facts["variance_ratio_worst"] < 1.001
 
 
 def test_the_optimal_table_beside_the_hybrid():
-    found = certificate.certify_named("optimal", "1").as_json()
-    assert float(Fraction(str(found["certificate"]))) <= exp(1)
-    assert found["variance_ratio_worst"] <= 0.94
-    assert found["levels"] == 24
+    facts = certificate.certify_named("optimal", "1").as_json()
+    assert float(Fraction(str(facts["certificate"]))) <= exp(1)
+    assert facts["variance_ratio_worst"] <= 0.94
+    assert facts["levels"] == 24
     with pytest.raises(Invalid, match="there is no table"):
         certificate.certify_named("optimal", "0.05")
 
@@ -128,9 +128,9 @@ def test_a_campaign_file(tmp_path, message):
     campaign = built(design.hybrid("1"))
     path = tmp_path / "campaign"
     path.write_bytes(issue.pack(campaign, 5) if message else campaign.body)
-    found = json.loads(certify("--campaign", path, "--epsilon", 1, "--json").stdout)
-    assert [f["mechanism"] for f in found] == ["cohort", "report"]
-    assert found[1]["certificate"] == "2721/1001"
+    facts = json.loads(certify("--campaign", path, "--epsilon", 1, "--json").stdout)
+    assert [f["mechanism"] for f in facts] == ["cohort", "report"]
+    assert facts[1]["certificate"] == "2721/1001"
     result = certify("--campaign", path, "--epsilon", 0.999)
     assert result.exit_code == 1
     assert "refused: column 0 has weights from 1001 to 2721" in result.stderr

@@ -46,5 +46,5 @@ def test_real_households_with_everything_killed_on_the_way(
     accounts = told["accounting"]
     assert accounts["sent"] == accounts["acknowledged"] == accounts["counted"]
     # 24 slots within 6 standard errors: false alarms below 1e-7.
-    for one in told["slots"]:
-        assert abs(one["estimate"] - one["truth_truncated"]) < 6 * one["standard_error"]
+    for slot in told["slots"]:
+        assert abs(slot["estimate"] - slot["truth_truncated"]) < 6 * slot["standard_error"]

@@ -14,14 +14,14 @@ from undertone_studies.registry import Options
 @pytest.fixture
 def asked(monkeypatch):
     """The options of each experiment that was asked for; none is run."""
-    found: list[Options] = []
+    runs: list[Options] = []
 
     def run(name: str, options: Options) -> Outcome:
-        found.append(options)
+        runs.append(options)
         return Outcome(name, ("a",), [(1,)], [], [])
 
     monkeypatch.setattr(experiment.EXPERIMENTS, "run", run)
-    return found
+    return runs
 
 
 def test_the_data_folder_by_option_by_variable_by_default(asked, tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_the_data_folder_by_option_by_variable_by_default(asked, tmp_path, monke
     monkeypatch.setenv("UNDERTONE_DATA", str(tmp_path / "variable"))
     CliRunner().invoke(app, ["experiment", "theta"])
     CliRunner().invoke(app, ["experiment", "theta", "--data", str(tmp_path / "given")])
-    assert [one.data for one in asked] == [Path("../shared/data"), tmp_path / "variable", tmp_path / "given"]
+    assert [given.data for given in asked] == [Path("../shared/data"), tmp_path / "variable", tmp_path / "given"]
 
 
 def test_without_data_it_says_so(asked, tmp_path, monkeypatch):

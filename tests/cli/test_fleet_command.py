@@ -14,12 +14,12 @@ def fleet(*words):
 @pytest.mark.broker
 def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    found = fleet(
+    result = fleet(
         *("--clients", 12, "--interval", 1, "--slots", 5, "--ramp-up", 0.5, "--directory", tmp_path / "f", "--json"),
         *("--kill", 0.1, "--duplicate", 0.1, "--delay", 0.1, "--lie", 0.1, "--drop-out", 0.1),
     )
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     assert facts["sent"] >= 12 * 4
     assert facts["acknowledged"] == facts["sent"]
     assert facts["accounts"]["reports"]["counted"] == facts["sent"]
@@ -43,6 +43,6 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch):
     ],
 )
 def test_bad_input(words, sentence):
-    found = fleet(*words)
-    assert isinstance(found.exception, Invalid)
-    assert sentence in str(found.exception)
+    result = fleet(*words)
+    assert isinstance(result.exception, Invalid)
+    assert sentence in str(result.exception)

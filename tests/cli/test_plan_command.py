@@ -13,18 +13,18 @@ def plan(*words):
 
 
 def test_numbers_as_json():
-    found = plan("--devices", 622, "--error", "5%", "--json")
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    result = plan("--devices", 622, "--error", "5%", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     assert [span["name"] for span in facts["spans"]] == ["a slot", "an hour", "a day"]
     assert facts["devices_needed"] > 622
     assert facts["wanted"] == pytest.approx(facts["mean"] * 0.05)
 
 
 def test_the_page_says_what_it_would_cost():
-    found = plan("--devices", 3)
-    assert found.exit_code == 0, found.output
-    words = " ".join(found.stdout.split())
+    result = plan("--devices", 3)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
     assert "with 3 devices at ε = 1 nothing would be visible" in words
     assert "each day: 48 readings add up to ε = 48" in words
     assert "48 reports of 24 bytes" in words
@@ -40,18 +40,18 @@ def test_the_page_says_what_it_would_cost():
     ],
 )
 def test_bad_input(words, sentence):
-    found = plan(*words)
-    assert isinstance(found.exception, Invalid)
-    assert sentence in str(found.exception)
+    result = plan(*words)
+    assert isinstance(result.exception, Invalid)
+    assert sentence in str(result.exception)
 
 
 def test_a_window_compares_all_ways_of_collecting(tmp_path):
     np.savez(tmp_path / "data.npz", wh=np.random.default_rng(1).integers(0, 900, (60, 48 * 16)))
     words = ["plan", "--window", "24h", "--devices", "20000", "--data", str(tmp_path / "data.npz"), "--bound", "1000"]
-    found = CliRunner().invoke(app, words)
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
     for name in ("turns of 30 min", "turns of 2 h", "turns of 24 h", "every slot, ε split", "stream", "recommended"):
-        assert name in found.stdout
+        assert name in result.stdout
     facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert facts["recommended"] in {way["name"] for way in facts["ways"]}
     refused = CliRunner().invoke(app, ["plan", "--window", "one day"])

@@ -22,21 +22,23 @@ def lines(result):
 
 
 def test_the_methods_at_equal_privacy():
-    found = lines(plan("--json"))
+    planned = lines(plan("--json"))
     # mean v_i of Algorithm 3 at C = .05, l = 48 is .2311
-    assert found["direct"]["variance"] == pytest.approx(1 / 0.2311, rel=1e-3)
+    assert planned["direct"]["variance"] == pytest.approx(1 / 0.2311, rel=1e-3)
     # Eq. 8
-    assert found["differences"]["variance"] / found["direct"]["variance"] == pytest.approx(1 + 2 * 0.0025 * 47)
-    assert found["exact"]["variance"] == pytest.approx(0.53, abs=0.001)
-    assert found["closed-form"]["variance"] == pytest.approx(0.513, abs=0.001)
-    assert found["one-bit"]["variance"] / found["closed-form"]["variance"] == pytest.approx(1.176, abs=0.002)
-    assert found["filter"]["variance"] < 0.43
+    assert planned["differences"]["variance"] / planned["direct"]["variance"] == pytest.approx(1 + 2 * 0.0025 * 47)
+    assert planned["exact"]["variance"] == pytest.approx(0.53, abs=0.001)
+    assert planned["closed-form"]["variance"] == pytest.approx(0.513, abs=0.001)
+    assert planned["one-bit"]["variance"] / planned["closed-form"]["variance"] == pytest.approx(1.176, abs=0.002)
+    assert planned["filter"]["variance"] < 0.43
     # sqrt(mean v / n) σ_1
-    assert found["paper"]["raw"] == pytest.approx((0.2311 / 1e5) ** 0.5 * 48**0.5 * 3.7306, rel=1e-3)
+    assert planned["paper"]["raw"] == pytest.approx((0.2311 / 1e5) ** 0.5 * 48**0.5 * 3.7306, rel=1e-3)
     # Smoothed independent noise beats raw correlated noise on a smooth signal; smoothing never harms.
-    assert found["direct"]["smoothed"] < found["closed-form"]["raw"] < found["direct"]["raw"]
-    assert all(line["smoothed"] <= line["raw"] for line in found.values())
-    assert found["tuned"]["smoothed"] <= 1.001 * min(found["direct"]["smoothed"], found["closed-form"]["smoothed"])
+    assert planned["direct"]["smoothed"] < planned["closed-form"]["raw"] < planned["direct"]["raw"]
+    assert all(line["smoothed"] <= line["raw"] for line in planned.values())
+    assert planned["tuned"]["smoothed"] <= 1.001 * min(
+        planned["direct"]["smoothed"], planned["closed-form"]["smoothed"]
+    )
 
 
 def test_long_sums_want_independent_noise():
@@ -44,8 +46,8 @@ def test_long_sums_want_independent_noise():
         lines(plan("--json", query="range:4"))["closed-form"]["raw"]
         < lines(plan("--json", query="range:4"))["direct"]["raw"]
     )
-    found = lines(plan("--json", query="range:24"))
-    assert found["closed-form"]["raw"] > found["direct"]["raw"]
+    planned = lines(plan("--json", query="range:24"))
+    assert planned["closed-form"]["raw"] > planned["direct"]["raw"]
 
 
 def test_a_budget_per_report_says_what_the_stream_costs():

@@ -212,12 +212,12 @@ class Listener:
 
     def numbers(self):
         """Released counts by position; a restart may publish some again, never another number."""
-        found = {}
+        released = {}
         for _, payload in list(self.lines):
             if payload[:1].isdigit():
                 position, _, count = payload.partition(",")
-                assert found.setdefault(int(position), count) == count
-        return found
+                assert released.setdefault(int(position), count) == count
+        return released
 
     def wait(self, count):
         deadline = time.monotonic() + 30

@@ -16,35 +16,35 @@ def simulate(*words, small=SMALL):
 
 
 def test_estimates_beside_the_truth(tmp_path):
-    found = simulate("--json", "--store", tmp_path / "s.sqlite")
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    result = simulate("--json", "--store", tmp_path / "s.sqlite")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     assert len(facts["slots"]) == 3
     # 28 slots: 12 + 12 of the rounds, their pauses, 3 of the report phase.
     assert facts["reports"] >= 300 * (12 + 12 + 3)
     assert {"estimate", "standard_error", "low_raw", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
     assert "event-level" in facts["guarantee"]
-    assert simulate("--json").stdout.partition("measured_error")[0] == found.stdout.partition("measured_error")[0]
+    assert simulate("--json").stdout.partition("measured_error")[0] == result.stdout.partition("measured_error")[0]
     query = CliRunner().invoke(app, ["query", str(tmp_path / "s.sqlite"), "--json"])
-    slots = {one["slot"]: one for one in json.loads(query.stdout)["slots"] if one["group"] == "all"}
-    for one in facts["slots"]:
-        assert slots[one["slot"]]["estimate"] == one["estimate"]
+    slots = {slot["slot"]: slot for slot in json.loads(query.stdout)["slots"] if slot["group"] == "all"}
+    for slot in facts["slots"]:
+        assert slots[slot["slot"]]["estimate"] == slot["estimate"]
 
 
 def test_a_window_and_a_picture(tmp_path):
-    found = simulate("--window", "3h", "--png", tmp_path / "w.png", "--json")
-    assert found.exit_code == 0, found.output
+    result = simulate("--window", "3h", "--png", tmp_path / "w.png", "--json")
+    assert result.exit_code == 0, result.output
     assert (tmp_path / "w.png").read_bytes()[:4] == b"\x89PNG"
     # Every seventh slot of half an hour: 300 / 7 devices a slot, less the cohort's.
-    assert all(15 < row["reports"] < 75 for row in json.loads(found.stdout)["slots"])
+    assert all(15 < row["reports"] < 75 for row in json.loads(result.stdout)["slots"])
     assert "window" in str(simulate("--window", "a day").exception)
 
 
 def test_the_table_says_what_it_costs():
-    found = simulate("--population", "phones")
-    assert found.exit_code == 0, found.output
-    assert "intervals hold the truncated truth" in found.stdout
-    assert "per reading" in found.stdout
+    result = simulate("--population", "phones")
+    assert result.exit_code == 0, result.output
+    assert "intervals hold the truncated truth" in result.stdout
+    assert "per reading" in result.stdout
 
 
 def test_a_file_and_a_campaign(tmp_path):
@@ -65,9 +65,9 @@ groups = "g.csv"
     )
     (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n")
     words = ["--data", tmp_path / "data.npz", "--campaign", tmp_path / "c.toml", "--json"]
-    found = simulate(*words, small=["--devices", "300"])
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    result = simulate(*words, small=["--devices", "300"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     assert facts["notes"] == []
     assert len(facts["slots"]) == 2
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}
@@ -95,16 +95,16 @@ reports = 3
     )
     options = ["--collect", "stream", "--mechanism", "one-bit", "--epsilon", "4"]
     words = options if how == "options" else ["--campaign", tmp_path / "c.toml"]
-    found = simulate(*words, "--json", "--store", tmp_path / "s.sqlite", small=FEW)
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    result = simulate(*words, "--json", "--store", tmp_path / "s.sqlite", small=FEW)
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     assert facts["reports"] == 3 * 300
-    assert {one["kind"] for one in facts["slots"]} == {"stream"}
+    assert {slot["kind"] for slot in facts["slots"]} == {"stream"}
     assert "user-level" in facts["guarantee"]
     query = CliRunner().invoke(app, ["query", str(tmp_path / "s.sqlite"), "--json"])
-    slots = {one["slot"]: one for one in json.loads(query.stdout)["slots"]}
-    for one in facts["slots"]:
-        assert slots[one["slot"]]["estimate"] == one["estimate"]
+    slots = {slot["slot"]: slot for slot in json.loads(query.stdout)["slots"]}
+    for slot in facts["slots"]:
+        assert slots[slot["slot"]]["estimate"] == slot["estimate"]
     table = simulate(*words, small=FEW)
     assert "intervals hold the clipped truth" in table.stdout.replace("\n", " ")
 
@@ -122,16 +122,16 @@ reports = 3
     ],
 )
 def test_bad_input(words, sentence):
-    found = simulate(*words)
-    assert isinstance(found.exception, Invalid)
-    assert sentence in str(found.exception)
+    result = simulate(*words)
+    assert isinstance(result.exception, Invalid)
+    assert sentence in str(result.exception)
 
 
 def test_a_temperature_is_truncated_from_both_sides():
     words = ["--population", "temperature", "--devices", "2000", "--slots", "12", "--epsilon", "1"]
-    found = simulate("--mechanism", "hybrid", "--json", *words, small=[])
-    assert found.exit_code == 0, found.output
-    facts = json.loads(found.stdout)
+    result = simulate("--mechanism", "hybrid", "--json", *words, small=[])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     # The rooms lie within 550 to 650; one-sided truncation would have a half-width of some 320.
     half_width = facts["slots"][0]["standard_error"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
     assert 20 < half_width < 75

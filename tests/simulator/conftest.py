@@ -103,9 +103,9 @@ class World:
         deadline = time.monotonic() + seconds
         while True:
             with open_store(self.store_path, read_only=True) as store:
-                found = reconcile(read_ledgers([self.ledger_path, *ledgers]), store)
-            if found.holds or time.monotonic() > deadline:
-                return found
+                accounts = reconcile(read_ledgers([self.ledger_path, *ledgers]), store)
+            if accounts.holds or time.monotonic() > deadline:
+                return accounts
             time.sleep(0.1)
 
 

@@ -154,7 +154,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
     fleet.wire.ledger.close()
     sent = read_ledgers([world.ledger_path]).sent
     reports = [unpack(report) for _, report in sent]
-    assert {one.fingerprint for one in reports} == {good.fingerprint}
+    assert {report.fingerprint for report in reports} == {good.fingerprint}
     assert len({(device, unpack(report).slot) for device, report in sent}) == len(sent)
 
 

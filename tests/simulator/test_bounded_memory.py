@@ -26,10 +26,10 @@ print(json.dumps({"reports": found.partial.reports, "megabytes": peak_megabytes(
 
 def simulate(devices, slots):
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(devices), str(slots)], capture_output=True, check=True)
-    found = json.loads(done.stdout)
-    print(devices, "devices:", found)
-    assert found["reports"] == devices * slots == devices * found["slots"]
-    return found
+    facts = json.loads(done.stdout)
+    print(devices, "devices:", facts)
+    assert facts["reports"] == devices * slots == devices * facts["slots"]
+    return facts
 
 
 def test_four_times_the_devices_take_hardly_more_memory():

@@ -78,9 +78,9 @@ def test_estimates_lie_within_six_standard_errors_of_the_truth(demo):
     assert result.worst < 6
     # 8 × its square is about chi-squared of 8 degrees: above 45 with probability 4e-7.
     assert result.standardised < 1 + 5.5 / 1.96 * result.tolerance
-    assert all(one.low < one.estimate < one.high for one in result.slots)
-    assert all(one.truth_truncated <= one.truth_raw for one in result.slots)
-    assert [one.column for one in result.slots] == list(range(3 * 48, 3 * 48 + SLOTS))
+    assert all(slot.low < slot.estimate < slot.high for slot in result.slots)
+    assert all(slot.truth_truncated <= slot.truth_raw for slot in result.slots)
+    assert [slot.column for slot in result.slots] == list(range(3 * 48, 3 * 48 + SLOTS))
 
 
 def test_the_certificate_is_below_e_to_the_epsilon(demo):

@@ -13,10 +13,10 @@ def plan(folder, **options):
 
 
 def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
-    one, same, other = (plan(tmp_path / name, seed=seed) for name, seed in (("a", 5), ("b", 5), ("c", 6)))
-    assert np.array_equal(one.readings.values, same.readings.values)
-    assert not np.array_equal(one.readings.values, other.readings.values)
-    assert one.config.campaign.cohort_seed == same.config.campaign.cohort_seed != other.config.campaign.cohort_seed
+    demo, same, other = (plan(tmp_path / name, seed=seed) for name, seed in (("a", 5), ("b", 5), ("c", 6)))
+    assert np.array_equal(demo.readings.values, same.readings.values)
+    assert not np.array_equal(demo.readings.values, other.readings.values)
+    assert demo.config.campaign.cohort_seed == same.config.campaign.cohort_seed != other.config.campaign.cohort_seed
     # Passwords, like noise, come from the machine's entropy alone.
     assert {m.password for m in read_members(tmp_path / "a")}.isdisjoint(
         m.password for m in read_members(tmp_path / "b")
@@ -24,17 +24,17 @@ def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
 
 
 def test_rounds_play_every_fourth_half_hour_of_a_day_each(tmp_path):
-    one = plan(tmp_path / "a")
-    assert one.config.campaign.rounds == (12, 12, 12)
-    assert one.stride == 4
-    assert one.first_column == 3 * 48
+    demo = plan(tmp_path / "a")
+    assert demo.config.campaign.rounds == (12, 12, 12)
+    assert demo.stride == 4
+    assert demo.first_column == 3 * 48
     # 50 slots need two days after the rounds.
-    assert one.readings.slots == 5 * 48
+    assert demo.readings.slots == 5 * 48
 
 
 def test_the_policy_allows_the_campaign(tmp_path):
-    one = plan(tmp_path / "a", epsilon="0.5")
-    policy = read_members(one.folder)[0].policy
+    demo = plan(tmp_path / "a", epsilon="0.5")
+    policy = read_members(demo.folder)[0].policy
     assert policy.insecure
     assert policy.write_seconds == 1
     p, q = policy.cap
@@ -42,10 +42,10 @@ def test_the_policy_allows_the_campaign(tmp_path):
 
 
 def test_readings_survive_their_file(tmp_path):
-    one = plan(tmp_path / "a").readings
+    demo = plan(tmp_path / "a").readings
     again = Readings.saved(tmp_path / "a" / "readings.npz")
-    assert np.array_equal(one.values, again.values)
-    assert (one.unit, one.start, one.step_seconds) == (again.unit, again.start, again.step_seconds)
+    assert np.array_equal(demo.values, again.values)
+    assert (demo.unit, demo.start, demo.step_seconds) == (again.unit, again.start, again.step_seconds)
 
 
 def data(folder, values):
@@ -54,9 +54,9 @@ def data(folder, values):
 
 
 def test_a_bound_from_the_data_is_said(tmp_path):
-    one = plan(tmp_path / "a", data=data(tmp_path, [[1, 2, 300], [4, 5, 6], [7, 8, 9]]))
-    assert one.config.campaign.bound == 512
-    assert "a real campaign states one that is public" in one.bound_note
+    demo = plan(tmp_path / "a", data=data(tmp_path, [[1, 2, 300], [4, 5, 6], [7, 8, 9]]))
+    assert demo.config.campaign.bound == 512
+    assert "a real campaign states one that is public" in demo.bound_note
     stated = plan(tmp_path / "b", data=tmp_path / "data.npz", bound=400)
     assert stated.config.campaign.bound == 400
     assert not stated.bound_note

@@ -45,13 +45,13 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
     for flags in ([], ["--filtered"]):
         asked = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--json", *flags])
         assert asked.exit_code == 0, asked.output
-        found = json.loads(asked.stdout)
-        assert found["delta"] == 1e-5
-        assert {slot["filtered"] for slot in found["slots"]} == ({False, True} if flags else {False})
+        answer = json.loads(asked.stdout)
+        assert answer["delta"] == 1e-5
+        assert {slot["filtered"] for slot in answer["slots"]} == ({False, True} if flags else {False})
     runs = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--every", "4"])
     assert "user-level" in runs.stdout
     # The killed device came back with a new chain.
-    reports = [one.reports for one in result.slots]
+    reports = [slot.reports for slot in result.slots]
     assert min(reports) == 7
     assert reports[-1] == 8
 

@@ -38,13 +38,13 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     )
     world.start_aggregator()
     folder = tmp_path / "load"
-    found = run(Options(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
-    assert found.accounts is None
-    assert found.sent == found.acknowledged >= 4 * 4
+    result = run(Options(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
+    assert result.accounts is None
+    assert result.sent == result.acknowledged >= 4 * 4
     world.ledger_path = folder / "fleet.ledger"
     accounts = world.accounts()
     assert accounts.holds, accounts.examples
-    assert accounts.counted == found.sent
+    assert accounts.counted == result.sent
 
 
 RUNNING = "slot_seconds = 1\ncycle = 4\nepsilon = 1\nrounds = [2]\nreport_slots = 60\nmechanism = 'hybrid'"
@@ -83,8 +83,8 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
 @pytest.mark.broker
 def test_turns_under_load(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    found = run(Options(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
-    assert found.accounts.holds, found.accounts.examples
+    result = run(Options(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
+    assert result.accounts.holds, result.accounts.examples
     slots = {}
     for device, report in read_ledgers([tmp_path / "fleet.ledger"]).sent:
         slots.setdefault(device, []).append(unpack(report).slot)
@@ -105,8 +105,8 @@ def test_more_clients_than_devices_are_refused(make_world, tmp_path):
 def test_every_report_of_a_large_fleet_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch, clients, interval):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     options = Options(clients=clients, interval=interval, slots=4, ramp_up=clients / 500, faults={"kill": 0.001})
-    found = run(options, tmp_path, lambda sentence: None)
-    print(found.as_json())
-    assert found.accounts.holds, found.accounts.examples
-    assert found.sent >= clients * 4
-    assert found.peak_megabytes < 1024
+    result = run(options, tmp_path, lambda sentence: None)
+    print(result.as_json())
+    assert result.accounts.holds, result.accounts.examples
+    assert result.sent >= clients * 4
+    assert result.peak_megabytes < 1024

@@ -117,8 +117,8 @@ def test_traffic_counts_the_packets(households):
     ],
 )
 def test_what_could_not_be_seen(households, devices, mean, sentence):
-    found = plan_fleet(replace(households, mean=mean), devices, "1", kind="hybrid").warnings
-    assert (sentence in found[0]) if sentence else not found
+    warnings = plan_fleet(replace(households, mean=mean), devices, "1", kind="hybrid").warnings
+    assert (sentence in warnings[0]) if sentence else not warnings
 
 
 def test_a_flat_curve_hides_in_the_noise(households):

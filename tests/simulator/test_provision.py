@@ -58,10 +58,10 @@ def test_a_name_that_is_too_long_is_refused():
 
 def test_devices_can_read_their_files(config, tmp_path):
     passwords = provisioned(config, tmp_path / "out")
-    one = read_config(str(tmp_path / "out/devices/load-002/device.json"))
-    assert (one.name, one.broker.port, one.campaigns) == ("load-002", 4711, ("demo",))
-    assert assembly.read_password(one.broker) == passwords["load-002"]
-    policy = assembly.read_policy(one)
+    member = read_config(str(tmp_path / "out/devices/load-002/device.json"))
+    assert (member.name, member.broker.port, member.campaigns) == ("load-002", 4711, ("demo",))
+    assert assembly.read_password(member.broker) == passwords["load-002"]
+    policy = assembly.read_policy(member)
     assert policy.sensor == "load"
     assert policy.insecure
     # ln(p/q) <= 1, and within a millionth of it.
@@ -115,5 +115,5 @@ def test_devices_get_the_authority(config, tmp_path):
     provisioned(config, tmp_path / "out", 1, authority)
     folder = tmp_path / "out/devices/load-001"
     assert json.loads((folder / "device.json").read_text())["broker"]["tls"] == {"ca": "ca.crt"}
-    one = read_config(str(folder / "device.json"))
-    assert assembly.tls_context(one.broker, assembly.read_policy(one)).verify_mode == ssl.CERT_REQUIRED
+    member = read_config(str(folder / "device.json"))
+    assert assembly.tls_context(member.broker, assembly.read_policy(member)).verify_mode == ssl.CERT_REQUIRED

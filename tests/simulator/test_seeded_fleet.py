@@ -41,12 +41,12 @@ FAULTS = [
 ]
 
 
-def difference(one, other):
+def difference(left, right):
     """(slot, kind, reports here, reports there) of the histograms that differ."""
     return [
-        (key.slot, key.kind, *(int(partial[key].sum()) if key in partial else 0 for partial in (one, other)))
-        for key in sorted({*one, *other})
-        if key not in one or key not in other or not np.array_equal(one[key], other[key])
+        (key.slot, key.kind, *(int(partial[key].sum()) if key in partial else 0 for partial in (left, right)))
+        for key in sorted({*left, *right})
+        if key not in left or key not in right or not np.array_equal(left[key], right[key])
     ]
 
 

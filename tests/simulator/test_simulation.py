@@ -73,16 +73,16 @@ def test_every_device_reports_once_a_slot(plain):
         of_slot[key.slot] = of_slot.get(key.slot, 0) + int(counts.sum())
     assert set(of_slot.values()) == {DEVICES}
     assert sorted(of_slot) == list(range(min(of_slot), max(of_slot) + 1))
-    reporting = [one for one in plain.estimates() if one.kind == "report"]
+    reporting = [slot for slot in plain.estimates() if slot.kind == "report"]
     assert len(reporting) == 12
-    assert all(one.reports + one.cohort == DEVICES for one in reporting)
+    assert all(slot.reports + slot.cohort == DEVICES for slot in reporting)
 
 
 def test_the_errors_are_what_the_estimates_say(plain):
     # 12 independent normal errors: the chance of a |z| above 6 is 2e-8.
-    for one in plain.estimates():
-        if one.kind == "report":
-            assert abs(one.estimate - plain.truth(one.slot)[0]) < 6 * one.standard_error
+    for slot in plain.estimates():
+        if slot.kind == "report":
+            assert abs(slot.estimate - plain.truth(slot.slot)[0]) < 6 * slot.standard_error
 
 
 def test_a_replayed_file_and_its_parts():
@@ -92,15 +92,15 @@ def test_a_replayed_file_and_its_parts():
     for columns in ([0, 5, 11, 30], [3, 4, 5]):
         part, there = readings.part(2, 13, columns)
         for row, column in enumerate(columns):
-            found = [int(x) if ok else None for x, ok in zip(part[row], there[row], strict=True)]
-            assert found == [readings.at(device, column) for device in range(2, 13)]
+            cut = [int(x) if ok else None for x, ok in zip(part[row], there[row], strict=True)]
+            assert cut == [readings.at(device, column) for device in range(2, 13)]
     assert Readings(values, np.ones_like(present), "Wh").part(4, 6, [0])[1] is None
 
 
 def test_gaps_report_the_default():
     readings = Readings(np.full((50, 24), 900), np.zeros((50, 24), dtype=bool), "Wh", "", 3600)
-    found = simulate(replace(PLAN, default=70), source=readings, devices=50)
-    assert all(truth.raw == 70 * truth.reports for groups in found.truths.values() for truth in groups.values())
+    simulation = simulate(replace(PLAN, default=70), source=readings, devices=50)
+    assert all(truth.raw == 70 * truth.reports for groups in simulation.truths.values() for truth in groups.values())
 
 
 def test_membership_is_the_devices_own():
@@ -113,27 +113,27 @@ def test_membership_is_the_devices_own():
 
 def test_drop_outs_and_late_joiners(plain):
     behaviour = Behaviour(3, drop_out=0.25, late=0.5, late_slots=10)
-    found = simulate(behaviour=behaviour)
+    simulation = simulate(behaviour=behaviour)
     by_slot = {}
-    for key, counts in found.partial.items():
+    for key, counts in simulation.partial.items():
         by_slot[key.slot] = by_slot.get(key.slot, 0) + int(counts.sum())
     slots = sorted(by_slot)
     # Half are there at once, and from the tenth slot on all; each report leaves with probability .75 (6 deviations).
     deviation = 6 * math.sqrt(DEVICES * 0.25)
     assert abs(by_slot[slots[0]] - DEVICES * (0.5 + 0.05) * 0.75) < deviation
     assert abs(by_slot[slots[-1]] - DEVICES * 0.75) < deviation
-    assert found.partial != plain.partial
+    assert simulation.partial != plain.partial
 
 
 def test_liars_shift_the_mean_by_what_their_share_allows(plain):
     share = 0.2
     lying = simulate(behaviour=Behaviour(3, liars=share))
-    for one in lying.estimates():
-        if one.kind == "report":
-            honest, _ = lying.truth(one.slot)
+    for slot in lying.estimates():
+        if slot.kind == "report":
+            honest, _ = lying.truth(slot.slot)
             # A liar decodes to (s + 1)/(s - 1) of half the range above its middle, s = e^{ε/2}.
-            top = one.theta / 2 * (1 + (math.e + 1) / (math.e - 1))
-            assert one.estimate - honest == pytest.approx(share * top, rel=0.5)
+            top = slot.theta / 2 * (1 + (math.e + 1) / (math.e - 1))
+            assert slot.estimate - honest == pytest.approx(share * top, rel=0.5)
 
 
 def test_behaviour_refuses_what_is_no_share():
@@ -142,17 +142,17 @@ def test_behaviour_refuses_what_is_no_share():
 
 
 def test_nobody_there_ends_at_the_campaigns_end():
-    found = simulate(behaviour=Behaviour(drop_out=1.0), devices=3)
-    assert len(found.partial) == 0
-    assert found.estimates() == []
+    simulation = simulate(behaviour=Behaviour(drop_out=1.0), devices=3)
+    assert len(simulation.partial) == 0
+    assert simulation.estimates() == []
 
 
 @pytest.mark.slow
 def test_tables_report_as_well():
-    found = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
-    assert isinstance(found.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
+    simulation = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
+    assert isinstance(simulation.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
     # As above: 12 independent normal errors.
-    assert all(abs(one.error) < 6 * one.estimate.standard_error for one in found.compared())
+    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in simulation.compared())
 
 
 def test_theta_is_looked_at_again(plain):
@@ -175,15 +175,15 @@ def test_a_liar_sends_the_largest_symbol_that_an_honest_device_may_draw(epsilon)
 def test_turns_estimate_the_whole_fleet():
     # A window of six slots of half an hour: a device reports every seventh.
     plan = replace(PLAN, window=6 * 1800, epsilon=PLAN.epsilon * 2, report_slots=42)
-    found = simulate(plan, devices=7000)
+    simulation = simulate(plan, devices=7000)
     assert plan.stride == 7
     reports = {}
-    for key, counts in found.partial.items():
+    for key, counts in simulation.partial.items():
         reports[key.slot] = reports.get(key.slot, 0) + int(counts.sum())
     # A seventh of the devices: 6 standard deviations of the largest of 60 slots.
     assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
-    compared = found.compared()
-    assert {truth.reports for truths in found.truths.values() for truth in truths.values()} == {7000}
+    compared = simulation.compared()
+    assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}
     # The interval is for the fleet's mean: 42 normal errors, one above 6 with probability 1e-7.
     assert all(abs(each.error) < 6 * each.estimate.standard_error for each in compared)
     # Between the chi-squared distribution's quantiles of 1e-7 on either side.

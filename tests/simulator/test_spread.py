@@ -20,7 +20,7 @@ from undertone_simulator.spread import workers
 def simulate(crew, stream):
     behaviour = Behaviour(3, drop_out=0.1, late=0.2, late_slots=4, liars=0.1)
     done = []
-    found = Simulation(
+    simulation = Simulation(
         replace(plans.PLAN, report_slots=6),
         population("households", 1),
         300,
@@ -33,7 +33,7 @@ def simulate(crew, stream):
     ).run()
     assert [count for count, _ in done] == sorted(count for count, _ in done)
     assert done[-1][0] == done[-1][1]
-    return found
+    return simulation
 
 
 @pytest.fixture(scope="module")

@@ -91,38 +91,38 @@ def test_chunks_do_not_matter(plain):
 
 @pytest.mark.parametrize("mechanism", ["one-bit", "gaussian", "direct"])
 def test_the_errors_are_what_the_estimates_say(mechanism, plain):
-    found = plain if mechanism == "one-bit" else simulate(stream=replace(CONFIG.stream, mechanism=mechanism))
-    compared = found.compared()
+    simulation = plain if mechanism == "one-bit" else simulate(stream=replace(CONFIG.stream, mechanism=mechanism))
+    compared = simulation.compared()
     assert len(compared) == 12
-    assert {one.estimate.reports for one in compared} == {DEVICES}
+    assert {slot.estimate.reports for slot in compared} == {DEVICES}
     # Normal errors, correlated or not: one of 36 is above 6 standard errors with probability below 1e-7.
-    assert all(abs(one.error) < 6 * one.estimate.standard_error for one in compared)
+    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in compared)
 
 
 def test_groups_are_the_servers_and_add_up(plain):
     names = [f"load-{number:03d}" for number in range(1, DEVICES + 1)]
-    found = simulate(groups={name: "north" if i % 3 else "south" for i, name in enumerate(names[:500])}, chunk=64)
-    assert {key.group for key in found.partial} == {"north", "south", "other"}
-    whole = found.compared()
-    assert [one.estimate.estimate for one in whole] == pytest.approx(
-        [one.estimate.estimate for one in plain.compared()]
+    simulation = simulate(groups={name: "north" if i % 3 else "south" for i, name in enumerate(names[:500])}, chunk=64)
+    assert {key.group for key in simulation.partial} == {"north", "south", "other"}
+    whole = simulation.compared()
+    assert [slot.estimate.estimate for slot in whole] == pytest.approx(
+        [slot.estimate.estimate for slot in plain.compared()]
     )
-    assert [one.truth_raw for one in whole] == [one.truth_raw for one in plain.compared()]
-    reports = {one.estimate.group: one.estimate.reports for one in found.compared(None)}
+    assert [slot.truth_raw for slot in whole] == [slot.truth_raw for slot in plain.compared()]
+    reports = {slot.estimate.group: slot.estimate.reports for slot in simulation.compared(None)}
     assert reports == {"all": 600, "north": 333, "south": 167, "other": 100}
 
 
 def test_a_budget_ends_a_stream():
-    found = simulate(stream=replace(CONFIG.stream, reports=5))
-    assert sorted({key.slot for key in found.partial}) == sorted(cell.slot for cell in found.truths)
-    assert len(found.truths) == 5
+    simulation = simulate(stream=replace(CONFIG.stream, reports=5))
+    assert sorted({key.slot for key in simulation.partial}) == sorted(cell.slot for cell in simulation.truths)
+    assert len(simulation.truths) == 5
 
 
 def test_who_joins_late_begins_a_chain_then():
-    found = simulate(behaviour=Behaviour(3, late=1.0, late_slots=8))
-    layout = layout_of(found.rule)
-    for age, key in enumerate(sorted(found.partial, key=lambda key: key.slot), 1):
-        ages = layout.ages_of(found.partial[key])
+    simulation = simulate(behaviour=Behaviour(3, late=1.0, late_slots=8))
+    layout = layout_of(simulation.rule)
+    for age, key in enumerate(sorted(simulation.partial, key=lambda key: key.slot), 1):
+        ages = layout.ages_of(simulation.partial[key])
         assert ages[age:].sum() == 0
         # The only one who is never late, at least, and someone new until all have come.
         assert ages[age - 1] >= 1
@@ -132,5 +132,5 @@ def test_who_joins_late_begins_a_chain_then():
 def test_a_store_of_it_answers_like_a_servers(plain, tmp_path):
     plain.save(tmp_path / "store.sqlite")
     with open_store(tmp_path / "store.sqlite") as results:
-        assert [one.estimate for one in results.estimates()] == [one.estimate.estimate for one in plain.compared()]
+        assert [slot.estimate for slot in results.estimates()] == [slot.estimate.estimate for slot in plain.compared()]
         assert "user-level" in results.guarantee

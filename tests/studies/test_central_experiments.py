@@ -17,31 +17,31 @@ FIGURE = {"stream", "ε", "method"}
 
 
 def quick(name, **options):
-    found = EXPERIMENTS.run(name, Options(repeats=1, quick=True, **({"only": (STREAM,)} | options)))
-    assert any("Guarantee" in note or "No privacy is spent" in note for note in found.notes)
-    return found
+    outcome = EXPERIMENTS.run(name, Options(repeats=1, quick=True, **({"only": (STREAM,)} | options)))
+    assert any("Guarantee" in note or "No privacy is spent" in note for note in outcome.notes)
+    return outcome
 
 
 def columns(outcome, value, *key):
     """The rows' ``value`` by the columns ``key``."""
     rows = outcome.document()["rows"]
-    found = {tuple(row[k] for k in key): row[value] for row in rows}
-    assert len(found) == len(rows)
-    return found
+    cells = {tuple(row[k] for k in key): row[value] for row in rows}
+    assert len(cells) == len(rows)
+    return cells
 
 
 def by_method(outcome, value="MSE", at="ε", name="method"):
     """ε → method → value, of one stream; Base is among the methods."""
-    found = {}
+    grouped = {}
     for (epsilon, method), x in columns(outcome, value, at, name).items():
-        found.setdefault(epsilon, {})[method] = x
-    assert all("Base" in methods for methods in found.values())
-    return found
+        grouped.setdefault(epsilon, {})[method] = x
+    assert all("Base" in methods for methods in grouped.values())
+    return grouped
 
 
 def test_table_1_and_the_stand_ins_that_are_fitted_to_it():
-    found = quick("tops-table1", only=(STREAM, "Fare (stand-in)")).document()["rows"]
-    rows = {row.pop("stream"): row for row in found}
+    outcome = quick("tops-table1", only=(STREAM, "Fare (stand-in)")).document()["rows"]
+    rows = {row.pop("stream"): row for row in outcome}
     for name in ("Kosarak", "Fare"):
         ours, paper = rows[f"{name} (stand-in)"], rows[f"{name} (the paper's)"]
         for column in ("B", "p85", "p95", "p99.5", "mean"):
@@ -50,13 +50,13 @@ def test_table_1_and_the_stand_ins_that_are_fitted_to_it():
 
 
 def test_figure_1_the_default_objective_is_least_where_the_release_errs_least():
-    found = quick("tops-fig1")
-    measured = columns(found, "measured RMSE", "θ")
-    objective = columns(found, "excess (default)", "θ")
+    outcome = quick("tops-fig1")
+    measured = columns(outcome, "measured RMSE", "θ")
+    objective = columns(outcome, "excess (default)", "θ")
     at = min(objective, key=objective.__getitem__)
     assert measured[at] == min(measured.values())
     assert objective[1,] > 100 * objective[at]
-    assert any("within twice" in note for note in found.notes)
+    assert any("within twice" in note for note in outcome.notes)
 
 
 def test_figure_2_tops_follows_the_stream_and_pak_does_not():
@@ -104,9 +104,9 @@ def test_figure_6_the_noisy_maximum_is_near_the_best_percentile():
 
 
 def test_figure_7_the_noisy_maximum_beats_smooth_sensitivity():
-    found = quick("tops-fig7")
-    assert any(note.startswith(f"{STREAM}: c = 60 without noise") for note in found.notes)
-    for methods in by_method(found, at="ε of the threshold").values():
+    outcome = quick("tops-fig7")
+    assert any(note.startswith(f"{STREAM}: c = 60 without noise") for note in outcome.notes)
+    for methods in by_method(outcome, at="ε of the threshold").values():
         assert max(methods["NM-E"], methods["NM-E, paper's c = 60"]) < min(methods["S-PAK"], methods["S-P"]) / 10
 
 
@@ -124,10 +124,10 @@ def test_figure_9_reports_follow_the_stream():
 
 
 def test_figure_10_has_the_other_metrics_of_the_same_releases():
-    found = quick("tops-fig10")
-    assert set(found.columns) == FIGURE | {"MAE", "MMAE", "MMSE"}
+    outcome = quick("tops-fig10")
+    assert set(outcome.columns) == FIGURE | {"MAE", "MMAE", "MMSE"}
     for metric in ("MAE", "MMAE", "MMSE"):
-        for methods in by_method(found, metric).values():
+        for methods in by_method(outcome, metric).values():
             assert methods["ToPS"] < methods["NM-E + H2"] < methods["PAK"]
             assert methods["ToPS"] < methods["Base"] < methods["PAK"]
 
@@ -137,25 +137,25 @@ def test_the_blogs_counters(monkeypatch):
     assert (counting_blog.TRIALS, counting_blog.EPSILON) == (25, 1)
     assert (min(counting_blog.BLOCKS), max(counting_blog.BLOCKS)) == (10, 100)
     monkeypatch.setattr(counting_blog, "LENGTHS", (100, 2000))
-    found = EXPERIMENTS.run("counting-blog", Options(repeats=4))
-    error = columns(found, "sum of absolute errors", "T", "mechanism")
+    outcome = EXPERIMENTS.run("counting-blog", Options(repeats=4))
+    error = columns(outcome, "sum of absolute errors", "T", "mechanism")
     for length in (100, 2000):
         assert error[length, "simple 1"] > error[length, "Base"]
         assert error[length, "two-level"] < error[length, "simple 1"] / 10
     assert error[2000, "square-root"] < error[2000, "binary"] < error[2000, "Base"] / 10
     assert {f"two-level, B = {block}" for block in counting_blog.BLOCKS} < {name for _, name in error}
-    assert any("4 trials" in note for note in found.notes)
+    assert any("4 trials" in note for note in outcome.notes)
 
 
 def test_a_sanitizers_confidence_does_not_decay_with_the_blocks():
-    found = EXPERIMENTS.run("counting-sanitizer", Options(repeats=8))
-    rows = found.document()["rows"]
+    outcome = EXPERIMENTS.run("counting-sanitizer", Options(repeats=8))
+    rows = outcome.document()["rows"]
     assert [row["blocks k"] for row in rows] == [1, 2, 4, 8, 16, 32, 64]
     for row in rows[2:]:
         assert row["share of streams off by more than α"] <= row["kβ"]
     assert all(row["90 % error"] <= row["α + 2β"] for row in rows)
     assert rows[-1]["90 % error"] < rows[0]["90 % error"] / 2
-    assert any("Base" in note for note in found.notes)
+    assert any("Base" in note for note in outcome.notes)
 
 
 def test_an_unknown_stream_is_named():

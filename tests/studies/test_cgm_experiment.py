@@ -18,24 +18,24 @@ def small():
 
 def test_errors_fall_with_the_fleet_to_the_clipping_bias():
     streams = small()
-    found = {m.name: cgm.error_of(streams, m) for m in cgm.methods_for(streams, "0.05", 1.0)}
-    assert found["direct"].raw(10) == pytest.approx(found["direct"].raw(1000) * 10)
-    clipped = found["closed-form"]
+    errors = {m.name: cgm.error_of(streams, m) for m in cgm.methods_for(streams, "0.05", 1.0)}
+    assert errors["direct"].raw(10) == pytest.approx(errors["direct"].raw(1000) * 10)
+    clipped = errors["closed-form"]
     assert clipped.raw(10**15) == pytest.approx(np.sqrt(np.mean(clipped.bias**2)), rel=1e-3)
-    assert clipped.raw(40) < found["paper"].raw(40) < found["direct"].raw(40)
+    assert clipped.raw(40) < errors["paper"].raw(40) < errors["direct"].raw(40)
     # A slot between two reports repeats the last one.
-    assert found["sampled"].noise.shape == (24,)
+    assert errors["sampled"].noise.shape == (24,)
 
 
 def test_the_table_the_notes_and_the_panels(monkeypatch):
     monkeypatch.setattr(cgm, "SHOWN", (1.0,))
     monkeypatch.setattr(cgm, "EPSILONS", (1.0, 2.0))
-    found = cgm.compare(small(), 1)
-    text = found.markdown()
+    outcome = cgm.compare(small(), 1)
+    text = outcome.markdown()
     for words in ("closed-form", "scaled", "user level", "| one-bit |", "useless"):
         assert words in text
-    assert [len(panel.curves) for panel in found.panels] == [5, 5, 5, 5]
-    assert found.document()["rows"][0]["clipping bias"] == "0"
+    assert [len(panel.curves) for panel in outcome.panels] == [5, 5, 5, 5]
+    assert outcome.document()["rows"][0]["clipping bias"] == "0"
 
 
 def test_real_experiments_ask_for_their_data(tmp_path):

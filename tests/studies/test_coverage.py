@@ -24,8 +24,8 @@ def meters(undertone_data):
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_the_truncated_means_interval_holds(meters, epsilon):
     chosen = coverage.threshold(meters, epsilon, BOUND, 48, 0)
-    one = coverage.campaign(chosen, epsilon, BOUND, 48, 144, 191)
-    held, ratio = coverage.truncated(meters, one.report, range(144, 192, 4), seeds=500)
+    campaign = coverage.campaign(chosen, epsilon, BOUND, 48, 144, 191)
+    held, ratio = coverage.truncated(meters, campaign.report, range(144, 192, 4), seeds=500)
     # 6,000 intervals: 94 to 96 % is 3.6 standard deviations, so one point more on either side.
     assert 0.93 <= held <= 0.97
     assert 0.93 <= ratio <= 1.07
@@ -34,14 +34,14 @@ def test_the_truncated_means_interval_holds(meters, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, capsys):
-    found = coverage.measure(meters, epsilon, bound=BOUND, seeds=2000, days=14, seeds_raw=40)
+    measured = coverage.measure(meters, epsilon, bound=BOUND, seeds=2000, days=14, seeds_raw=40)
     with capsys.disabled():
-        print(f"\n{found}")
-    assert 0.94 <= found.held <= 0.96
-    assert 0.97 <= found.ratio <= 1.03
-    assert found.held_raw >= 0.95
-    assert found.least_held_raw >= 0.90
-    assert found.width_raw <= 3.0
+        print(f"\n{measured}")
+    assert 0.94 <= measured.held <= 0.96
+    assert 0.97 <= measured.ratio <= 1.03
+    assert measured.held_raw >= 0.95
+    assert measured.least_held_raw >= 0.90
+    assert measured.width_raw <= 3.0
 
 
 def flat_threshold(bias_se=1.0):

@@ -29,7 +29,7 @@ def test_simulated_errors_are_the_expected_ones(stream, theta):
     low, high = chi2.ppf([ALARM / 8, 1 - ALARM / 8], len(noise))
     assert low < statistic < high
     truth = range_sums(stream.body)
-    simulated = np.mean([np.mean((range_sums(one) - truth) ** 2) for one in drawn])
+    simulated = np.mean([np.mean((range_sums(histogram) - truth) ** 2) for histogram in drawn])
     expected = expected_mse(stream, theta)
     # The queries overlap, so their errors do: a sum of squares of correlated normal values is nearly of a gamma law.
     first, end = QUERIES[:, 0], QUERIES[:, 1]

@@ -31,9 +31,9 @@ def test_turns_cost_the_sampling_too(truth):
 
 
 def test_a_quick_run_gains_everywhere():
-    found = run(Options(quick=True, only=("phones",)))
-    assert [row[1] for row in found.rows] == list(WAYS)
-    for row in found.rows:
+    outcome = run(Options(quick=True, only=("phones",)))
+    assert [row[1] for row in outcome.rows] == list(WAYS)
+    for row in outcome.rows:
         smoothed, held = row[4], row[5]
         assert smoothed < 1.02
         assert held > 0.85
@@ -42,6 +42,6 @@ def test_a_quick_run_gains_everywhere():
 def test_never_worse_than_raw_by_two_percent():
     """Counts with rare large ones, whose mean hardly moves: little to learn, and nothing to lose."""
     truth = synthetic("heavy-tail", 1, days=6)
-    found = measure(truth, event("1"), 50_000, [1, 2])
-    assert found.smoothed < 1.02
-    assert found.causal < 1.02
+    measured = measure(truth, event("1"), 50_000, [1, 2])
+    assert measured.smoothed < 1.02
+    assert measured.causal < 1.02

@@ -113,8 +113,8 @@ def test_coverage_says_what_it_needs():
 def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
     monkeypatch.setattr(poisoning, "DEVICES", 4000)
     monkeypatch.setattr(poisoning, "SHARES", (0.0, 0.1))
-    found = EXPERIMENTS.run("poisoning", Options(repeats=3))
-    for mechanism, epsilon, share, shift, _, bound in found.rows:
+    outcome = EXPERIMENTS.run("poisoning", Options(repeats=3))
+    for mechanism, epsilon, share, shift, _, bound in outcome.rows:
         # One deviation of the mean of 4000 devices over 3 repeats, in % of the range, at most.
         deviation = {"0.5": 2.1, "1": 1.1, "4": 0.3}[epsilon]
         assert abs(shift - bound) < 6 * deviation, (mechanism, epsilon, share)

@@ -33,9 +33,9 @@ def scales(made):
 
 def test_panels_of_one_quantity_have_one_scale():
     made = style.figure([panel(), panel("q", scale=1000.0), panel("r", logarithmic=False), panel("s", y="share")])
-    found = scales(made)
-    assert {len(limits) for limits in found.values()} == {1}
-    assert found["RMSE, Wh"] != found["share"]
+    shown = scales(made)
+    assert {len(limits) for limits in shown.values()} == {1}
+    assert shown["RMSE, Wh"] != shown["share"]
 
 
 def test_lines_differ_without_colour_and_are_named_where_they_end():

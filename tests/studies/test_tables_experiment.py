@@ -14,20 +14,20 @@ GOALS = {"1": 0.93, "2": 0.78, "4": 0.54}
 def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
     readings = populations.households(400, tables.ROUNDS + 1, 3).values.T.astype(np.int64)
     days, week = readings[: tables.ROUNDS * tables.CYCLE], readings[tables.ROUNDS * tables.CYCLE :]
-    found = {one.method: one for one in tables.contenders(days, "4", 1)}
-    assert list(found) == list(tables.METHODS)
-    auto = found["auto"]
+    by_method = {contender.method: contender for contender in tables.contenders(days, "4", 1)}
+    assert list(by_method) == list(tables.METHODS)
+    auto = by_method["auto"]
     assert isinstance(auto.mechanism, TableMechanism)
-    assert auto.theta >= found["HM at our θ"].theta
+    assert auto.theta >= by_method["HM at our θ"].theta
     errors, predicted = {}, {}
     for method in ("HM at our θ", "auto"):
-        means, variances, truths, truncated = tables.slot_means(week, found[method], 1)
+        means, variances, truths, truncated = tables.slot_means(week, by_method[method], 1)
         errors[method] = np.mean(np.square(means - truncated))
         predicted[method] = variances.mean()
         # 48 slots: their mean square is known to 20 %.
         assert errors[method] == pytest.approx(predicted[method], rel=5 * 0.2)
         # The stated variance comes from the reports, the exact one from the readings.
-        noise = tables.expected_error(week, found[method]) - np.mean(np.square(truths - truncated))
+        noise = tables.expected_error(week, by_method[method]) - np.mean(np.square(truths - truncated))
         assert predicted[method] == pytest.approx(noise, rel=0.05)
     assert predicted["auto"] < 0.75 * predicted["HM at our θ"]
 
@@ -35,8 +35,8 @@ def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
 @pytest.mark.slow
 @pytest.mark.data
 def test_variance_among_the_real_populations(undertone_data):
-    found = EXPERIMENTS.run("tables-ratios", Options(undertone_data))
-    for name, epsilon, estimated, true, worst, *_ in found.rows:
+    outcome = EXPERIMENTS.run("tables-ratios", Options(undertone_data))
+    for name, epsilon, estimated, true, worst, *_ in outcome.rows:
         assert estimated <= GOALS.get(str(epsilon), 0.98), name
         assert true <= GOALS.get(str(epsilon), 0.98), name
         assert worst <= 1.27
@@ -45,8 +45,8 @@ def test_variance_among_the_real_populations(undertone_data):
 @pytest.mark.slow
 @pytest.mark.data
 def test_slot_means_of_real_meters(undertone_data):
-    found = EXPERIMENTS.run("tables-edrp", Options(undertone_data))
-    for row in found.document()["rows"]:
+    outcome = EXPERIMENTS.run("tables-edrp", Options(undertone_data))
+    for row in outcome.document()["rows"]:
         # The exact expectation, free of the devices' noise; beside it the measured one, of 2 × 336 slots.
         assert row["expected auto / HM"] < 1
         if float(row["ε"]) >= 2:

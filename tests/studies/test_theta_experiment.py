@@ -35,9 +35,9 @@ def test_the_table_has_a_line_for_each_method_and_a_cell_for_each_epsilon(alone)
 
 
 def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
-    found = EXPERIMENTS.run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
-    assert [row[1] for row in found.rows] == ["Weibull 0.8"]
-    assert found.notes[0].startswith(f"{theta.SHORT} runs")
+    outcome = EXPERIMENTS.run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
+    assert [row[1] for row in outcome.rows] == ["Weibull 0.8"]
+    assert outcome.notes[0].startswith(f"{theta.SHORT} runs")
 
 
 def test_the_papers_methods_are_judged_on_the_readings_that_ours_is():

@@ -51,11 +51,11 @@ def two_epochs() -> list[Epoch]:
     ]
 
 
-def delivery(one: Campaign, device: str, slot: int, symbol: int = 0, sequence: int = 1) -> tuple[str, bytes]:
+def delivery(issued: Campaign, device: str, slot: int, symbol: int = 0, sequence: int = 1) -> tuple[str, bytes]:
     """Topic and payload of an honest device's report."""
-    member = one.schedule.is_member(one.schedule.place(device), slot)
+    member = issued.schedule.is_member(issued.schedule.place(device), slot)
     kind = report.COHORT if member else report.REPORT
-    return report_topic(PREFIX, one.name, device), report.pack(kind, one.fingerprint, slot, (symbol,), sequence)
+    return report_topic(PREFIX, issued.name, device), report.pack(kind, issued.fingerprint, slot, (symbol,), sequence)
 
 
 def config(folder: Path, text: str = "", **options: object) -> Config:

@@ -41,7 +41,7 @@ def admission(**options: object) -> Admission:
     return made
 
 
-def judge(topic: str, payload: bytes, *, retained: bool = False, now: int = FIRST + 200) -> str:
+def gate(topic: str, payload: bytes, *, retained: bool = False, now: int = FIRST + 200) -> str:
     return admission().judge(topic, payload, retained, now, Batch())
 
 
@@ -56,9 +56,9 @@ def test_an_honest_report_is_counted_in_its_cell() -> None:
 
 
 def test_groups_are_the_servers_own() -> None:
-    one, batch = admission(groups={MEMBER: "north"}), Batch()
+    gate, batch = admission(groups={MEMBER: "north"}), Batch()
     for device in (MEMBER, OTHER):
-        one.judge(*delivery(NEW, device, FIRST + 150), False, FIRST + 200, batch)
+        gate.judge(*delivery(NEW, device, FIRST + 150), False, FIRST + 200, batch)
     assert {key.group for key in batch.partial} == {"north", "other"}
 
 
@@ -77,31 +77,31 @@ def test_groups_are_the_servers_own() -> None:
     ],
 )
 def test_other_topics_are_refused(topic: str) -> None:
-    assert judge(topic, delivery(NEW, OTHER, FIRST + 150)[1]) == "topic"
+    assert gate(topic, delivery(NEW, OTHER, FIRST + 150)[1]) == "topic"
 
 
 def test_a_wrong_shard_cannot_count_a_device_twice() -> None:
     payload = delivery(NEW, OTHER, FIRST + 150)[1]
-    one, batch = admission(), Batch()
+    gate, batch = admission(), Batch()
     for number in range(70):
-        one.judge(f"{PREFIX}/meters/{number}/{OTHER}/report", payload, False, FIRST + 200, batch)
+        gate.judge(f"{PREFIX}/meters/{number}/{OTHER}/report", payload, False, FIRST + 200, batch)
     assert batch.outcomes == {COUNTED: 1, "shard": 69}
 
 
 def test_retained_reports_are_refused() -> None:
-    assert judge(*delivery(NEW, OTHER, FIRST + 150), retained=True) == "retained"
+    assert gate(*delivery(NEW, OTHER, FIRST + 150), retained=True) == "retained"
 
 
 @pytest.mark.parametrize(
     "payload", [b"", b"\x01" * 15, b"\x01" * 17, b"\x02" + b"\x00" * 15, b"\x01\x07" + b"\x00" * 14]
 )
 def test_what_is_no_report_is_malformed(payload: bytes) -> None:
-    assert judge(report_topic(PREFIX, "meters", OTHER), payload) == "malformed"
+    assert gate(report_topic(PREFIX, "meters", OTHER), payload) == "malformed"
 
 
 def test_a_fingerprint_that_was_never_issued_is_another_campaigns() -> None:
     foreign = server.campaign(bound=999)
-    assert judge(*delivery(foreign, OTHER, FIRST + 50)) == "other_campaign"
+    assert gate(*delivery(foreign, OTHER, FIRST + 50)) == "other_campaign"
 
 
 @pytest.mark.parametrize(
@@ -117,38 +117,38 @@ def test_a_fingerprint_that_was_never_issued_is_another_campaigns() -> None:
     ],
 )
 def test_a_slot_belongs_to_its_epoch_and_a_little_grace(epoch: object, slot: int, outcome: str) -> None:
-    assert judge(*delivery(epoch, MEMBER, slot)) == outcome  # type: ignore[arg-type]
+    assert gate(*delivery(epoch, MEMBER, slot)) == outcome  # type: ignore[arg-type]
 
 
 def test_nothing_is_taken_after_the_last_slot() -> None:
-    assert judge(*delivery(NEW, MEMBER, NEW.last_slot), now=NEW.end) == COUNTED
-    assert judge(*delivery(NEW, MEMBER, NEW.last_slot + 1), now=NEW.end + 1) == "other_campaign"
+    assert gate(*delivery(NEW, MEMBER, NEW.last_slot), now=NEW.end) == COUNTED
+    assert gate(*delivery(NEW, MEMBER, NEW.last_slot + 1), now=NEW.end + 1) == "other_campaign"
 
 
 def test_the_kind_is_recomputed() -> None:
     for device, kind in ((MEMBER, report.REPORT), (OTHER, report.COHORT), (OTHER, report.STREAM)):
         chain = 1 if kind == report.STREAM else 0
         payload = report.pack(kind, NEW.fingerprint, FIRST + 150, (0,), 1, chain)
-        assert judge(report_topic(PREFIX, "meters", device), payload) == "wrong_kind"
+        assert gate(report_topic(PREFIX, "meters", device), payload) == "wrong_kind"
 
 
 def test_symbols_are_those_of_the_mechanism() -> None:
     rule = NEW.report
     assert rule is not None
     for device, symbols in ((MEMBER, NEW.cohort.mechanism.symbols), (OTHER, rule.mechanism.symbols)):
-        assert judge(*delivery(NEW, device, FIRST + 150, symbols - 1)) == COUNTED
-        assert judge(*delivery(NEW, device, FIRST + 150, symbols)) == "symbol"
+        assert gate(*delivery(NEW, device, FIRST + 150, symbols - 1)) == COUNTED
+        assert gate(*delivery(NEW, device, FIRST + 150, symbols)) == "symbol"
 
 
 def test_a_report_out_of_turn_is_refused() -> None:
     campaign = copy.copy(server.campaign(cohort_stride=0, theta=500))
     campaign.schedule = Schedule(server.SEED, 3, 0)
-    one, batch = admission(), Batch()
-    one.timeline = Timeline([Epoch(campaign, FIRST)])
+    gate, batch = admission(), Batch()
+    gate.timeline = Timeline([Epoch(campaign, FIRST)])
     place = campaign.schedule.place("d")
     outcomes = {}
     for slot in range(FIRST, FIRST + 9):
-        outcomes[slot] = one.judge(*delivery(campaign, "d", slot), False, FIRST + 15, batch)
+        outcomes[slot] = gate.judge(*delivery(campaign, "d", slot), False, FIRST + 15, batch)
     assert outcomes == {slot: COUNTED if campaign.schedule.is_turn(place, slot) else "turn" for slot in outcomes}
     assert list(outcomes.values()).count(COUNTED) == 3
 
@@ -159,10 +159,10 @@ def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Ite
     mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
     epoch = copy.copy(server.campaign(cohort_stride=0, theta=500))
     epoch.rule = ScalarRule(epoch.cohort, ReportRule(0, 500, mechanism))
-    one, batch = admission(), Batch()
-    one.timeline = Timeline([Epoch(epoch, FIRST)])
+    gate, batch = admission(), Batch()
+    gate.timeline = Timeline([Epoch(epoch, FIRST)])
     outcomes = [
-        one.judge(*delivery(epoch, f"d{symbol}", FIRST, symbol), False, FIRST + 5, batch)
+        gate.judge(*delivery(epoch, f"d{symbol}", FIRST, symbol), False, FIRST + 5, batch)
         for symbol in range(mechanism.symbols + 1)
     ]
     assert mechanism.symbols == 9
@@ -173,10 +173,10 @@ def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Ite
 def test_time_has_a_window() -> None:
     slot = FIRST + 150
     made = delivery(NEW, OTHER, slot)
-    assert judge(*made, now=slot + 1 - 60) == COUNTED
-    assert judge(*made, now=slot + 1 - 61) == "future"
-    assert judge(*made, now=slot + 1 + 2 * 86400) == COUNTED
-    assert judge(*made, now=slot + 2 + 2 * 86400) == "late"
+    assert gate(*made, now=slot + 1 - 60) == COUNTED
+    assert gate(*made, now=slot + 1 - 61) == "future"
+    assert gate(*made, now=slot + 1 + 2 * 86400) == COUNTED
+    assert gate(*made, now=slot + 2 + 2 * 86400) == "late"
 
 
 def test_time_is_counted_in_the_campaigns_slots() -> None:
@@ -184,9 +184,9 @@ def test_time_is_counted_in_the_campaigns_slots() -> None:
     end = (FIRST + 151) * 60
 
     def at(now: int) -> str:
-        one = Admission(PREFIX, "meters", 60, Seen(), cells=cells_of)
-        one.timeline = Timeline(two_epochs())
-        return one.judge(*made, False, now, Batch())
+        gate = Admission(PREFIX, "meters", 60, Seen(), cells=cells_of)
+        gate.timeline = Timeline(two_epochs())
+        return gate.judge(*made, False, now, Batch())
 
     assert [at(end - 61), at(end - 60), at(end + 2 * 86400), at(end + 2 * 86400 + 1)] == [
         *("future", COUNTED, COUNTED, "late")
@@ -194,32 +194,32 @@ def test_time_is_counted_in_the_campaigns_slots() -> None:
 
 
 def test_long_slots_may_be_96_slots_late() -> None:
-    one = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
-    assert one._late == 96 * 3600
+    gate = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
+    assert gate._late == 96 * 3600
 
 
 def test_a_repeat_is_a_duplicate_and_other_bytes_a_conflict() -> None:
-    one, batch = admission(), Batch()
+    gate, batch = admission(), Batch()
     for symbol in (3, 3, 4):
-        one.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
+        gate.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
     assert batch.outcomes == {COUNTED: 1, "duplicate": 1, "conflict": 1}
     assert batch.partial.reports == 1
     assert len(batch.seen) == 16
 
 
 def test_one_interval_counts_once_across_epochs() -> None:
-    one, batch = admission(), Batch()
+    gate, batch = admission(), Batch()
     for epoch in (OLD, NEW):
-        one.judge(*delivery(epoch, MEMBER, FIRST + 100), False, FIRST + 200, batch)
+        gate.judge(*delivery(epoch, MEMBER, FIRST + 100), False, FIRST + 200, batch)
     assert batch.outcomes == {COUNTED: 1, "conflict": 1}
 
 
 def test_the_audit_names_every_delivery() -> None:
-    one, batch = admission(audit=True), Batch()
+    gate, batch = admission(audit=True), Batch()
     topic, payload = delivery(NEW, OTHER, FIRST + 150)
     for _ in range(2):
-        one.judge(topic, payload, False, FIRST + 200, batch)
-    one.judge("x", b"", False, FIRST + 200, batch)
+        gate.judge(topic, payload, False, FIRST + 200, batch)
+    gate.judge("x", b"", False, FIRST + 200, batch)
     assert [(device, outcome) for device, _, outcome in batch.audit] == [
         (OTHER, COUNTED),
         (OTHER, "duplicate"),
@@ -228,9 +228,9 @@ def test_the_audit_names_every_delivery() -> None:
 
 
 def test_workers_subscribe_to_every_shard_once() -> None:
-    found = Counter(topic for worker in range(3) for topic in topic_filters("p", "c", worker, 3))
-    assert sorted(found) == sorted(f"p/c/{number}/+/report" for number in range(64))
-    assert set(found.values()) == {1}
+    filters = Counter(topic for worker in range(3) for topic in topic_filters("p", "c", worker, 3))
+    assert sorted(filters) == sorted(f"p/c/{number}/+/report" for number in range(64))
+    assert set(filters.values()) == {1}
     assert topic_filters("p", "c", 0, 1) == ["p/c/+/+/report"]
 
 
@@ -238,12 +238,12 @@ def test_workers_subscribe_to_every_shard_once() -> None:
 def test_what_reaches_no_worker_would_not_have_been_counted(level: str) -> None:
     """Several workers hear of no shard but the 64: a lone worker, who does, refuses the others."""
     topic = f"{PREFIX}/meters/{level}/{OTHER}/report"
-    filters = [one for worker in range(3) for one in topic_filters(PREFIX, "meters", worker, 3)]
-    reached = sum(topic_matches_sub(one, topic) for one in filters)
+    filters = [pattern for worker in range(3) for pattern in topic_filters(PREFIX, "meters", worker, 3)]
+    reached = sum(topic_matches_sub(pattern, topic) for pattern in filters)
     assert topic_matches_sub(*topic_filters(PREFIX, "meters", 0, 1), topic)
     assert reached == (level in map(str, range(64)))
     if not reached:
-        assert judge(topic, delivery(NEW, OTHER, FIRST + 150)[1]) in ("topic", "shard")
+        assert gate(topic, delivery(NEW, OTHER, FIRST + 150)[1]) in ("topic", "shard")
 
 
 LEVELS = st.one_of(
@@ -265,7 +265,7 @@ LEVELS = st.one_of(
 def test_the_topic_rule_is_the_one_of_levels_read_one_by_one(levels: list[str]) -> None:
     topic = "/".join([PREFIX, *levels])
     allowed = is_report_topic(PREFIX, "meters", topic)
-    outcome = judge(topic, b"")
+    outcome = gate(topic, b"")
     assert outcome in (("shard", "malformed") if allowed else ("topic", "shard"))
     assert allowed or outcome == "topic" or (levels[1].isdecimal() and int(levels[1]) > 63)
 
@@ -287,9 +287,9 @@ def payload(chance: random.Random) -> bytes:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(FIRST - 10, FIRST + 200))
 def test_fifty_thousand_payloads_never_raise_and_are_all_accounted_for(seed: int, now: int) -> None:
-    one, batch, chance = admission(audit=True), Batch(), random.Random(seed)
+    gate, batch, chance = admission(audit=True), Batch(), random.Random(seed)
     for number in range(500):
         topic = report_topic(PREFIX, "meters", (MEMBER, OTHER)[number % 2])
-        assert one.judge(topic, payload(chance), False, now, batch) in {COUNTED, *REASONS, *DUPLICATES}
+        assert gate.judge(topic, payload(chance), False, now, batch) in {COUNTED, *REASONS, *DUPLICATES}
     assert sum(batch.outcomes.values()) == len(batch.audit) == 500
     assert batch.partial.reports == batch.outcomes[COUNTED] == len(batch.seen) // 16

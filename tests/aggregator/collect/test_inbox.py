@@ -33,8 +33,8 @@ class Sender:
 
     def send(self, first: int, count: int, qos: int = 1) -> None:
         made = [self.mqtt.publish(TOPIC, b"%06d" % number, qos) for number in range(first, first + count)]
-        for one in made:
-            one.wait_for_publish(20)
+        for sent in made:
+            sent.wait_for_publish(20)
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -68,7 +68,7 @@ def drain(inbox: Inbox, count: int, acknowledge: bool = True) -> list[bytes]:
     deadline = time.monotonic() + 20
     while len(came) < count and time.monotonic() < deadline:
         taken = inbox.take(0.1)
-        came += [one.payload for one in taken]
+        came += [delivery.payload for delivery in taken]
         if acknowledge:
             inbox.acknowledge(taken)
     return came
@@ -111,7 +111,7 @@ def test_a_batch_is_bounded(place: tuple[PrivateBroker, Address, Sender]) -> Non
         taken = inbox.take(1)
         assert 0 < len(taken) <= 7
         inbox.acknowledge(taken)
-        came += [one.payload for one in taken]
+        came += [delivery.payload for delivery in taken]
     assert came == numbers(0, 100)
     inbox.close()
 
@@ -135,7 +135,7 @@ def test_an_acknowledgement_of_an_old_connection_is_kept_back(
         again += inbox.take(0.1)
     # The old ones were never acknowledged; the packet numbers may be another's by now.
     inbox.acknowledge(old)
-    assert [one.payload for one in again] == numbers(0, 3)
+    assert [delivery.payload for delivery in again] == numbers(0, 3)
     assert "was lost" in said[0]
     assert "connected again" in said[1]
     inbox.close()
@@ -200,8 +200,8 @@ def wicked() -> Iterator[Callable[[bytes], Wicked]]:
         return made[-1]
 
     yield start
-    for one in made:
-        one.stop()
+    for inbox in made:
+        inbox.stop()
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ def make(store: MemoryStore, said: list[str], intake: ListIntake | None = None) 
 def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
     said: list[str] = []
-    one = make(store, said)
-    assert one.commit(reports(5))
+    ingest = make(store, said)
+    assert ingest.commit(reports(5))
     store.failures = 3
-    assert one.commit(reports(8))
+    assert ingest.commit(reports(8))
     assert said == ["the store cannot be written, trying again: database or disk is full"] * 3
     assert store.outcomes() == {"counted": 8, "duplicate": 5, "received": 13}
     assert store.partial().reports == 8
@@ -62,31 +62,31 @@ def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch
 
 def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 60)
-    one = make(store, [])
+    ingest = make(store, [])
     store.failures = 10**9
     stop = threading.Event()
     stop.set()
-    one.run(stop, lambda: None)
-    assert not one.commit(reports(5)), "nothing may be acknowledged"
+    ingest.run(stop, lambda: None)
+    assert not ingest.commit(reports(5)), "nothing may be acknowledged"
     store.failures = 0
     assert store.outcomes()["received"] == 0
 
 
 def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:
-    one = make(store, [])
+    ingest = make(store, [])
     late = [Delivery(*delivery(NEW.campaign, "d1", FIRST + 150), False)]
-    assert one.commit(late)
+    assert ingest.commit(late)
     store.add_epoch(NEW)
-    assert one.commit(late)
+    assert ingest.commit(late)
     assert store.outcomes() == {"other_campaign": 1, "counted": 1, "received": 2}
     assert [outcome for _, _, outcome in store.audit()] == ["counted"]
 
 
 def test_deduplication_is_compacted_and_survives(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMPACT_RECORDS", 10)
-    one = make(store, [])
+    ingest = make(store, [])
     for slot in range(5):
-        one.commit(reports(4, FIRST + slot))
+        ingest.commit(reports(4, FIRST + slot))
     assert [is_snapshot for is_snapshot, _ in store.seen()] == [True, False, False]
     seen = Seen()
     seen.load(store.seen())

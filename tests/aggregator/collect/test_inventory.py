@@ -38,7 +38,7 @@ def test_a_revoked_device_is_refused_from_then_on_and_its_past_stays(together: b
 
     def take(slot: int, sequence: int) -> Counter[str]:
         before = store.outcomes()
-        for some in [reports(slot, sequence)] if together else [[one] for one in reports(slot, sequence)]:
+        for some in [reports(slot, sequence)] if together else [[single] for single in reports(slot, sequence)]:
             assert running.commit(some)
         return store.outcomes() - before
 

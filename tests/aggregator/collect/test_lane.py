@@ -31,7 +31,7 @@ OLD, NEW = two_epochs()
 
 def turns() -> list[Epoch]:
     """A report epoch in turns of seven."""
-    one = NEW.campaign
+    campaign = NEW.campaign
     made = build(
         name="meters",
         sensor="load",
@@ -44,8 +44,8 @@ def turns() -> list[Epoch]:
         epoch=FIRST + 100,
         last_slot=FIRST + 1000,
         default=0,
-        cohort=one.cohort,
-        report=one.report,
+        cohort=campaign.cohort,
+        report=campaign.report,
         schedule=Schedule(bytes(16), 7, 3),
     )
     return [OLD, Epoch(made, FIRST + 90)]
@@ -82,17 +82,22 @@ def admission(epochs: list[Epoch], **options: Any) -> Admission:
 
 
 def honest(epochs: list[Epoch], chance: random.Random, device: str, slot: int) -> tuple[str, bytes]:
-    one = chance.choice(epochs).campaign if chance.random() < 0.1 else epochs[-1].campaign
+    campaign = chance.choice(epochs).campaign if chance.random() < 0.1 else epochs[-1].campaign
     sequence = chance.randrange(1, 1000)
     if chance.random() < 0.95:
         # Mostly the device's turn.
-        slot += -(slot + one.schedule.place(device)) % one.schedule.stride
-    if one.rule.kind == "stream":
+        slot += -(slot + campaign.schedule.place(device)) % campaign.schedule.stride
+    if campaign.rule.kind == "stream":
         payload = report.pack(
-            report.STREAM, one.fingerprint, slot, (chance.randrange(-5000, 5000),), sequence, chance.randrange(1, 41)
+            report.STREAM,
+            campaign.fingerprint,
+            slot,
+            (chance.randrange(-5000, 5000),),
+            sequence,
+            chance.randrange(1, 41),
         )
         return report_topic(PREFIX, "meters", device), payload
-    return delivery(one, device, slot, chance.randrange(12), sequence)
+    return delivery(campaign, device, slot, chance.randrange(12), sequence)
 
 
 def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, bytes]:
@@ -195,28 +200,28 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
     slow.sequences.observe = watch  # type: ignore[method-assign]
     for first in range(0, len(deliveries), size):
         part = deliveries[first : first + size]
-        one, other = Batch(), Batch()
-        Lane(fast, fail).judge(part, now, one)
+        quick, plain = Batch(), Batch()
+        Lane(fast, fail).judge(part, now, quick)
         for topic, payload, retained, _ in part:
-            slow.judge(topic, payload, retained, now, other)
-        assert one.outcomes == other.outcomes
-        assert one.partial == other.partial
+            slow.judge(topic, payload, retained, now, plain)
+        assert quick.outcomes == plain.outcomes
+        assert quick.partial == plain.partial
         # A late report closes a gap of its group: whose, if any is open, depends on the order among devices.
-        assert abs(sum(one.lost.values()) - sum(other.lost.values())) <= closes
-        assert records(one) == records(other)
-        assert sorted(one.chains[i : i + 20] for i in range(0, len(one.chains), 20)) == sorted(
-            other.chains[i : i + 20] for i in range(0, len(other.chains), 20)
+        assert abs(sum(quick.lost.values()) - sum(plain.lost.values())) <= closes
+        assert records(quick) == records(plain)
+        assert sorted(quick.chains[i : i + 20] for i in range(0, len(quick.chains), 20)) == sorted(
+            plain.chains[i : i + 20] for i in range(0, len(plain.chains), 20)
         )
-        assert audits(one) == audits(other)
-        counted += one.outcomes[COUNTED]
+        assert audits(quick) == audits(plain)
+        counted += quick.outcomes[COUNTED]
     assert fast.seen.snapshot() == slow.seen.snapshot()
     assert fast.sequences.snapshot() == slow.sequences.snapshot()
     assert sorted(_rows(fast)) == sorted(_rows(slow))
     return counted, counted - judged
 
 
-def _rows(one: Admission) -> list[bytes]:
-    data = one.chains.records()
+def _rows(judged: Admission) -> list[bytes]:
+    data = judged.chains.records()
     return [data[i : i + 20] for i in range(0, len(data), 20)]
 
 
@@ -288,13 +293,13 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
 
     for at in range(0, len(deliveries), LEAST):
         part = deliveries[at : at + LEAST]
-        one, other = Batch(), Batch()
-        Lane(whole).judge(part, FIRST + 50, other)
+        quick, plain = Batch(), Batch()
+        Lane(whole).judge(part, FIRST + 50, plain)
         with monkeypatch.context() as patch:
             patch.setattr(module, "newer", fail)
-            Lane(broken, said.append).judge(part, FIRST + 50, one)
-        assert one.outcomes == other.outcomes
-        assert one.partial == other.partial
+            Lane(broken, said.append).judge(part, FIRST + 50, quick)
+        assert quick.outcomes == plain.outcomes
+        assert quick.partial == plain.partial
     assert broken.seen.snapshot() == whole.seen.snapshot()
     assert said
     assert "IndexError('poison')" in said[0]
@@ -317,7 +322,10 @@ def test_columns_are_the_reports_fields() -> None:
     columns = Columns(payloads)
     assert columns.sound.tolist() == [True, True, False]
     assert columns.kind.tolist()[:2] == [1, 2]
-    assert [one.to_bytes(8, "big") for one in columns.fingerprint.tolist()[:2]] == [b"abcdefgh", b"\xff" * 8]
+    assert [fingerprint.to_bytes(8, "big") for fingerprint in columns.fingerprint.tolist()[:2]] == [
+        b"abcdefgh",
+        b"\xff" * 8,
+    ]
     assert columns.slot.tolist()[:2] == [2**32 - 1, 7]
     assert columns.symbol.tolist()[0] == 2**32 - 1
     assert columns.released.tolist()[1] == -(2**31) + 1

@@ -30,7 +30,7 @@ def test_sums_are_exact_and_add_up(reports, cut):
     counts = merged[KEY]
     assert np.array_equal(unpack_counts(pack_counts(counts)), counts)
     for k in (0, 1):
-        values = [one[k] for one in reports]
+        values = [origins[k] for origins in reports]
         assert layout.sums(counts, k) == (len(values), sum(values), sum(x * x for x in values))
     ages = layout.ages_of(counts)
     assert ages.sum() == len(reports)
@@ -49,16 +49,16 @@ def test_pairs_are_the_slots_of_one_chain_in_any_order(data):
         reports += [(slot + i, slot) for i in kept]
         slot += length + data.draw(st.integers(0, 3))
     chains = Chains()
-    found = sorted(
+    pairs = sorted(
         pair for slot, origin in data.draw(st.permutations(reports)) for pair in chains.observe(5, slot, origin)
     )
     expected = sorted(
         (max(a, b), abs(a - b))
-        for i, (a, one) in enumerate(reports)
+        for i, (a, origin) in enumerate(reports)
         for b, other in reports[:i]
-        if one == other and abs(a - b) <= LAGS
+        if origin == other and abs(a - b) <= LAGS
     )
-    assert found == expected
+    assert pairs == expected
 
 
 def test_a_repeated_slot_makes_no_pair():
@@ -70,15 +70,15 @@ def test_a_repeated_slot_makes_no_pair():
 
 
 def test_state_comes_back_from_its_records_by_shard():
-    one, two = 1 << 56, 2 << 56
-    segments = [record(key, slot, origin) for slot, origin in ((10, 5), (12, 5), (13, 12)) for key in (one, two)]
+    first, second = 1 << 56, 2 << 56
+    segments = [record(key, slot, origin) for slot, origin in ((10, 5), (12, 5), (13, 12)) for key in (first, second)]
     chains = Chains()
     chains.load(segments, [1])
     again = Chains()
     again.load([chains.records()])
     assert len(again) == 1
-    assert sorted(again.observe(one, 14, 5)) == [(14, 2), (14, 4)]
-    assert again.observe(two, 14, 5) == []
+    assert sorted(again.observe(first, 14, 5)) == [(14, 2), (14, 4)]
+    assert again.observe(second, 14, 5) == []
     assert len(again.records()) // RECORD_BYTES == 5
 
 

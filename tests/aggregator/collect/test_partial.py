@@ -29,12 +29,12 @@ def of(reports: list[tuple[Key, int]]) -> Partial:
 
 @given(REPORTS, REPORTS, REPORTS)
 def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list, c: list) -> None:  # type: ignore[type-arg]
-    one, two, three = of(a), of(b), of(c)
-    assert one.merge(two).merge(three) == one.merge(two.merge(three)) == of(c + a + b)
-    assert one.merge(two) == two.merge(one)
-    assert one.merge(Partial()) == one
-    assert of(a) == one, "merge leaves its operands alone"
-    assert one.merge(two).reports == len(a) + len(b)
+    first, second, third = of(a), of(b), of(c)
+    assert first.merge(second).merge(third) == first.merge(second.merge(third)) == of(c + a + b)
+    assert first.merge(second) == second.merge(first)
+    assert first.merge(Partial()) == first
+    assert of(a) == first, "merge leaves its operands alone"
+    assert first.merge(second).reports == len(a) + len(b)
 
 
 @given(st.lists(st.one_of(st.just(0), st.integers(0, 2**40)), max_size=300))
@@ -58,8 +58,8 @@ def test_a_few_reports_take_few_bytes() -> None:
 
 def test_two_lengths_do_not_merge() -> None:
     key = Key("meters", b"abcd", 1, "all", 5)
-    one, two = Partial(), Partial()
-    one.add(key, 0, 3)
-    two.add(key, 0, 4)
+    first, second = Partial(), Partial()
+    first.add(key, 0, 3)
+    second.add(key, 0, 4)
     with pytest.raises(Invalid, match="3 and 4 cells"):
-        one.merge(two)
+        first.merge(second)

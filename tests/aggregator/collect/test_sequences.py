@@ -56,21 +56,21 @@ def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list
 
 def test_the_state_survives_in_records_and_in_snapshots() -> None:
     chance = random.Random(7)
-    one = Sequences()
+    sequences = Sequences()
     records: list[bytes] = []
     keys = [device_key(f"d{number}")[1] for number in range(9000)]
     for slot in range(3):
         for key in chance.sample(keys, 6000):
-            one.observe(key, 0, slot, slot + 1)
-            records.append(one.record(key))
+            sequences.observe(key, 0, slot, slot + 1)
+            records.append(sequences.record(key))
     replayed, resumed, half = Sequences(), Sequences(), Sequences()
     replayed.load(records)
-    snapshot = one.snapshot()
+    snapshot = sequences.snapshot()
     resumed.load([snapshot])
     half.load([snapshot], range(32))
     assert replayed.snapshot() == resumed.snapshot() == snapshot
-    assert len(snapshot) == RECORD_BYTES * len(one)
-    assert 0 < len(half) < len(one)
+    assert len(snapshot) == RECORD_BYTES * len(sequences)
+    assert 0 < len(half) < len(sequences)
     with pytest.raises(Invalid, match="expected whole rows"):
         Sequences().load([b"x"])
 

@@ -131,10 +131,10 @@ def test_a_failed_transaction_leaves_nothing(opened: Callable[[], Store]) -> Non
 
 
 def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> None:
-    one, other = opened(), opened()
-    with one.shared(0), other.shared(0), pytest.raises(Invalid, match="another aggregator"), opened().exclusive(0):
+    store, other = opened(), opened()
+    with store.shared(0), other.shared(0), pytest.raises(Invalid, match="another aggregator"), opened().exclusive(0):
         pass
-    with one.exclusive(0):
+    with store.exclusive(0):
         for hold in (other.shared, other.exclusive):
             with pytest.raises(Invalid, match="another aggregator"), hold(0):
                 pass

@@ -51,9 +51,9 @@ def test_no_data_set_tells_more_than_the_pair(name):
         worst = dict.fromkeys(ODDS, Fraction(0))
         for others in itertools.combinations_with_replacement(rows, reports - 1):
             laws = [histograms([row, *others]) for row in rows]
-            for one, other in itertools.permutations(laws, 2):
+            for law, other in itertools.permutations(laws, 2):
                 for odds in ODDS:
-                    delta = sum((max(p - odds * other.get(h, 0), Fraction(0)) for h, p in one.items()), Fraction(0))
+                    delta = sum((max(p - odds * other.get(h, 0), Fraction(0)) for h, p in law.items()), Fraction(0))
                     worst[odds] = max(worst[odds], delta)
         for odds, delta in worst.items():
             assert delta <= exact_delta(blanket, reports, odds), (reports, odds)
@@ -70,8 +70,8 @@ def test_for_stochastic_rounding_the_pair_is_attained():
     for odds in (Fraction(9, 8), Fraction(3, 2)):
         exact = Fraction(0)
         for other in rows:
-            for one, two in itertools.permutations([histograms([row, other]) for row in rows]):
-                exact = max(exact, sum((max(p - odds * two[h], Fraction(0)) for h, p in one.items()), Fraction(0)))
+            for law, two in itertools.permutations([histograms([row, other]) for row in rows]):
+                exact = max(exact, sum((max(p - odds * two[h], Fraction(0)) for h, p in law.items()), Fraction(0)))
         assert exact == exact_delta(Blanket.of(mechanism), 2, odds)
 
 

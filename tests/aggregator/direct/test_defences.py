@@ -87,7 +87,7 @@ class Site:
             taken = self.endpoint.take(0.05)
             if taken:
                 time.sleep(COMMIT_SECONDS)
-                self.taken += [one for one in taken if one.payload != b"honest"]
+                self.taken += [delivery for delivery in taken if delivery.payload != b"honest"]
                 self.endpoint.acknowledge(taken)
 
     def _report(self) -> None:
@@ -184,7 +184,7 @@ def test_what_devices_have_no_use_for_ends_the_connection(site: Site, data: byte
 def test_slow_strangers_are_sent_away(site: Site) -> None:
     slow = [raw(site.port, CONNECT[:7]) for _ in range(20)]
     silent = [raw(site.port, b"") for _ in range(20)]
-    assert all(ended(one, 4) == b"" for one in slow + silent)
+    assert all(ended(stranger, 4) == b"" for stranger in slow + silent)
     assert site.refused("slow_connect") == 40
     site.honest_goes_on()
 
@@ -229,8 +229,8 @@ def test_strangers_of_one_address_are_limited_and_devices_are_not(passwords: Pat
             time.sleep(0.02)
         assert site.refused("strangers") == 30
         site.honest_goes_on()
-        for one in strangers:
-            one.close()
+        for stranger in strangers:
+            stranger.close()
         time.sleep(0.3)
         entered(site)
 
@@ -251,7 +251,7 @@ def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped
         device.publish([b"%04d" % number for number in range(300)])
         device.wait("acked", 30, 300)
         seconds = time.monotonic() - began
-        assert [one.payload for one in site.taken] == [b"%04d" % number for number in range(300)]
+        assert [delivery.payload for delivery in site.taken] == [b"%04d" % number for number in range(300)]
         assert seconds > (300 - 100) / 40.0 - 0.5, "200 reports beyond the bucket take 5 s at 40 a second"
         assert site.endpoint.facts()["throttled"] >= 1
         device.close()
@@ -301,8 +301,8 @@ def test_a_tls_storm(tmp_path: Path, passwords: Path) -> None:
         silent = [raw(site.port, b"") for _ in range(100)]
         plain = [raw(site.port, CONNECT) for _ in range(20)]
         site.honest_goes_on()
-        for one in broken + silent + plain:
-            one.close()
+        for stranger in broken + silent + plain:
+            stranger.close()
         site.honest_goes_on()
 
 
@@ -324,8 +324,8 @@ def test_descriptors_used_up(passwords: Path) -> None:
             site.honest_goes_on()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for one in clients:
-            one.close()
+        for client in clients:
+            client.close()
         time.sleep(1.5)
         entered(site)
 
@@ -426,8 +426,8 @@ def fuzzed(passwords: Path, sequences: int, seed: int) -> tuple[int, np.ndarray]
         before = len(site.waits)
         fed = fuzz(site.endpoint, sequences, seed)
         site.honest_goes_on()
-        for one in site.taken:
-            assert one.topic in ("", topic("bad"), topic("worse"))
+        for delivery in site.taken:
+            assert delivery.topic in ("", topic("bad"), topic("worse"))
         assert site.endpoint.facts()["connections"] == 1, "only the honest device is left"
         assert len(site.endpoint._strangers) == 0
         return fed, np.array(site.waits[before:])

@@ -62,7 +62,7 @@ def take(endpoint: Endpoint, count: int) -> list[Any]:
 def test_a_report_is_acknowledged_only_after_it_is_committed(endpoint: Endpoint, device: Device) -> None:
     numbers = device.publish([b"one", b"two"])
     taken = take(endpoint, 2)
-    assert [(one.topic, one.payload, one.retained) for one in taken] == [
+    assert [(delivery.topic, delivery.payload, delivery.retained) for delivery in taken] == [
         (topic("load-1"), b"one", False),
         (topic("load-1"), b"two", False),
     ]
@@ -111,7 +111,7 @@ def test_a_foreign_topic_and_the_retain_flag_are_told_on(endpoint: Endpoint, dev
     data[0] |= 1
     device.socket.sendall(data)
     taken = take(endpoint, 3)
-    assert [(one.topic, one.payload, one.retained) for one in taken] == [
+    assert [(delivery.topic, delivery.payload, delivery.retained) for delivery in taken] == [
         ("", b"x", False),
         ("", b"y", False),
         (topic("load-1"), b"z", True),
@@ -178,7 +178,7 @@ def test_many_threads_see_every_delivery_once(passwords: Path) -> None:
         def work() -> None:
             while not stop.is_set() or len(seen) < 2000:
                 taken = endpoint.take(0.05)
-                seen.extend(one.payload for one in taken)
+                seen.extend(delivery.payload for delivery in taken)
                 endpoint.acknowledge(taken)
 
         thread = threading.Thread(target=work)
@@ -239,9 +239,9 @@ def test_paho_publishes_and_subscribes(endpoint: Endpoint) -> None:
     # It has 20 under way at a time.
     for _ in range(5):
         endpoint.acknowledge(take(endpoint, 20))
-    for one in sent:
-        one.wait_for_publish(10)
-        assert one.is_published()
+    for message in sent:
+        message.wait_for_publish(10)
+        assert message.is_published()
     assert client.messages == [b"campaign"]
     leave(client.mqtt)
 

@@ -41,11 +41,11 @@ def test_it_gains_and_its_intervals_hold():
     for _ in range(12):
         truth = household(rng, slots)
         values, noise = independent(rng, truth, 30.0)
-        found = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
-        assert found.used
-        gains.append(rms(found.mean - truth) / rms(values - truth))
-        held.append(np.mean(np.abs(found.mean - truth) < 1.96 * found.standard_error))
-        causal.append(np.mean(np.abs(found.causal - truth)[DAY:] < 1.96 * found.causal_error[DAY:]))
+        result = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
+        assert result.used
+        gains.append(rms(result.mean - truth) / rms(values - truth))
+        held.append(np.mean(np.abs(result.mean - truth) < 1.96 * result.standard_error))
+        causal.append(np.mean(np.abs(result.causal - truth)[DAY:] < 1.96 * result.causal_error[DAY:]))
     assert max(gains) < 0.6
     assert 0.92 < np.mean(held) < 0.98
     assert 0.92 < np.mean(causal) < 0.98
@@ -56,11 +56,11 @@ def test_white_signals_are_left_as_they_are():
     rng = np.random.default_rng(2)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     values, noise = independent(rng, 200 + 40 * rng.standard_normal(len(slots)), 3.0)
-    found = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
-    assert not found.used
-    assert np.array_equal(found.mean, values)
-    assert np.array_equal(found.causal, values)
-    assert np.allclose(found.standard_error, 3.0)
+    result = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
+    assert not result.used
+    assert np.array_equal(result.mean, values)
+    assert np.array_equal(result.causal, values)
+    assert np.allclose(result.standard_error, 3.0)
 
 
 def test_what_each_slot_has_by_chance_is_in_the_interval():
@@ -71,23 +71,23 @@ def test_what_each_slot_has_by_chance_is_in_the_interval():
     for _ in range(4):
         truth = 200 + 10 * rng.standard_normal(len(slots))
         values, noise = independent(rng, truth, 30.0)
-        found = filtered(slots, values, replace(noise, chance=0.35), calendar(slots, HALF_HOUR, DAY))
-        held.append(np.mean(np.abs(found.mean - truth) < 1.96 * found.standard_error))
+        result = filtered(slots, values, replace(noise, chance=0.35), calendar(slots, HALF_HOUR, DAY))
+        held.append(np.mean(np.abs(result.mean - truth) < 1.96 * result.standard_error))
     assert np.mean(held) > 0.9
 
 
 def test_few_slots_are_left_as_they_are():
     slots = np.arange(FEWEST - 1)
-    found = filtered(slots, np.ones(FEWEST - 1), Noise(np.ones(FEWEST - 1)), calendar(slots, HALF_HOUR, DAY))
-    assert not found.used
-    assert found.fitted is None
+    result = filtered(slots, np.ones(FEWEST - 1), Noise(np.ones(FEWEST - 1)), calendar(slots, HALF_HOUR, DAY))
+    assert not result.used
+    assert result.fitted is None
 
 
 @pytest.mark.parametrize("values", [np.full(200, 7.0), np.zeros(200), np.r_[np.zeros(199), 1e9]])
 def test_degenerate_series_stay_finite(values):
     slots = np.arange(200)
-    found = filtered(slots, values, Noise(np.full(200, 1e-3)), calendar(slots, HALF_HOUR, DAY))
-    for numbers in (found.mean, found.standard_error, found.causal, found.causal_error):
+    result = filtered(slots, values, Noise(np.full(200, 1e-3)), calendar(slots, HALF_HOUR, DAY))
+    for numbers in (result.mean, result.standard_error, result.causal, result.causal_error):
         assert np.isfinite(numbers).all()
 
 
@@ -104,10 +104,10 @@ def test_correlated_noise_of_streams_renewed_each_day():
             fresh = 49.0 * rng.standard_normal()
             noise[i] = fresh if carried[i] == 0 else carried[i] * noise[i - 1] + np.sqrt(1 - carried[i] ** 2) * fresh
         values = truth + noise
-        found = filtered(slots, values, Noise(np.full(len(slots), 49.0**2), carried), calendar(slots, HALF_HOUR, DAY))
-        squares += rms(found.mean - truth) ** 2
+        result = filtered(slots, values, Noise(np.full(len(slots), 49.0**2), carried), calendar(slots, HALF_HOUR, DAY))
+        squares += rms(result.mean - truth) ** 2
         raws += rms(values - truth) ** 2
-        held.append(np.mean(np.abs(found.mean - truth) < 1.96 * found.standard_error))
+        held.append(np.mean(np.abs(result.mean - truth) < 1.96 * result.standard_error))
     assert np.sqrt(squares / raws) < 0.5
     assert 0.90 < np.mean(held) < 0.99
 
@@ -122,8 +122,8 @@ def test_days_off_and_the_clocks_change():
     values, noise = independent(rng, truth, 30.0)
     errors = {}
     for name, days in (("local", london), ("utc", Days()), ("alike", Days(london.zone, None))):
-        found = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY, days))
-        errors[name] = rms(found.mean - truth)
+        result = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY, days))
+        errors[name] = rms(result.mean - truth)
     assert errors["local"] < 0.95 * min(errors["utc"], errors["alike"])
 
 

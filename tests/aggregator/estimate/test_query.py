@@ -91,12 +91,12 @@ def test_results_say_everything(store: Path) -> None:
         assert "ε = 16" in results.guarantee
         assert results.outcomes() == {"counted": 8000 + 12 * 800, "duplicate": 3, "received": 8003 + 12 * 800}
         estimates = results.estimates()
-        assert [one.slot - FIRST for one in estimates] == [0, 1, 2, 3, *range(100, 112)]
-        for one in estimates[4:]:
-            assert one.reports == 800
-            assert one.standard_error is not None
-            assert one.low_raw is not None
-            assert abs(one.estimate - 100) < 5 * np.hypot(one.standard_error, 100 / 800**0.5)
+        assert [estimate.slot - FIRST for estimate in estimates] == [0, 1, 2, 3, *range(100, 112)]
+        for estimate in estimates[4:]:
+            assert estimate.reports == 800
+            assert estimate.standard_error is not None
+            assert estimate.low_raw is not None
+            assert abs(estimate.estimate - 100) < 5 * np.hypot(estimate.standard_error, 100 / 800**0.5)
         few, stale = results.warnings(estimates)
         assert few == "few reports"
         # The readings' mean is 100, that of the distribution behind theta nearly 200.
@@ -153,11 +153,11 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     assert table.returncode == 0, table.stderr
     assert "event-level" in table.stdout
     assert "warning: few reports" in table.stdout
-    found = json.loads(command(store, "--json", "--first", FIRST + 100, "--group", "all").stdout)
-    assert found["theta"] == 500
-    assert len(found["slots"]) == 12
-    assert found["slots"][0]["reports"] == 800
-    assert found["outcomes"]["duplicate"] == 3
+    answer = json.loads(command(store, "--json", "--first", FIRST + 100, "--group", "all").stdout)
+    assert answer["theta"] == 500
+    assert len(answer["slots"]) == 12
+    assert answer["slots"][0]["reports"] == 800
+    assert answer["outcomes"]["duplicate"] == 3
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
     # 12 slots by runs of 8: one of them is cut off by an end of the campaign, and says so.
@@ -195,7 +195,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(store: Path, arguments: list[str], part: str) -> None:
-    done = command(*[store if one == "STORE" else one for one in arguments])
+    done = command(*[store if argument == "STORE" else argument for argument in arguments])
     assert done.returncode == 2
     assert part in done.stderr
     assert "Traceback" not in done.stderr
@@ -217,8 +217,8 @@ def test_slots_are_chosen_by_local_time(store: Path) -> None:
         with pytest.raises(Invalid, match="expected the first before the last"):
             results.estimates(begin, begin - timedelta(days=1))
     text = begin.replace(tzinfo=None).isoformat()
-    found = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
-    assert [slot["slot"] - FIRST for slot in found["slots"]] == [103, 104, 105, 106]
+    answer = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
+    assert [slot["slot"] - FIRST for slot in answer["slots"]] == [103, 104, 105, 106]
     # The newest slot ends at FIRST + 112; two more slots are waited for.
     settled = json.loads(command(store, "--json", "--since", "9m", "--settled").stdout)
     assert settled["settled"] == FIRST + 108

@@ -10,15 +10,15 @@ ONE = Estimate(96, 96 * 1800, Series("all"), MEASURED, 600, 30, 200.0, 3.0, 194.
 
 def test_noise_averages_out_and_bias_does_not() -> None:
     day = [replace(ONE, slot=96 + i, start=(96 + i) * 1800, estimate=200.0 + i) for i in range(48)]
-    (found,) = over([*day, replace(ONE, slot=100, kind=MODEL, standard_error=None)], 48)
-    assert (found.first, found.last, found.start, found.slots, found.reports) == (96, 143, 96 * 1800, 48, 48 * 600)
-    assert found.estimate == pytest.approx(223.5)
-    assert found.total == pytest.approx(223.5 * 48)
-    assert found.standard_error == pytest.approx(3.0 / 48**0.5)
-    assert found.low == pytest.approx(223.5 - 1.96 * found.standard_error, rel=1e-4)
-    assert (found.bias, found.bias_se) == (pytest.approx(10.0), pytest.approx(4.0))
-    assert found.low_raw is not None
-    assert found.low_raw == pytest.approx(223.5 + 10 - 1.96 * (found.standard_error**2 + 16) ** 0.5, rel=1e-4)
+    (whole,) = over([*day, replace(ONE, slot=100, kind=MODEL, standard_error=None)], 48)
+    assert (whole.first, whole.last, whole.start, whole.slots, whole.reports) == (96, 143, 96 * 1800, 48, 48 * 600)
+    assert whole.estimate == pytest.approx(223.5)
+    assert whole.total == pytest.approx(223.5 * 48)
+    assert whole.standard_error == pytest.approx(3.0 / 48**0.5)
+    assert whole.low == pytest.approx(223.5 - 1.96 * whole.standard_error, rel=1e-4)
+    assert (whole.bias, whole.bias_se) == (pytest.approx(10.0), pytest.approx(4.0))
+    assert whole.low_raw is not None
+    assert whole.low_raw == pytest.approx(223.5 + 10 - 1.96 * (whole.standard_error**2 + 16) ** 0.5, rel=1e-4)
 
 
 def test_runs_are_counted_from_slot_zero_and_by_group() -> None:
@@ -31,8 +31,8 @@ def test_runs_are_counted_from_slot_zero_and_by_group() -> None:
 
 
 def test_a_run_without_a_bias_model_has_no_wider_interval() -> None:
-    (found,) = over([ONE, replace(ONE, slot=97, start=97 * 1800, bias=None, bias_se=None)], 48)
-    assert (found.bias, found.low_raw, found.high_raw) == (None, None, None)
+    (whole,) = over([ONE, replace(ONE, slot=97, start=97 * 1800, bias=None, bias_se=None)], 48)
+    assert (whole.bias, whole.low_raw, whole.high_raw) == (None, None, None)
 
 
 def test_noise_that_drowns_the_signal_is_said_plainly() -> None:

@@ -63,10 +63,18 @@ def test_an_estimate_names_everything() -> None:
     assert NEW.report is not None
     counts = histograms(NEW.report.mechanism, 500, np.full(300, 200), 1, 4)[0]
     cohort = np.ones(NEW.campaign.cohort.mechanism.cells, dtype=np.int64)
-    (one,) = Reconstruction(Timeline([OLD, NEW])).estimates(
+    (estimate,) = Reconstruction(Timeline([OLD, NEW])).estimates(
         {key(NEW, FIRST + 150): counts, key(NEW, FIRST + 150, report.COHORT): cohort}
     )
-    assert (one.slot, one.start, one.group, one.kind, one.reports, one.cohort, one.theta) == (
+    assert (
+        estimate.slot,
+        estimate.start,
+        estimate.group,
+        estimate.kind,
+        estimate.reports,
+        estimate.cohort,
+        estimate.theta,
+    ) == (
         FIRST + 150,
         FIRST + 150,
         "all",
@@ -75,10 +83,10 @@ def test_an_estimate_names_everything() -> None:
         len(cohort),
         500,
     )
-    assert one.standard_error is not None
-    assert abs(one.estimate - 200) < 5 * one.standard_error
-    assert one.low == pytest.approx(one.estimate - 1.96 * one.standard_error, rel=1e-4)
-    assert one.total == one.estimate * 300
+    assert estimate.standard_error is not None
+    assert abs(estimate.estimate - 200) < 5 * estimate.standard_error
+    assert estimate.low == pytest.approx(estimate.estimate - 1.96 * estimate.standard_error, rel=1e-4)
+    assert estimate.total == estimate.estimate * 300
 
 
 def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
@@ -88,12 +96,12 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     old = histograms(OLD.report.mechanism, 400, np.full(100_000, 300), 1, 4)[0]
     new = histograms(NEW.report.mechanism, 500, np.full(300_000, 300), 1, 4)[0]
     made = Reconstruction(Timeline([OLD, NEW]))
-    (one,) = made.estimates({key(OLD, FIRST + 101): old, key(NEW, FIRST + 101): new})
-    assert one.reports == 400_000
-    assert one.standard_error is not None
-    assert abs(one.estimate - 300) < 5 * one.standard_error
+    (estimate,) = made.estimates({key(OLD, FIRST + 101): old, key(NEW, FIRST + 101): new})
+    assert estimate.reports == 400_000
+    assert estimate.standard_error is not None
+    assert abs(estimate.estimate - 300) < 5 * estimate.standard_error
     parts = [made.decoder(OLD).mean(old), made.decoder(NEW).mean(new)]
-    assert one.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
+    assert estimate.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
 
 
 def test_groups_add_up_to_all() -> None:
@@ -106,7 +114,7 @@ def test_groups_add_up_to_all() -> None:
     everyone, north, south = made.estimates(parts)
     assert [everyone.group, north.group, south.group] == ["all", "north", "south"]
     assert everyone.total == pytest.approx(north.total + south.total)
-    assert [one.group for one in made.estimates(parts, ["south"])] == ["south"]
+    assert [estimate.group for estimate in made.estimates(parts, ["south"])] == ["south"]
 
 
 def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
@@ -114,8 +122,15 @@ def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
     rng = np.random.default_rng(7)
     level = np.array(mechanism.weights(1), dtype=float)
     counts = rng.multinomial(5000, level / level.sum())
-    (one,) = Reconstruction(Timeline([THRESHOLD])).estimates({key(THRESHOLD, FIRST - 20, report.COHORT): counts})
-    assert (one.kind, one.reports, one.cohort, one.standard_error, one.low, one.theta) == (
+    (estimate,) = Reconstruction(Timeline([THRESHOLD])).estimates({key(THRESHOLD, FIRST - 20, report.COHORT): counts})
+    assert (
+        estimate.kind,
+        estimate.reports,
+        estimate.cohort,
+        estimate.standard_error,
+        estimate.low,
+        estimate.theta,
+    ) == (
         MODEL,
         0,
         5000,
@@ -123,4 +138,4 @@ def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
         None,
         None,
     )
-    assert 30 < one.estimate < 150, "all readings lie in the cell from 10 to 99"
+    assert 30 < estimate.estimate < 150, "all readings lie in the cell from 10 to 99"

@@ -31,10 +31,10 @@ def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
     slots = np.arange(FIRST, FIRST + 4 * DAY)
     raw = estimates(slots, misfit=0.5) + estimates(slots, seed=2, series=Series("north", 2))
     model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, 180.0, None, None, None, None)
-    found = HOW.smoothed([model, *raw])
-    assert {estimate.series for estimate in found} == {Series("all", 1, True), Series("north", 2, True)}
+    smoothed = HOW.smoothed([model, *raw])
+    assert {estimate.series for estimate in smoothed} == {Series("all", 1, True), Series("north", 2, True)}
     alone = HOW.smoothed(raw[: len(slots)])
-    assert [e for e in found if e.group == "all"] == alone
+    assert [e for e in smoothed if e.group == "all"] == alone
     for estimate in alone:
         assert estimate.reports == 500
         assert estimate.misfit is None
@@ -69,9 +69,9 @@ def test_live_is_causal_and_becomes_better_than_raw():
     for i, estimate in enumerate(raw):
         # Each slot is offered once more after its successor, as late reports would have it.
         offered = raw[max(i - 1, 0) : i + 1]
-        found = live.take(offered)
-        assert [e.slot for e in found] == [e.slot for e in offered]
-        seen.append(found[-1])
+        filtered = live.take(offered)
+        assert [e.slot for e in filtered] == [e.slot for e in offered]
+        seen.append(filtered[-1])
         assert seen[-1].series == Series(filtered=True)
         assert seen[-1].slot == estimate.slot
     first, last = seen[: FEWEST - 1], seen[-DAY:]
@@ -86,8 +86,8 @@ def test_a_server_that_comes_back_goes_on_where_it_was():
     raw = estimates(slots)
     live = LiveFilter(HOW)
     live.take(raw[:-1])
-    (found,) = live.take(raw[-1:])
-    assert found.standard_error < 25.0
+    (newest,) = live.take(raw[-1:])
+    assert newest.standard_error < 25.0
 
 
 def test_series_name_their_topics():

@@ -43,8 +43,8 @@ slew = 0.05
 
 
 def config(mechanism="gaussian", **changes):
-    found = parse_config(TOML.replace("MECHANISM", mechanism).replace('"4"', "4"), Path())
-    return replace(found, stream=replace(found.stream, **changes))
+    made = parse_config(TOML.replace("MECHANISM", mechanism).replace('"4"', "4"), Path())
+    return replace(made, stream=replace(made.stream, **changes))
 
 
 class Fleet:
@@ -102,9 +102,9 @@ def play(fleet, slots, *, lost=0.0, rebooted=0.0):
         for device in range(fleet.devices):
             if fleet.rng.random() < rebooted / slots:
                 fleet.state[device] = None
-            one = fleet.report(device, slot, round(truth(slot)))
+            report = fleet.report(device, slot, round(truth(slot)))
             if fleet.rng.random() >= lost:
-                reports.append(one)
+                reports.append(report)
         means.append(fleet.readings.mean())
     return reports, np.array(means)
 
@@ -143,9 +143,11 @@ def test_sums_over_slots_know_their_covariance():
             fleet = Fleet(mechanism, 3, 100 + seed)
             reports, means = play(fleet, 24)
             partial = ingest(fleet, reports).partial
-            (one,) = [r for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(partial, 240) if r.slots == 24]
-            ratios.append(((one.estimate - means.mean()) / one.standard_error) ** 2)
-            squared[mechanism] = one.standard_error
+            (estimate,) = [
+                r for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(partial, 240) if r.slots == 24
+            ]
+            ratios.append(((estimate.estimate - means.mean()) / estimate.standard_error) ** 2)
+            squared[mechanism] = estimate.standard_error
         # A chi-square of 40 over 40: 0.25 to 2.4 but for probability 1e-6.
         assert 0.25 < np.mean(ratios) < 2.4
     # The sheet: for sums over more than about 7 slots correlated noise is the worse one.
@@ -240,7 +242,7 @@ def test_plans_are_checked_and_described():
     for line in ("slew = 0.5", "slew = 0", "delta = 1", "delta = 0", "reports = 0", 'mechanism = "x"', "theta = true"):
         name = line.split()[0]
         kept = [
-            one for one in TOML.replace("MECHANISM", "gaussian").replace('"4"', "4").splitlines() if name not in one
+            row for row in TOML.replace("MECHANISM", "gaussian").replace('"4"', "4").splitlines() if name not in row
         ]
         with pytest.raises(Invalid, match=r"stream\."):
             parse_config("\n".join([*kept, line]), Path())

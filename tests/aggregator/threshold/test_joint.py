@@ -142,16 +142,16 @@ def test_a_campaign_carries_the_table_and_the_store_its_decode(tmp_path: Path):
     assert "standard errors" in facts.sentence()
     slots = range(kept.campaign.first_slot, kept.campaign.first_slot + 60)
     fleet.report(kept, slots)
-    found = Reconstruction(Timeline([first, kept])).estimates(Partial(fleet.counts))
-    measured = [one for one in found if one.kind == "report"]
+    estimates = Reconstruction(Timeline([first, kept])).estimates(Partial(fleet.counts))
+    measured = [estimate for estimate in estimates if estimate.kind == "report"]
     truth = np.minimum(fleet.readings, rule.theta).mean()
-    errors = np.array([one.estimate - truth for one in measured])
-    predicted = np.sqrt(np.mean([one.standard_error**2 for one in measured]))
+    errors = np.array([estimate.estimate - truth for estimate in measured])
+    predicted = np.sqrt(np.mean([estimate.standard_error**2 for estimate in measured]))
     assert len(measured) == 60
     assert abs(errors.mean()) < 5 * predicted / np.sqrt(60)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(predicted, rel=5 / np.sqrt(2 * 60))
-    assert max(one.misfit for one in measured) < 6
-    assert all(0 < one.manipulation < 0.05 * rule.theta for one in measured)
+    assert max(estimate.misfit for estimate in measured) < 6
+    assert all(0 < estimate.manipulation < 0.05 * rule.theta for estimate in measured)
 
 
 def test_an_epoch_without_a_threshold_has_no_facts():

@@ -84,8 +84,8 @@ def test_readings_that_double_between_rounds_are_heard(epsilon):
 
 def warned(shape, epsilon, seed, size=2_400):
     counts = drawn(laws(shape, epsilon), np.random.default_rng(seed), (size, size, 3 * size))
-    found = theta_from_reports(counts, bound=BOUND, variance=constant_variance(1.0), query=Query.paper(2**20))
-    return [warning for warning in found.warnings if "second group" in warning or "bad fit" in warning]
+    chosen = theta_from_reports(counts, bound=BOUND, variance=constant_variance(1.0), query=Query.paper(2**20))
+    return [warning for warning in chosen.warnings if "second group" in warning or "bad fit" in warning]
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

@@ -91,8 +91,10 @@ def test_the_score_is_the_derivative_of_the_likelihood():
     generator = np.random.default_rng(4)
     model = TailModel.over(200, 2.0)
     points = (2, 5, 9, 30, 100)
-    one = Observation(points, generator.dirichlet(np.ones(8), size=6).T, generator.integers(1, 50, 8).astype(float))
-    likelihood = Likelihood(model, [one, one])
+    observation = Observation(
+        points, generator.dirichlet(np.ones(8), size=6).T, generator.integers(1, 50, 8).astype(float)
+    )
+    likelihood = Likelihood(model, [observation, observation])
     p = np.concatenate([[-1.0], generator.normal(-0.3, 0.3, len(model.middles)), [0.5]])
     gradient, information = likelihood.score(p)
     step = 1e-6 * np.eye(len(p))

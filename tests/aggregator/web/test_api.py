@@ -110,19 +110,19 @@ def test_a_selection_by_time_zone_and_by_seconds(site: StoreSite, name: str) -> 
 
 
 def test_what_is_not_known_is_refused_by_its_name(site: StoreSite, name: str) -> None:
-    one = f"campaigns/{name}/estimates"
-    assert "'form'" in refused(site, one, form="1")
-    assert "from is 'yesterday'" in refused(site, one, **{"from": "yesterday"})
-    assert "from is" in refused(site, one, **{"from": "9" * 30})
-    assert "tz is 'Mars'" in refused(site, one, tz="Mars")
-    assert "tz is" in refused(site, one, tz="../../etc/passwd")
-    assert "group is 'none'" in refused(site, one, group="none")
-    assert "filtered is 'yes'" in refused(site, one, filtered="yes")
+    path = f"campaigns/{name}/estimates"
+    assert "'form'" in refused(site, path, form="1")
+    assert "from is 'yesterday'" in refused(site, path, **{"from": "yesterday"})
+    assert "from is" in refused(site, path, **{"from": "9" * 30})
+    assert "tz is 'Mars'" in refused(site, path, tz="Mars")
+    assert "tz is" in refused(site, path, tz="../../etc/passwd")
+    assert "group is 'none'" in refused(site, path, group="none")
+    assert "filtered is 'yes'" in refused(site, path, filtered="yes")
     assert "every is '0'" in refused(site, f"campaigns/{name}/quantiles", every="0")
     assert "format is 'xls'" in refused(site, f"campaigns/{name}/download", format="xls")
     assert "no campaign 'water'" in refused(site, "campaigns/water", 404)
     assert refused(site, "campaigns/..%2f..%2fetc", 404)
-    assert "the first before the last" in refused(site, one, **{"from": "2000", "to": "1000"})
+    assert "the first before the last" in refused(site, path, **{"from": "2000", "to": "1000"})
 
 
 def test_a_huge_selection_is_refused(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

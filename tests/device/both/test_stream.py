@@ -107,13 +107,13 @@ def last_point(device):
 
 def test_renewal_gives_a_new_budget_and_a_new_chain_whose_first_value_is_not_clipped():
     device = running(rule(renewal=6, reports=4, chains=1), period=DAY)
-    found = []
+    chains = []
     points = []
     for i in range(12):
         report = device.slot(1000 if i >= 3 else 0)
-        found.append(None if report is None else chain(report))
+        chains.append(None if report is None else chain(report))
         points.append(last_point(device))
-    assert found == [1, 2, 3, 4, None, None] * 2
+    assert chains == [1, 2, 3, 4, None, None] * 2
     assert device.reporter.paused == "reports"
     assert points == [0, 0, 0, 50, 50, 50] + [1000] * 6
 
@@ -345,10 +345,10 @@ def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaig
 def test_a_cap_per_report_holds_for_every_single_report():
     # The attack: reports of a one-slot campaign that may number 65,535 cost what one does 7,281 times.
     wide = rule(reports=65535)
-    one = stream_campaign(wide, last_slot=START // SLOT)
+    campaign = stream_campaign(wide, last_slot=START // SLOT)
     for rho in (1, wide.report_charge() - 1, wide.charge()):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": DAY, "per_report": True})
-        assert refusal(device, one) == "rho", rho
+        assert refusal(device, campaign) == "rho", rho
     # The dearest report by itself: the first one of a chain here.
     assert rule().report_charge() == -(-1000 * 1000 * (1 << 20) // (2 * (65000000 - 4)))
     for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):

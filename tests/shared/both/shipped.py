@@ -19,15 +19,15 @@ SHIPPED = (
 
 def mechanisms():
     """(name, mechanism, a theta whose product with the levels is nearly 2^30) of every shipped size."""
-    found = []
+    shipped = []
     theta = ((1 << 30) - 1) // LEVELS
     for epsilon, a, b, coin, window, best in SHIPPED:
         rounding = WindowMechanism(a, b, 1, 1, 1)
-        found.append(("stochastic rounding %s" % epsilon, rounding, (1 << 30) - 1))
-        found.append(("piecewise %s" % epsilon, WindowMechanism(a, b, window, STRIDE, LEVELS), theta))
-        found.append(("piecewise, best window, %s" % epsilon, WindowMechanism(a, b, best, STRIDE, LEVELS), theta))
+        shipped.append(("stochastic rounding %s" % epsilon, rounding, (1 << 30) - 1))
+        shipped.append(("piecewise %s" % epsilon, WindowMechanism(a, b, window, STRIDE, LEVELS), theta))
+        shipped.append(("piecewise, best window, %s" % epsilon, WindowMechanism(a, b, best, STRIDE, LEVELS), theta))
         piecewise = WindowMechanism(a, b, window, STRIDE, LEVELS, None, 2)
-        found.append(("hybrid %s" % epsilon, Hybrid(coin, rounding, piecewise), theta))
+        shipped.append(("hybrid %s" % epsilon, Hybrid(coin, rounding, piecewise), theta))
     # The largest total that a mechanism may have.
-    found.append(("largest", WindowMechanism((1 << 30) - 4, 1, 1, 1, 1), (1 << 30) - 1))
-    return tuple(found)
+    shipped.append(("largest", WindowMechanism((1 << 30) - 4, 1, 1, 1, 1), (1 << 30) - 1))
+    return tuple(shipped)

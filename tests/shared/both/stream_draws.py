@@ -45,8 +45,8 @@ def reading(draw, theta):
 
 
 def chosen():
-    found = [(name, mechanism, THETA.get(name, theta)) for name, mechanism, theta in SMALL + mechanisms()]
-    return [(name, mechanism, theta or 50) for name, mechanism, theta in found if name in NAMES]
+    known = [(name, mechanism, THETA.get(name, theta)) for name, mechanism, theta in SMALL + mechanisms()]
+    return [(name, mechanism, theta or 50) for name, mechanism, theta in known if name in NAMES]
 
 
 def digests(draws=DRAWS):

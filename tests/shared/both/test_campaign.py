@@ -131,10 +131,10 @@ def test_a_stream_is_refused_unless_the_policy_allows_it():
             fields["stream"].update(changes)
         try:
             parse_policy(policy(**fields)).check_campaign(campaign)
-            found = None
+            refusal = None
         except Refused as refused:
-            found = refused.reason
-        assert found == reason, (found, changes)
+            refusal = refused.reason
+        assert refusal == reason, (refusal, changes)
 
 
 def test_a_stream_campaign_has_no_cohort():

@@ -130,10 +130,10 @@ def test_one_bit_is_exactly_unbiased_and_its_range_never_exceeds_the_swing():
 
 def paths(length, levels, slew):
     """All integer difference paths: |d| <= levels, steps of at most 2 slew."""
-    found = [[d] for d in range(-levels, levels + 1)]
+    grown = [[d] for d in range(-levels, levels + 1)]
     for _ in range(length - 1):
-        found = [p + [d] for p in found for d in range(-levels, levels + 1) if abs(d - p[-1]) <= 2 * slew]
-    return found
+        grown = [p + [d] for p in grown for d in range(-levels, levels + 1) if abs(d - p[-1]) <= 2 * slew]
+    return grown
 
 
 def test_the_closed_form_is_no_less_than_any_path_costs():
@@ -273,7 +273,7 @@ def test_the_same_bytes_release_the_same_values_everywhere():
         Hashed.count = 0
         entropy = Entropy(Hashed())
         point = released = None
-        found = []
+        chain = []
         for reading in (100, 120, 300, 0):
             noise = rule.draw_noise(point is None, entropy) if rule.law == "gaussian" else ()
             entropy.refill()
@@ -284,8 +284,8 @@ def test_the_same_bytes_release_the_same_values_everywhere():
                 following = rule.clip(following, point)
                 released = rule.later(following, point, released, noise, entropy)
             point = following
-            found.append((point[0], released[0]))
-        assert found == frozen, found
+            chain.append((point[0], released[0]))
+        assert chain == frozen, chain
 
 
 GAUSSIAN_RELEASES = [(-166, -10288), (-116, -4026), (-66, -1509), (-116, -3505)]

@@ -182,8 +182,8 @@ def test_a_subscribers_day() -> None:
     assert made.subscribed
     data = incoming(7, "t", b"x") + packets.publish("t", b"kept", retained=True)
     received = made.receive(data, 0.4)
-    assert [one[:3] for one in received] == [("t", b"x", False), ("t", b"kept", True)]
-    assert [(connection_of(one), packet_of(one), is_repeated(one)) for one in received] == [
+    assert [delivery[:3] for delivery in received] == [("t", b"x", False), ("t", b"kept", True)]
+    assert [(connection_of(delivery), packet_of(delivery), is_repeated(delivery)) for delivery in received] == [
         (5, 7, False),
         (5, 0, False),
     ]
@@ -222,7 +222,7 @@ def test_a_subscription_that_is_given_up() -> None:
 def test_a_topic_that_is_no_text_is_empty() -> None:
     made = subscriber()
     data = incoming(3, "tt", b"x").replace(b"tt", b"\xff\xfe")
-    assert [one[:2] for one in made.receive(CONNACK + data, 0.0)] == [("", b"x")]
+    assert [delivery[:2] for delivery in made.receive(CONNACK + data, 0.0)] == [("", b"x")]
 
 
 def test_a_publication_that_is_too_large_is_cut_and_the_next_one_is_whole() -> None:
@@ -235,7 +235,7 @@ def test_a_publication_that_is_too_large_is_cut_and_the_next_one_is_whole() -> N
     for at in range(0, len(stream), 1000):
         received += made.receive(stream[at : at + 1000], 0.0)
         assert len(made._rest) <= LARGEST_KEPT + 1005
-    assert [(packet_of(one), one.topic) for one in received] == [(5, "t"), (6, "t")]
+    assert [(packet_of(delivery), delivery.topic) for delivery in received] == [(5, "t"), (6, "t")]
     assert LARGEST_KEPT - 10 < len(received[0].payload) < size
     assert received[1].payload == b"next"
 
@@ -255,8 +255,8 @@ def test_fuzzed_bytes_end_a_connection_or_are_read(seed: int) -> None:
             data += chance.randbytes(chance.randrange(400))
         left -= len(data)
         try:
-            for one in made.receive(bytes(data), 0.0):
-                assert isinstance(one.topic, str)
+            for delivery in made.receive(bytes(data), 0.0):
+                assert isinstance(delivery.topic, str)
         except ProtocolError:
             ended += 1
             made = subscriber()

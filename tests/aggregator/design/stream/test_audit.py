@@ -71,28 +71,28 @@ def outcomes(tested, first):
 @cache
 def step(tested, point, previous):
     """[X_{i-1}, X_i] -> probability, both from -RANGE to RANGE; ``previous`` None: a chain begins."""
-    found = np.zeros((2 * RANGE + 1, 2 * RANGE + 1))
+    law = np.zeros((2 * RANGE + 1, 2 * RANGE + 1))
     for p, noise, word in outcomes(tested, previous is None):
         if previous is None:
-            found[:, tested.first((point,), noise, word)[0] + RANGE] += p
+            law[:, tested.first((point,), noise, word)[0] + RANGE] += p
             continue
         for last in range(-RANGE, RANGE + 1):
             x = tested.later((point,), (previous,), (last,), noise, word)[0]
             # What is beyond has a probability below 1e-10.
-            found[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
-    return found
+            law[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
+    return law
 
 
 def distribution(tested, points, breaks=()):
     """The probabilities [X_1, X_2, ...] of a path of clipped points; a new chain starts at the indices ``breaks``."""
-    found = step(tested, points[0], None)[0]
+    law = step(tested, points[0], None)[0]
     for i in range(1, len(points)):
-        found = found[..., None] * step(tested, points[i], None if i in breaks else points[i - 1])
-    return found
+        law = law[..., None] * step(tested, points[i], None if i in breaks else points[i - 1])
+    return law
 
 
-def hockey_stick(one, other, epsilon):
-    return float(np.maximum(one - exp(epsilon) * other, 0.0).sum())
+def hockey_stick(law, neighbour, epsilon):
+    return float(np.maximum(law - exp(epsilon) * neighbour, 0.0).sum())
 
 
 def clipped(raw):
@@ -109,8 +109,8 @@ NEIGHBOURS = [([-2, -2, -2], [2, 2, 2]), ([-2, -1, 0], [2, 1, 0]), ([-2, -2, 2],
 def test_closed_form_gaussian():
     tested = rule()
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
-    for one, other in NEIGHBOURS[:3]:
-        p, q = distribution(tested, clipped(one)), distribution(tested, clipped(other))
+    for path, neighbour in NEIGHBOURS[:3]:
+        p, q = distribution(tested, clipped(path)), distribution(tested, clipped(neighbour))
         for epsilon in EPSILONS:
             assert hockey_stick(p, q, epsilon) <= delta_of(epsilon, mu) + 1e-8
 
@@ -128,8 +128,8 @@ def test_two_chains(breaks):
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
     # A new chain's first point is not clipped.
     ones = [([-2, -2, -2], [2, 2, 2]), ([-2, 2, 2], [2, -2, -2])]
-    for one, other in ones if breaks == (1,) else ones[:1]:
-        p, q = distribution(tested, one, breaks), distribution(tested, other, breaks)
+    for path, neighbour in ones if breaks == (1,) else ones[:1]:
+        p, q = distribution(tested, path, breaks), distribution(tested, neighbour, breaks)
         for epsilon in EPSILONS:
             assert hockey_stick(p, q, epsilon) <= delta_of(epsilon, mu) + 1e-8
 
@@ -145,8 +145,8 @@ def test_two_chains_break_the_budget_of_one():
 def test_one_bit(breaks):
     tested = rule("one-bit", [7, 9], chains=1 + len(breaks))
     num, den = tested.rho()
-    for one, other in NEIGHBOURS:
-        paths = (one, other) if breaks else (clipped(one), clipped(other))
+    for path, neighbour in NEIGHBOURS:
+        paths = (path, neighbour) if breaks else (clipped(path), clipped(neighbour))
         if any(abs(a[1] - a[0]) > SLEW for a in paths):
             continue
         p, q = (distribution(tested, path, breaks) for path in paths)
@@ -203,9 +203,9 @@ def test_the_printed_clipping_fails_the_audit():
     tested = rule()
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
     raw = ([-2, 2, 2], [2, -2, -2])
-    one, other = (printed_clipping(x) for x in raw)
-    assert one == [-2, -1, 2]  # a step of three times the slew
-    p, q = distribution(tested, one), distribution(tested, other)
+    path, neighbour = (printed_clipping(x) for x in raw)
+    assert path == [-2, -1, 2]  # a step of three times the slew
+    p, q = distribution(tested, path), distribution(tested, neighbour)
     assert hockey_stick(p, q, 2.0) > 1.2 * delta_of(2.0, mu)
     p, q = (distribution(tested, clipped(x)) for x in raw)
     assert hockey_stick(p, q, 2.0) <= delta_of(2.0, mu) + 1e-8
@@ -215,10 +215,10 @@ def test_a_window_without_a_new_chain_fails_the_audit():
     # The streams differ in the first slot alone; the promise is for a window of one report.
     tested = rule(reports=1)
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
-    one, other = clipped([-2, -2, 2]), clipped([2, -2, 2])
-    assert one != other
-    assert one[1:] != other[1:]
-    p, q = distribution(tested, one), distribution(tested, other)
+    path, neighbour = clipped([-2, -2, 2]), clipped([2, -2, 2])
+    assert path != neighbour
+    assert path[1:] != neighbour[1:]
+    p, q = distribution(tested, path), distribution(tested, neighbour)
     assert hockey_stick(p, q, 1.0) > 1.02 * delta_of(1.0, mu)
     # With a new chain in each window only the first report differs.
     p, q = (distribution(tested, path, (1, 2)) for path in ([-2, -2, 2], [2, -2, 2]))

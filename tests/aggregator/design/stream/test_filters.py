@@ -47,26 +47,26 @@ def test_what_ships_and_the_planners_best(slew, slots):
 @pytest.mark.parametrize(("slew", "taps"), [(F(1, 20), (564, 314)), pytest.param(F(1, 40), (578, 356), marks=LONG)])
 def test_filters_are_below_45_percent(slew, taps):
     # The taps that `optimised` finds for l = 550, measured exactly.
-    found = filters.measured([F(tap, 1000) for tap in taps], slew, 550)
-    assert float(found.variance) / papers_mean_variance(slew, 550) <= 0.45
+    optimum = filters.measured([F(tap, 1000) for tap in taps], slew, 550)
+    assert float(optimum.variance) / papers_mean_variance(slew, 550) <= 0.45
 
 
 def test_known_filters():
     for slew, taps, gain in ((F(1, 20), (F(29, 50), F(3, 10)), 2.40), (F(1, 10), (F(29, 50), F(1, 5)), 2.47)):
-        found = filters.measured(taps, slew, 400)
-        assert papers_mean_variance(slew, 400) / float(found.variance) == pytest.approx(gain, abs=0.05)
+        optimum = filters.measured(taps, slew, 400)
+        assert papers_mean_variance(slew, 400) / float(optimum.variance) == pytest.approx(gain, abs=0.05)
 
 
 def test_the_optimiser_finds_a_filter():
-    found = filters.optimised(F(1, 10), 48, 2)
-    assert float(found.variance) / papers_mean_variance(F(1, 10), 48) < 0.43
+    optimum = filters.optimised(F(1, 10), 48, 2)
+    assert float(optimum.variance) / papers_mean_variance(F(1, 10), 48) < 0.43
 
 
 @LONG
 @pytest.mark.parametrize("slew", [F(1, 40), F(1, 20)])
 def test_the_optimiser_finds_filters_for_long_streams(slew):
-    found = filters.optimised(slew, 550, 2)
-    assert float(found.variance) / papers_mean_variance(slew, 550) <= 0.45
+    optimum = filters.optimised(slew, 550, 2)
+    assert float(optimum.variance) / papers_mean_variance(slew, 550) <= 0.45
 
 
 @pytest.mark.parametrize(("slots", "chains"), [(48, 1), (48, 3), (288, 1)])

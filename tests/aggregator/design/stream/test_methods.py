@@ -17,9 +17,9 @@ ALL = m.all_methods(SLEW, SLOTS, 1.0, 1e-5)
 
 def test_algorithm_2_has_the_error_of_eq_8():
     sigma = 48 / mu(1, 1e-5) ** 2
-    found = np.mean(np.diag(m.select(ALL, "differences").covariance)) / sigma
-    assert found == pytest.approx(m.differences_error(0.05, 48))
-    assert found == pytest.approx(1 + 2 * 0.05**2 * 47)
+    error = np.mean(np.diag(m.select(ALL, "differences").covariance)) / sigma
+    assert error == pytest.approx(m.differences_error(0.05, 48))
+    assert error == pytest.approx(1 + 2 * 0.05**2 * 47)
 
 
 def test_corollary_5_2_by_simulation():
@@ -38,25 +38,25 @@ def test_corollary_5_2_by_simulation():
 
 
 def test_clipping_is_against_the_previous_clipped_reading():
-    one = m.select(ALL, "closed-form")
-    path = one.clipped(np.array([[0.5] + [0.9] * 3 + [0.0] * 44]))[0]
+    method = m.select(ALL, "closed-form")
+    path = method.clipped(np.array([[0.5] + [0.9] * 3 + [0.0] * 44]))[0]
     assert path[:6] == pytest.approx([0.5, 0.55, 0.6, 0.65, 0.6, 0.55])
     # Algorithm 1 clips nothing.
     assert m.select(ALL, "direct").clipped(np.array([[0.1, 0.9] * 24]))[0, :2].tolist() == [0.1, 0.9]
 
 
 def test_sampling_reports_every_fourth_slot_with_noise_for_a_quarter_of_them():
-    one = m.select(ALL, "sampled")
-    assert one.seen.tolist() == list(range(0, 48, 4))
-    assert np.diag(one.covariance) == pytest.approx(np.diag(m.select(ALL, "direct").covariance)[0] / 4)
+    method = m.select(ALL, "sampled")
+    assert method.seen.tolist() == list(range(0, 48, 4))
+    assert np.diag(method.covariance) == pytest.approx(np.diag(m.select(ALL, "direct").covariance)[0] / 4)
     assert m.select(ALL, "sampled-cgm").slew == pytest.approx(0.2)
-    assert np.mean(np.diag(m.select(ALL, "sampled-cgm").covariance)) < np.mean(np.diag(one.covariance))
+    assert np.mean(np.diag(m.select(ALL, "sampled-cgm").covariance)) < np.mean(np.diag(method.covariance))
 
 
 def test_the_logarithm_is_exact_without_noise_and_biased_with_it():
     base = m.select(m.all_methods(SLEW, 8, 1.0, 1e-5), "closed-form")
-    one = m.logarithmic(base, 0.01)
-    there, back = one.transform
+    method = m.logarithmic(base, 0.01)
+    there, back = method.transform
     x = np.linspace(0, 1, 11)
     assert np.allclose(back(there(x)), x)
     rng = np.random.default_rng(2)
@@ -64,17 +64,17 @@ def test_the_logarithm_is_exact_without_noise_and_biased_with_it():
     up = back(there(np.full(200_000, 0.5)) + deviation * rng.standard_normal(200_000)).mean()
     width = np.log1p(100)
     assert (up + 0.01) / 0.51 == pytest.approx(m.log_bias(deviation * width), rel=0.01)
-    assert "biased" in one.note
+    assert "biased" in method.note
     with pytest.raises(Invalid):
         m.logarithmic(base, 0)
 
 
 def test_any_lower_triangular_schedule_is_a_method():
     rows = triangular([[0, 0, 0], [F(1, 2), 0, 0], [F(1, 4), F(1, 3), 0]], [F(1)] * 3)
-    one = m.of_schedule("mine", rows, F(1, 10), 1.0, "by hand")
-    assert one.covariance.shape == (3, 3)
+    method = m.of_schedule("mine", rows, F(1, 10), 1.0, "by hand")
+    assert method.covariance.shape == (3, 3)
     # Scaled to sensitivity 1: the first report has Var = S² σ_1².
-    assert one.covariance[0, 0] == pytest.approx(float(exact(rows, F(1, 10))))
+    assert method.covariance[0, 0] == pytest.approx(float(exact(rows, F(1, 10))))
 
 
 def test_unknown_names_and_lengths_are_refused():

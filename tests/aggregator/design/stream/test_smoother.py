@@ -31,12 +31,12 @@ def test_independent_noise_gives_the_rts_smoother():
     truth = np.cumsum(rng.standard_normal(60)) * 0.3
     variances = rng.uniform(0.5, 2.0, 60)
     values = truth + rng.standard_normal(60) * np.sqrt(variances)
-    found = smooth(range(60), values, np.diag(variances), movement=0.3)
+    smoothed = smooth(range(60), values, np.diag(variances), movement=0.3)
     centred = values - values.mean()
     scale = max(values.std(), np.sqrt(variances.mean()))
     mean, error = rauch_tung_striebel(centred, variances, 0.3, (1e3 * scale) ** 2)
-    assert np.allclose(found.mean - values.mean(), mean, atol=1e-4)
-    assert np.allclose(found.standard_error, error, rtol=1e-4)
+    assert np.allclose(smoothed.mean - values.mean(), mean, atol=1e-4)
+    assert np.allclose(smoothed.standard_error, error, rtol=1e-4)
 
 
 @pytest.mark.parametrize("season", [None, 12])
@@ -52,9 +52,9 @@ def test_standard_errors_hold_for_correlated_noise(season):
         truth = 5 + np.cumsum(rng.standard_normal(48)) * 0.2
         if season:
             truth += np.tile(rng.standard_normal(12) * 0.5, 4)
-        found = smooth(slots, truth + factor @ rng.standard_normal(48), noise, **known)
-        squared += np.mean((found.mean - truth) ** 2)
-        stated += np.mean(found.standard_error**2)
+        smoothed = smooth(slots, truth + factor @ rng.standard_normal(48), noise, **known)
+        squared += np.mean((smoothed.mean - truth) ** 2)
+        stated += np.mean(smoothed.standard_error**2)
     assert squared / stated == pytest.approx(1.0, abs=0.15)
 
 
@@ -66,7 +66,7 @@ def test_movement_and_season_are_fitted():
     values = truth + rng.standard_normal(96)
     noise = np.eye(96)
     plain, seasonal = smooth(slots, values, noise), smooth(slots, values, noise, cycle=12)
-    errors = [np.sqrt(np.mean((found.mean - truth) ** 2)) for found in (plain, seasonal)]
+    errors = [np.sqrt(np.mean((smoothed.mean - truth) ** 2)) for smoothed in (plain, seasonal)]
     assert errors[1] < 0.75 * errors[0]
     assert 1 < seasonal.season < 4
     assert seasonal.movement < 0.4
@@ -74,8 +74,8 @@ def test_movement_and_season_are_fitted():
 
 def test_missing_slots_and_unseen_ones():
     slots = [0, 1, 5, 6]
-    found = smooth(slots, np.array([1.0, 1.0, 3.0, 3.0]), np.eye(4) * 1e-6, movement=1.0)
-    assert np.allclose(found.mean, [1, 1, 3, 3], atol=1e-3)
+    smoothed = smooth(slots, np.array([1.0, 1.0, 3.0, 3.0]), np.eye(4) * 1e-6, movement=1.0)
+    assert np.allclose(smoothed.mean, [1, 1, 3, 3], atol=1e-3)
     known = prior(range(7), 1.0, 0.0, None, 1.0)
     after = posterior(known, np.eye(2) * 1e-9, np.array([0, 6]))
     # A bridge: variance t(6 - t)/6 between two known ends.
