@@ -1,6 +1,6 @@
 """kill -9 at every kind of place, several workers, a broker that goes away: each report is counted exactly once.
 
-What does not need a broker runs twice: with one, and with devices that connect to the server itself, plain or TLS.
+What does not need a broker runs with one, and with devices that connect to the server itself; plain and over TLS.
 """
 
 import contextlib
@@ -123,15 +123,25 @@ batch_milliseconds = 5
         return (self.folder / "log").read_text()
 
 
+# The broker's TLS is OpenSSL's on both sides: what runs each time is enough of it.
+OVER_TLS = pytest.mark.slow
+
+
 @pytest.fixture
-def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    with deliveries.open_broker(tmp_path / "b", autosave_seconds=1) as made:
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=OVER_TLS)], ids=["plain", "tls"])
+def broker(request: pytest.FixtureRequest, tmp_path: Path, mosquitto: None) -> Iterator[ManagedBroker]:
+    with deliveries.open_broker(tmp_path / "b", tls=request.param, autosave_seconds=1) as made:
         yield made
 
 
 def external(broker: ManagedBroker) -> str:
-    return f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
+    lines = f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
+    tls = isinstance(broker, deliveries.TlsBroker)
+    return lines + (f'\nhost = "localhost"\nca_file = "{TLS}/ca.pem"' if tls else "")
 
 
 def direct(folder: Path, port: int, *, tls: bool = False) -> str:
@@ -147,9 +157,8 @@ def server(tmp_path: Path, broker: ManagedBroker) -> Iterator[Server]:
 
 @pytest.fixture
 def sender(broker: ManagedBroker) -> Iterator[Sender]:
-    made = Sender(broker)
-    yield made
-    made.close()
+    with contextlib.closing(Sender(broker)) as made:
+        yield made
 
 
 @dataclass
@@ -161,12 +170,19 @@ class Site:
     asynchronous: bool
 
 
-@pytest.fixture(params=["external", "direct", "direct-tls"])
+@pytest.fixture(params=["external", pytest.param("external-tls", marks=OVER_TLS), "direct", "direct-tls"])
 def site(request: pytest.FixtureRequest, tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Site]:
-    if request.param == "external":
-        yield Site(request.getfixturevalue("server"), request.getfixturevalue("sender"), False)
+    tls = request.param.endswith("tls")
+    if request.param.startswith("external"):
+        request.getfixturevalue("mosquitto")
+        with (
+            deliveries.open_broker(tmp_path / "b", tls=tls, autosave_seconds=1) as broker,
+            contextlib.closing(Sender(broker)) as to_broker,
+        ):
+            for server in running(tmp_path, external(broker)):
+                yield Site(server, to_broker, False)
         return
-    port, tls = free_port(), request.param == "direct-tls"
+    port = free_port()
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem")) if tls else None
     sender = DirectSender(port, PASSWORDS, context)
     for server in running(tmp_path, direct(tmp_path, port, tls=tls)):

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
+from support.private_broker import TLS
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.link import Address
@@ -15,7 +17,14 @@ from undertone_aggregator.collect.link import Address
 PASSWORD = "a password for a test"
 
 
-def open_broker(folder: Path, **options: int) -> ManagedBroker:
+class TlsBroker(ManagedBroker):
+    """A managed broker whose listener speaks TLS, as somebody's broker does."""
+
+    def _configuration(self, *options: Any) -> str:
+        return super()._configuration(*options) + f"certfile {TLS}/localhost.pem\nkeyfile {TLS}/localhost.key\n"
+
+
+def open_broker(folder: Path, *, tls: bool = False, **options: int) -> ManagedBroker:
     """A managed broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
     folder.mkdir(exist_ok=True)
     passwords, access = folder / "passwords", folder / "access"
@@ -23,7 +32,8 @@ def open_broker(folder: Path, **options: int) -> ManagedBroker:
     credentials.write_passwords(passwords, {**users, "fleet": PASSWORD})
     access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")))
     access.chmod(0o600)
-    return ManagedBroker(folder / "broker", passwords=passwords, access=access, **options)
+    kind = TlsBroker if tls else ManagedBroker
+    return kind(folder / "broker", passwords=passwords, access=access, **options)
 
 
 def address(broker: ManagedBroker) -> Address:
@@ -43,7 +53,10 @@ class Sender:
         self._client.reconnect_delay_set(1, 1)
         acknowledged = self._acknowledged
         self._client.on_publish = lambda client, data, mid, reason, properties: acknowledged.add(mid)
-        self._client.connect(broker.host, broker.port)
+        if isinstance(broker, TlsBroker):
+            self._client.tls_set(str(TLS / "ca.pem"))
+        # The name in the certificate.
+        self._client.connect("localhost" if isinstance(broker, TlsBroker) else broker.host, broker.port)
         self._client.loop_start()
 
     def send(self, deliveries: Iterable[tuple[str, bytes]], *, retain: bool = False) -> list[int]:
