@@ -101,7 +101,7 @@ def filtered(
     run = running(fitted, noise)
     observed = _observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale)
     trace = run.run(observed, keep=True)
-    means, variances = smooth(run, observed, trace)
+    means, variances = smooth(trace)
     mean, variance = mixed(means, variances, fitted)
     gain = _stein(values - mean, noise.variance, variances.mean(axis=1) * fitted.scale**2)
     if gain > 1.0 - _WORTH:
@@ -179,7 +179,7 @@ def _evaluate(model: Seasonal, observed: Observed, mode: Vector) -> tuple[float,
 def _log_posterior(model: Seasonal, observed: Observed, points: Vector) -> tuple[Vector, Trace]:
     """Up to a constant [points], and the filter's trace."""
     lag = 0 if observed.noise.carried is None else observed.noise.lag
-    trace = Filter(model.components(points), lag).run(observed)
+    trace = Filter(model.components(points), lag).run(observed, signal=False)
     return trace.terms.sum(axis=0) + model.log_prior(points), trace
 
 

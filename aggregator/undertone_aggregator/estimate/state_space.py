@@ -6,16 +6,22 @@ x: d independent components, component k of model m with variance ``variance[m, 
 exp(-``rate[m, k]`` D) over D slots; h_i [d]: how much of each is in slot i (a harmonic of the day at the slot's phase,
 1 for a level). A rotation would need a dense transition; a phase in h_i leaves it diagonal (Solin & Särkkä, AISTATS
 2014, in the rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain with a state of its own.
-Smoothing: Durbin & Koopman, Time Series Analysis by State Space Methods, 2012, 4.4 and 4.5: no matrix is inverted.
+Values are taken in by `BLOCK`s: within one they are a small dense Gaussian, between them the state carries on, so that
+the work is in products of matrices. The Cholesky factor of a block gives each of its values given those before it.
+Smoothing: Durbin & Koopman, Time Series Analysis by State Space Methods, 2012, 4.4 and 4.5, block by block.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+BLOCK = 24
 _LOG_2PI = float(np.log(2 * np.pi))
+# Shapes of blocks that are kept: slots and loadings repeat with the cycle.
+_SHAPES = 32
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,13 @@ class Observed:
     loading: Vector
     noise: Noise
 
+    def blocks(self) -> "Iterator[tuple[int, Observed]]":
+        """(first, its values) of each block."""
+        for first in range(0, len(self.values), BLOCK):
+            part = slice(first, first + BLOCK)
+            noise = self.noise.part(first, first + BLOCK)
+            yield first, Observed(self.slots[part], self.values[part], self.loading[part], noise)
+
 
 @dataclass
 class State:
@@ -67,22 +80,53 @@ class State:
     noise: Vector
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """A block of b slots, given the state x before it: signal = ``loading`` x + w, state after = ``decay`` x + z.
+
+    ``loading`` [models, b, size]; ``decay``, ``added`` (variance of z) [models, size]; ``signal`` [models, b, b] the
+    covariance of w; ``cross`` [models, b, size] that of w and z.
+    """
+
+    loading: Vector
+    decay: Vector
+    signal: Vector
+    cross: Vector
+    added: Vector
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the pass back needs of a block; all [models, ...].
+
+    ``white`` [b, 1]: the values less their predictions, whitened; ``state`` [b, size] and ``loading`` [b, size]: the
+    whitened covariance with the state after the block, and what of the state before is in the values;
+    ``signal`` [b, size]: the covariance of signal and state after the block given the block; ``decay`` [size].
+    ``mean``, ``variance`` [b] of the signal given the block.
+    """
+
+    white: Vector
+    state: Vector
+    loading: Vector
+    signal: Vector
+    decay: Vector
+    mean: Vector
+    variance: Vector
+
+
 @dataclass
 class Trace:
-    """What one pass forward leaves of each slot, models last but one.
+    """What one pass forward leaves of each slot, [n, models].
 
-    ``mean``, ``variance`` [n, models]: the signal given the slots up to it. ``error``, ``scale`` [n, models]: each
-    value less its prediction, and the variance of that. ``gain`` [n, models, size], ``target`` (predicted mean and
-    variance of what is smoothed) and its covariance ``cross`` with the state: kept for the pass back.
+    ``mean``, ``variance``: the signal given the slots up to it. ``error``, ``scale``: each value less its prediction,
+    and the variance of that. ``kept``: for the pass back.
     """
 
     mean: Vector
     variance: Vector
     error: Vector
     scale: Vector
-    gain: Vector
-    target: Vector
-    cross: Vector
+    kept: list[_Kept] = field(default_factory=list)
 
     @property
     def terms(self) -> Vector:
@@ -103,7 +147,9 @@ class Filter:
             covariance[:, np.arange(self._d), np.arange(self._d)] = components.variance
             state = State(np.zeros((models, self.size)), covariance, -1, np.zeros(lag))
         self.state = state
-        self._moves: dict[int, tuple[Vector, Vector, Vector]] = {}
+        # Columns that decay alike in every model share a matrix of correlations.
+        self._rates, self._alike = np.unique(components.rate, axis=1, return_inverse=True)
+        self._shapes: dict[tuple[bytes, bytes], _Shape] = {}
 
     def copy(self) -> "Filter":
         """Another one that goes on from the same state."""
@@ -111,114 +157,144 @@ class Filter:
         kept = State(state.mean.copy(), state.covariance.copy(), state.slot, state.noise.copy())
         return Filter(self._components, self.size - self._d, kept)
 
-    def run(self, observed: Observed, keep: bool = False) -> Trace:
-        """Take the values in; ``keep`` what ``smooth`` needs."""
-        n, (models, size) = len(observed.values), self.state.mean.shape
-        kept = n if keep else 0
-        mean, variance, error, scale = np.empty((4, n, models))
-        gain, cross = np.empty((2, kept, models, size))
-        trace = Trace(mean, variance, error, scale, gain, np.empty((2, kept, models)), cross)
-        for i in range(n):
-            self._predict(int(observed.slots[i]))
-            self._update(observed, i, trace, keep)
+    def run(self, observed: Observed, keep: bool = False, signal: bool = True) -> Trace:
+        """Take the values in; ``keep`` what ``smooth`` needs; without ``signal`` the trace has its errors alone."""
+        trace = Trace(*np.empty((4, len(observed.values), len(self.state.mean))))
+        for first, block in observed.blocks():
+            self._take(block, slice(first, first + BLOCK), trace, signal or keep, keep)
         return trace
 
-    def move(self, gap: int) -> tuple[Vector, Vector, Vector]:
-        """(decay of the state, its outer product, variance that comes in) over ``gap`` slots."""
-        if gap not in self._moves:
-            decay = np.ones(self.state.mean.shape)
-            decay[:, : self._d] = np.exp(-gap * self._components.rate)
-            added = self._components.variance * -np.expm1(-2 * gap * self._components.rate)
-            self._moves[gap] = (decay, decay[:, :, None] * decay[:, None, :], added)
-        return self._moves[gap]
+    def _shape(self, block: Observed) -> _Shape:
+        """That of a block's slots and loadings; the chains' columns are 0 but for what leaves them as they are."""
+        since = block.slots - (self.state.slot if self.state.slot >= 0 else block.slots[0])
+        key = (since.tobytes(), block.loading.tobytes())
+        if key not in self._shapes:
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = self._shaped(since.astype(np.float64), block.loading)
+        return self._shapes[key]
 
-    def _predict(self, slot: int) -> None:
-        state = self.state
-        if state.slot >= 0 and slot > state.slot:
-            decay, product, added = self.move(slot - state.slot)
-            state.mean *= decay
-            state.covariance *= product
-            state.covariance[:, np.arange(self._d), np.arange(self._d)] += added
-        state.slot = slot
+    def _shaped(self, since: Vector, h: Vector) -> _Shape:
+        models, b = len(self.state.mean), len(since)
+        variance = self._components.variance
+        loading, cross = np.zeros((2, models, b, self.size))
+        decay, added = np.ones((models, self.size)), np.zeros((models, self.size))
+        signal = np.zeros((models, b, b))
+        gaps = np.abs(since[:, None] - since[None, :])
+        for group in range(self._rates.shape[1]):
+            columns = np.flatnonzero(self._alike.ravel() == group)
+            rate, waves = self._rates[:, group, None], h[:, columns]
+            gone = np.exp(-rate * since)
+            still = gone[:, :, None] * gone[:, None, :]
+            alike = (waves * variance[:, None, columns]) @ waves.T
+            signal += alike * (np.exp(-rate[:, :, None] * gaps) - still)
+            loading[:, :, columns] = gone[:, :, None] * waves
+            left = np.exp(-rate * (since[-1] - since)) - gone[:, -1:] * gone
+            cross[:, :, columns] = left[:, :, None] * waves * variance[:, None, columns]
+            decay[:, columns] = gone[:, -1:]
+            added[:, columns] = variance[:, columns] * -np.expm1(-2 * rate * since[-1])
+        return _Shape(loading, decay, signal, cross, added)
 
-    def _chain(self, noise: Noise, i: int) -> int:
-        """The chain of value ``i``, its state moved to it: e_i = carried e_before + what is new."""
-        assert noise.carried is not None
-        mean, covariance = self.state.mean, self.state.covariance
-        place = self.state.slot % noise.lag
-        chain, share = int(self._d + place), noise.carried[i]
-        mean[:, chain] *= share
-        covariance[:, chain, :] *= share
-        covariance[:, :, chain] *= share
-        covariance[:, chain, chain] += noise.variance[i] - share**2 * self.state.noise[place]
-        self.state.noise[place] = noise.variance[i]
-        return chain
-
-    def _update(self, observed: Observed, i: int, trace: Trace, keep: bool) -> None:
-        noise, state = observed.noise, self.state
-        h = np.zeros(self.size)
-        h[: self._d] = observed.loading[i]
-        chain = None
-        if noise.carried is not None:
-            chain = self._chain(noise, i)
-            h[chain] = 1.0
-        # A product per model: one of all of them would be large enough for BLAS to start threads.
-        cross = np.matmul(state.covariance, h)
-        known, predicted = cross @ h, state.mean @ h
-        scale = known + noise.variance[i] if chain is None else known
-        error = observed.values[i] - predicted
-        gain = cross / scale[:, None]
+    def _take(self, block: Observed, part: slice, trace: Trace, signal: bool, keep: bool) -> None:
+        state, shape = self.state, self._shape(block)
+        noisy = self._noisy(block, shape)
+        of_values = noisy.loading @ state.covariance
+        root = np.linalg.cholesky(of_values @ noisy.loading.transpose(0, 2, 1) + noisy.signal)
+        error = block.values - (noisy.loading @ state.mean[:, :, None])[:, :, 0]
+        right = [error[:, :, None], of_values * noisy.decay[:, None, :] + noisy.cross]
+        if signal:
+            right.append(of_values @ shape.loading.transpose(0, 2, 1) + shape.signal)
         if keep:
-            trace.gain[i] = gain
-            trace.cross[i] = cross if chain is None else state.covariance[:, :, chain]
-            trace.target[0, i] = predicted if chain is None else state.mean[:, chain]
-            trace.target[1, i] = known if chain is None else state.covariance[:, chain, chain]
-        state.mean += gain * error[:, None]
-        state.covariance -= gain[:, :, None] * cross[:, None, :]
-        trace.error[i], trace.scale[i] = error, scale
-        if chain is None:
-            trace.mean[i], trace.variance[i] = state.mean @ h, known * noise.variance[i] / scale
-        else:
-            # Value = signal + noise: what is known of the one is known of the other.
-            trace.mean[i] = observed.values[i] - state.mean[:, chain]
-            trace.variance[i] = state.covariance[:, chain, chain]
+            right.append(noisy.loading)
+        solved = np.linalg.solve(root, np.concatenate(right, axis=2))
+        white, onto = solved[:, :, 0], solved[:, :, 1 : self.size + 1]
+        deviation = np.diagonal(root, axis1=1, axis2=2)
+        trace.error[part], trace.scale[part] = (white * deviation).T, (deviation**2).T
+        if signal:
+            self._tell(shape, solved, part, trace, noisy.decay if keep else None)
+        state.mean = state.mean * noisy.decay + (onto * white[:, :, None]).sum(axis=1)
+        state.covariance = state.covariance * (noisy.decay[:, :, None] * noisy.decay[:, None, :])
+        state.covariance -= onto.transpose(0, 2, 1) @ onto
+        state.covariance[:, np.arange(self.size), np.arange(self.size)] += noisy.added
+        state.slot = int(block.slots[-1])
+
+    def _noisy(self, block: Observed, shape: _Shape) -> _Shape:
+        """The shape of a block's values: of its signal and its noise."""
+        noise = block.noise
+        if noise.carried is None:
+            return replace(shape, signal=shape.signal + np.diag(noise.variance))
+        loading, covariance, last = self._chains(block)
+        chains = slice(self._d, self.size)
+        changed = {name: getattr(shape, name).copy() for name in ("loading", "decay", "cross", "added")}
+        noisy = _Shape(signal=shape.signal + covariance, **changed)
+        noisy.loading[:, :, chains] = loading
+        for chain, place in enumerate(last.tolist()):
+            if place >= 0:
+                noisy.decay[:, self._d + chain] = loading[place, chain]
+                noisy.added[:, self._d + chain] = covariance[place, place]
+                noisy.cross[:, :, self._d + chain] = covariance[:, place]
+        return noisy
+
+    def _chains(self, block: Observed) -> tuple[Vector, Vector, NDArray[np.int64]]:
+        """The noise of a block = loading x + u: (loading [b, chains], covariance of u [b, b], each chain's last place).
+
+        Value by value, e_i = carried e_before + what is new; the place is -1 where a chain has no value.
+        """
+        noise, before = block.noise, self.state.noise
+        assert noise.carried is not None
+        b, lag = len(block.values), noise.lag
+        loading, covariance, last = np.zeros((b, lag)), np.zeros((b, b)), np.full(lag, -1)
+        pairs = zip((block.slots % lag).tolist(), noise.carried.tolist(), noise.variance.tolist(), strict=True)
+        for i, (chain, share, variance) in enumerate(pairs):
+            j = last[chain]
+            covariance[i, i] = variance - share**2 * before[chain]
+            if j < 0:
+                loading[i, chain] = share
+            else:
+                loading[i] = share * loading[j]
+                covariance[i, :i] = covariance[:i, i] = share * covariance[j, :i]
+                covariance[i, i] += share**2 * covariance[j, j]
+            before[chain], last[chain] = variance, i
+        return loading, covariance, last
+
+    def _tell(self, shape: _Shape, solved: Vector, part: slice, trace: Trace, decay: Vector | None) -> None:
+        """What the block says of its signal, before the state moves; ``decay``: keep it for the pass back."""
+        state, b = self.state, len(shape.loading[0])
+        white, onto, about = np.split(solved[:, :, : self.size + b + 1], [1, self.size + 1], axis=2)
+        of_signal = shape.loading @ state.covariance
+        predicted = (shape.loading @ state.mean[:, :, None])[:, :, 0]
+        spread = np.einsum("mbs,mbs->mb", of_signal, shape.loading) + np.diagonal(shape.signal, axis1=1, axis2=2)
+        known = np.triu(about)
+        trace.mean[part] = (predicted + (known * white).sum(axis=1)).T
+        trace.variance[part] = (spread - (known**2).sum(axis=1)).T
+        if decay is None:
+            return
+        # Noise of chains is in the values, not in the signal: here their columns only decay.
+        after = of_signal * decay[:, None, :] + shape.cross
+        kept = _Kept(
+            white=white,
+            state=onto,
+            loading=solved[:, :, self.size + b + 1 :],
+            signal=after - about.transpose(0, 2, 1) @ onto,
+            decay=decay,
+            mean=predicted + (about * white).sum(axis=1),
+            variance=spread - (about**2).sum(axis=1),
+        )
+        trace.kept.append(kept)
 
 
-def smooth(run: Filter, observed: Observed, trace: Trace) -> tuple[Vector, Vector]:
+def smooth(trace: Trace) -> tuple[Vector, Vector]:
     """(mean, variance) [n, models] of the signal at every slot given all values; ``trace`` kept by ``run``."""
-    noise, d = observed.noise, observed.loading.shape[1]
-    n, models = trace.error.shape
-    adjoint, information = np.zeros((models, run.size)), np.zeros((models, run.size, run.size))
-    mean, variance = np.empty((n, models)), np.empty((n, models))
-    for i in reversed(range(n)):
-        if i + 1 < n:
-            _back(run, observed, i, adjoint, information)
-        h = np.zeros(run.size)
-        h[:d] = observed.loading[i]
-        if noise.carried is not None:
-            h[d + int(observed.slots[i]) % noise.lag] = 1.0
-        gain = trace.gain[i]
-        through = np.matmul(information, gain[:, :, None])[:, :, 0]
-        ahead = 1.0 / trace.scale[i] + (gain * through).sum(axis=1)
-        adjoint += ((trace.error[i] / trace.scale[i]) - (gain * adjoint).sum(axis=1))[:, None] * h
-        half = through - 0.5 * ahead[:, None] * h
-        information -= half[:, :, None] * h + h[:, None] * half[:, None, :]
-        cross = trace.cross[i]
-        mean[i] = trace.target[0, i] + (cross * adjoint).sum(axis=1)
-        variance[i] = trace.target[1, i] - ((information @ cross[:, :, None])[:, :, 0] * cross).sum(axis=1)
-    if noise.carried is not None:
-        mean = observed.values[:, None] - mean
-    return mean, np.maximum(variance, 0.0)
-
-
-def _back(run: Filter, observed: Observed, i: int, adjoint: Vector, information: Vector) -> None:
-    """Move what was learnt after slot ``i`` to it, in place."""
-    noise, later = observed.noise, int(observed.slots[i + 1])
-    if noise.carried is not None:
-        chain, share = run.size - noise.lag + later % noise.lag, noise.carried[i + 1]
-        adjoint[:, chain] *= share
-        information[:, chain, :] *= share
-        information[:, :, chain] *= share
-    decay, product, _ = run.move(later - int(observed.slots[i]))
-    adjoint *= decay
-    information *= product
+    models, size = trace.kept[0].decay.shape
+    adjoint, information = np.zeros((models, size)), np.zeros((models, size, size))
+    means, variances = [], []
+    for kept in reversed(trace.kept):
+        means.append(kept.mean + (kept.signal @ adjoint[:, :, None])[:, :, 0])
+        variances.append(kept.variance - ((kept.signal @ information) * kept.signal).sum(axis=2))
+        back = -kept.state.transpose(0, 2, 1) @ kept.loading
+        back[:, np.arange(size), np.arange(size)] += kept.decay
+        turned = kept.loading.transpose(0, 2, 1)
+        adjoint = (turned @ kept.white + back.transpose(0, 2, 1) @ adjoint[:, :, None])[:, :, 0]
+        information = turned @ kept.loading + back.transpose(0, 2, 1) @ information @ back
+    mean, variance = np.concatenate(means[::-1], axis=1), np.concatenate(variances[::-1], axis=1)
+    return mean.T, np.maximum(variance.T, 0.0)

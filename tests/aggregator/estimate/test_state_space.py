@@ -34,7 +34,7 @@ def agrees(components, observed, signals, noise):
     lag = 0 if observed.noise.carried is None else observed.noise.lag
     run = Filter(components, lag)
     trace = run.run(observed, keep=True)
-    means, variances = smooth(run, observed, trace)
+    means, variances = smooth(trace)
     for m, signal in enumerate(signals):
         mean, variance, log = dense(signal, noise, observed.values)
         assert np.abs(means[:, m] - mean).max() < TOLERANCE
