@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
+from undertone_aggregator.collect.room import naming
 from undertone_aggregator.collect.sessions import WORKER_USERS
 from undertone_aggregator.direct.passwords import password_entry, read_passwords
 from undertone_shared import discovery
@@ -78,10 +79,10 @@ def write_access_rules(path: Path, prefix: str, devices: Collection[str] = (), c
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace the file atomically; only its owner may read it (mode 0600)."""
+    """Replace the file atomically; only its owner may read it (mode 0600). Raises OSError, naming it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
     try:
-        with os.fdopen(handle, "w") as file:
+        with naming(path), os.fdopen(handle, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -8,6 +8,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from undertone_aggregator.collect.room import is_full
+
 ALARM = "alarm"
 WARNING = "warning"
 INFO = "info"
@@ -62,7 +64,12 @@ class Journal:
             of = f"[{self._campaign}] " if self._campaign else ""
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {of}{sentence}"
         with self._lock:
-            print(line, file=self._stream, flush=True)
+            try:
+                print(line, file=self._stream, flush=True)
+            except OSError as wrong:
+                # A log on the disk that is full must not end who waits for room.
+                if not is_full(wrong):
+                    raise
 
     def alarm(self, event: str, sentence: str, **fields: Any) -> None:
         """Log what an operator has to look at."""

@@ -3,20 +3,21 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from undertone_aggregator.binding import changes
 from undertone_aggregator.broker_options import DIRECT
+from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import slots_of
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.store import NoRoom, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.running import Options, Running
 from undertone_aggregator.server import watch_hang_up
-from undertone_aggregator.source import Outgoing, Source, open_source
+from undertone_aggregator.source import Outgoing, Source, enter_source
 from undertone_shared.errors import Invalid
 
 _LOOK_SECONDS = 1.0
@@ -99,12 +100,11 @@ class Server:
         self.started = time.time()
         self.slots = Slots({}, threading.Lock())
         self.members: dict[str, Member] = {}
-        for name in home.names():
-            self._note_slots(name)
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
         try:
+            until_room(self._note_slots, lambda said: self.journal.say_once("room", said), stop)
             while not stop.is_set():
                 self._look()
                 stop.wait(_LOOK_SECONDS)
@@ -156,21 +156,28 @@ class Server:
         member.join()
         self.members[member.name] = Member(member.name, self)
 
-    def _note_slots(self, name: str) -> None:
-        try:
-            config = self.home.config(name)
-            with open_store(config.store_url, campaign=name, read_only=True) as store:
-                self.slots.held[name] = slots_of(store)
-        except (Invalid, OSError):
-            # It has no store yet, or says so itself when it starts.
-            return
+    def _note_slots(self) -> None:
+        """Whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom."""
+        for name in self.home.names():
+            try:
+                config = self.home.config(name)
+                with open_store(config.store_url, campaign=name, read_only=True) as store:
+                    self.slots.held[name] = slots_of(store)
+            except NoRoom:
+                raise
+            except (Invalid, OSError):
+                # It has no store yet, or says so itself when it starts.
+                continue
 
 
 @contextmanager
 def open_server(home: Home, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
     """The broker or endpoint runs, the way out is open. Waits for the first campaign. Raises Invalid."""
     config = _first(home, stop, journal)
-    with open_source(config, journal) as source:
+    with ExitStack() as opened:
+        source = enter_source(opened, config, journal, stop)
+        if source is None:
+            raise Invalid("it was stopped while it waited for room")
         if config.broker.mode == DIRECT and len(home.names()) > 1:
             raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
         watch_hang_up(source, journal, stop)

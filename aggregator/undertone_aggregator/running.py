@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import Store, StoreError, open_store
 from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker
 from undertone_aggregator.collection import cells_of
@@ -71,8 +72,15 @@ class Running:
         return self.coordinator is not None and all(worker.ready for worker in self._workers)
 
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
-        """Until ``stop`` is set; then everything read is committed and acknowledged."""
+        """Until ``stop`` is set; then everything read is committed and acknowledged.
+
+        A start without room on the disk waits for it.
+        """
+        until_room(lambda: self._run(outlet, stop), lambda said: self.journal.say_once("room", said), stop)
+
+    def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
+        self._workers.clear()
         with open_store(config.store_url, campaign=self.name) as store:
             seed = open_campaign(
                 store,

@@ -10,7 +10,7 @@ from undertone_aggregator.collect.ingest import Failpoint, nowhere
 from undertone_aggregator.config import Config
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.running import Options, Running
-from undertone_aggregator.source import Source, open_source
+from undertone_aggregator.source import Source, enter_source
 from undertone_shared.errors import Invalid
 
 _WATCH_SECONDS = 0.2
@@ -32,7 +32,10 @@ def serve(
     The options: see `undertone_aggregator.running.Options`. Raises Invalid for a store of another campaign, a plan that
     has changed, a campaign of another server, bad files, or a broker that does not start.
     """
-    with open_source(config, journal) as source:
+    with contextlib.ExitStack() as opened:
+        source = enter_source(opened, config, journal, stop)
+        if source is None:
+            return
         running = Running(config, source, journal, Options(clock, failpoint, apply, take_over))
         watch_hang_up(source, journal, stop)
         outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))

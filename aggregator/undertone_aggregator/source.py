@@ -12,6 +12,7 @@ from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.broker_options import DIRECT, EXTERNAL, is_loopback
 from undertone_aggregator.collect.ingest import IngestPlan, Say
 from undertone_aggregator.collect.link import Address, Outlet
+from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import open_intake, take_over
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collect.workers import OpenIntake
@@ -129,6 +130,17 @@ def open_source(config: Config, journal: Journal) -> Iterator[Source]:
     else:
         with _managed(config, journal) as source:
             yield source
+
+
+def enter_source(
+    opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
+) -> Source | None:
+    """`open_source` for as long as ``opened`` is; waits for room on the disk, None when ``stop`` was set meanwhile."""
+    return until_room(
+        lambda: opened.enter_context(open_source(config, journal)),
+        lambda sentence: journal.say_once("room", sentence),
+        stop,
+    )
 
 
 @contextlib.contextmanager

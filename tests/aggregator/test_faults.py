@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from support import deliveries
+from support.child_server import CHILD, NOW, PREFIX, Server, external
 from support.deliveries import Sender, wait_for
 from support.direct_sender import DirectSender
 from support.private_broker import TLS
@@ -35,92 +36,8 @@ from undertone_aggregator.collection import cells_of
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
 
-CHILD = Path(deliveries.__file__).with_name("aggregate_child.py")
-NOW = 1_800_000_000
-PREFIX = "undertone-test/server"
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
 PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
-
-
-class Server:
-    """The aggregator as a child process on one store, at a clock that stands still.
-
-    ``broker``: the lines of [broker].
-    """
-
-    def __init__(self, folder: Path, broker: str, workers: int = 1) -> None:
-        self.folder = folder
-        self.store = folder / "s.sqlite"
-        self._process: subprocess.Popen[bytes] | None = None
-        (folder / "password").write_text(deliveries.PASSWORD)
-        self._broker = broker
-        self.configure(workers)
-
-    def configure(self, workers: int) -> None:
-        (self.folder / "c.toml").write_text(f"""
-[broker]
-{self._broker}
-prefix = "{PREFIX}"
-[store]
-path = "s.sqlite"
-audit = true
-[campaign]
-name = "meters"
-sensor = "load"
-unit = "Wh"
-bound = 1000
-epsilon = 4
-slot_seconds = 1
-rounds = [40]
-cells = 16
-[server]
-workers = {workers}
-batch = 20
-batch_milliseconds = 5
-""")
-
-    def start(self, place: str = "nowhere", passages: int = -1) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, CHILD, self.folder / "c.toml", place, str(passages)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
-            )
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        assert self._process is not None
-        self._process.send_signal(how)
-        code = self._process.wait(30)
-        self._process = None
-        return code
-
-    def begin_campaign(self) -> Campaign:
-        """Run until the campaign is issued, so that the broker keeps reports from now on."""
-        self.start()
-        wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), 60, "the first epoch")
-        assert self.end() == 0, self.log()
-        with open_store(self.store, read_only=True) as store:
-            return store.epochs()[0].campaign
-
-    def _epochs(self) -> int:
-        try:
-            with open_store(self.store, read_only=True) as store:
-                return store.epoch_count()
-        except Exception:
-            return 0
-
-    def deliveries(self) -> int:
-        with open_store(self.store, read_only=True) as store:
-            return store.outcomes()["received"]
-
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
 
 
 # The broker's TLS is OpenSSL's on both sides: what runs each time is enough of it.
@@ -136,12 +53,6 @@ def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def broker(request: pytest.FixtureRequest, tmp_path: Path, mosquitto: None) -> Iterator[ManagedBroker]:
     with deliveries.open_broker(tmp_path / "b", tls=request.param, autosave_seconds=1) as made:
         yield made
-
-
-def external(broker: ManagedBroker) -> str:
-    lines = f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
-    tls = isinstance(broker, deliveries.TlsBroker)
-    return lines + (f'\nhost = "localhost"\nca_file = "{TLS}/ca.pem"' if tls else "")
 
 
 def direct(folder: Path, port: int, *, tls: bool = False) -> str:

@@ -1,6 +1,7 @@
 """One campaign's part of a SQL database: connection, transactions, revisions; both kinds of store stand on it."""
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,8 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from undertone_aggregator.collect import tables
-from undertone_aggregator.collect.store import StoreError
+from undertone_aggregator.collect.store import NoRoom, StoreError
 from undertone_shared.errors import Invalid
+
+# SQLite says FULL for ENOSPC alone: a quota or a file's limit is a failed write, or shared memory that cannot grow.
+_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+_POSTGRES_FULL = "53100"
 
 
 class Database:
@@ -155,4 +160,11 @@ def typed() -> Iterator[None]:
         yield
     except SQLAlchemyError as wrong:
         cause = getattr(wrong, "orig", None) or wrong
-        raise StoreError(str(cause).strip().partition("\n")[0]) from wrong
+        kind = NoRoom if _wants_room(cause) else StoreError
+        raise kind(str(cause).strip().partition("\n")[0]) from wrong
+
+
+def _wants_room(cause: BaseException) -> bool:
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) in _SQLITE_FULL
+    return getattr(cause, "sqlstate", None) == _POSTGRES_FULL

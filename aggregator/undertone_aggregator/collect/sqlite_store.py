@@ -12,8 +12,9 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.room import is_full
 from undertone_aggregator.collect.sql_store import SqlStore
-from undertone_aggregator.collect.store import StoreError
+from undertone_aggregator.collect.store import NoRoom, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
@@ -45,10 +46,13 @@ class SqliteStore(SqlStore):
             if not read_only:
                 raw.execute("PRAGMA journal_mode = WAL")
                 raw.execute("PRAGMA synchronous = FULL")
-                raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
+                if application != tables.APPLICATION:
+                    raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
 
         try:
             super().__init__(engine, where, campaign, read_only)
+        except NoRoom as wrong:
+            raise NoRoom(f"{where}: {wrong}") from wrong
         except StoreError as wrong:
             raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
 
@@ -105,4 +109,6 @@ def _make_private(path: Path) -> None:
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             path.chmod(0o600)
     except OSError as wrong:
+        if is_full(wrong):
+            raise
         raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None

@@ -29,6 +29,10 @@ class StoreError(OSError):
     """The store cannot be read or written now, as when its disk is full; nothing of the transaction was kept."""
 
 
+class NoRoom(StoreError):
+    """It cannot be written for want of room on its disk, or of quota; it can be again once there is some."""
+
+
 @dataclass
 class Batch:
     """What one transaction adds. ``seen``: records of the counted reports, see `undertone_aggregator.collect.seen`.

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import open_store
 
 RESTART_SECONDS = 1.0
@@ -179,6 +180,9 @@ def _ingest(
     stop: threading.Event,
     ready: Callable[[], None],
 ) -> None:
-    with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
-        ingest = Ingest(plan, store, open_intake(plan, say), say=say, clock=clock, failpoint=failpoint)
-        ingest.run(stop, ready)
+    def run() -> None:
+        with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
+            ingest = Ingest(plan, store, open_intake(plan, say), say=say, clock=clock, failpoint=failpoint)
+            ingest.run(stop, ready)
+
+    until_room(run, say, stop)

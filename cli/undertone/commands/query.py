@@ -134,6 +134,7 @@ def _write(
     kind: "type[Row]",
     output: Path | None,
 ) -> None:
+    from undertone_aggregator.collect.room import naming
     from undertone_aggregator.estimate import export
     from undertone_aggregator.estimate.estimates import plain
 
@@ -157,7 +158,8 @@ def _write(
     else:
         text = export.to_influx(results.campaign.name, rows)
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        with naming(output):
+            output.write_text(text, encoding="utf-8")
     else:
         _print(text)
 

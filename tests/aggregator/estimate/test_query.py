@@ -181,6 +181,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     [
         (["/nowhere/s.sqlite"], "there is no store at /nowhere/s.sqlite"),
         (["STORE", "--format", "xml"], "--format is 'xml', expected one of table, json, csv"),
+        (["STORE", "--format", "csv", "--output", "/dev/full"], "error: /dev/full: No space left on device"),
         (["STORE", "--format", "parquet"], "--format parquet needs --output FILE"),
         (["STORE", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
         (["STORE", "--every", "4", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),

@@ -1,0 +1,158 @@
+"""A server that starts on a full disk waits for room, as one does that runs into it: nothing ends, nothing is lost."""
+
+import errno
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import deliveries
+from support.child_server import Server, external
+from support.deliveries import Sender, wait_for
+from support.server import delivery
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.collect import room
+from undertone_aggregator.collect.room import naming, until_room
+from undertone_aggregator.collect.store import NoRoom, StoreError, open_store
+from undertone_aggregator.journal import Journal
+from undertone_shared.errors import Invalid
+
+SAID = "a file cannot be written, trying again: "
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with deliveries.open_broker(tmp_path / "b") as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path, 'mode = "managed"\ndirectory = "managed"')
+    yield made
+    if made.running:
+        made.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_waits_at_the_broker_is_counted_once_there_is_room(
+    tmp_path: Path, broker: ManagedBroker, server: Server, workers: int
+) -> None:
+    server = Server(tmp_path, external(broker), workers)
+    campaign = server.begin_campaign()
+    sender = Sender(broker)
+    try:
+        sender.flush(sender.send(delivery(campaign, f"d{i}", campaign.first_slot) for i in range(30)))
+    finally:
+        sender.close()
+    server.start(full=True)
+    wait_for(lambda: SAID in server.log() or not server.running)
+    assert server.running, server.log()
+    assert str(server.store) in server.log()
+    assert server.deliveries() == 0
+    server.make_room()
+    wait_for(lambda: server.deliveries() == 30 or not server.running)
+    assert server.end() == 0, server.log()
+    assert "Traceback" not in server.log()
+
+
+def test_neither_a_broker_of_its_own_nor_a_store_can_be_made(
+    server: Server, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    server.start(full=True)
+    # The passwords of its own broker are the first that do not fit.
+    wait_for(lambda: SAID in server.log() or not server.running)
+    assert server.running, server.log()
+    assert f"{SAID}{server.folder.resolve()}/managed/passwords: File too large" in server.log()
+    server.make_room()
+    wait_for(lambda: server.store.exists() or not server.running)
+    wait_for(lambda: "threshold round 1" in server.log() or not server.running)
+    assert server.end() == 0, server.log()
+
+
+def test_a_server_that_waits_for_room_stops_when_it_is_asked(server: Server) -> None:
+    server.start(full=True)
+    wait_for(lambda: SAID in server.log() or not server.running)
+    assert server.running, server.log()
+    assert server.end() == 0, server.log()
+
+
+def test_another_refusal_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no store")
+    with pytest.raises(Invalid, match="cannot be used as a store"):
+        open_store(tmp_path / "file")
+
+    def fails() -> None:
+        raise StoreError("the server is gone")
+
+    with pytest.raises(StoreError, match="gone"):
+        until_room(fails, lambda _: None, threading.Event())
+
+
+def full(number: int) -> Callable[[], None]:
+    def fails() -> None:
+        raise OSError(number, os.strerror(number), "passwords")
+
+    return fails
+
+
+def lacks() -> None:
+    raise NoRoom("s.sqlite: database or disk is full")
+
+
+@pytest.mark.parametrize("failing", [*map(full, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), lacks])
+def test_it_is_tried_again_less_and_less_often(failing: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    said: list[str] = []
+    stop = threading.Event()
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        return stop.is_set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    tries = iter(range(6))
+
+    def act() -> str:
+        if next(tries) < 5:
+            failing()
+        return "done"
+
+    assert until_room(act, said.append, stop) == "done"
+    assert pauses == [1, 2, 4, 8, 16]
+    assert len(set(said)) == 1
+    assert said[0].startswith("alarm: ")
+    assert ("s.sqlite: " if failing is lacks else "passwords: ") in said[0]
+    stop.set()
+    assert until_room(act, said.append, stop) is None
+
+
+def test_the_file_that_found_no_room_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with pytest.raises(OSError, match="too large") as caught, naming(path):
+        raise OSError(errno.EFBIG, "File too large")
+    assert caught.value.filename == str(path)
+    with pytest.raises(OSError, match="No such") as caught, naming(path):
+        raise OSError(errno.ENOENT, "No such file", "other")
+    assert caught.value.filename == "other"
+    assert not room.is_full(caught.value)
+
+
+def test_a_log_without_room_does_not_end_the_server() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    Journal(Full()).say("event", "a sentence")
+    with pytest.raises(BrokenPipeError):
+        Journal(Gone()).say("event", "a sentence")

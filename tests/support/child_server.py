@@ -1,0 +1,120 @@
+"""The aggregator as a child process on one store, which a test starts and ends as it likes."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support import deliveries
+from support.deliveries import wait_for
+from support.private_broker import TLS
+from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.collect.store import open_store
+from undertone_shared.campaign import Campaign
+
+CHILD = Path(__file__).with_name("aggregate_child.py")
+NOW = 1_800_000_000
+PREFIX = "undertone-test/server"
+# A server whose disk is full cannot make a file larger than this.
+FULL = 4096
+
+
+class Server:
+    """The aggregator as a child process on one store, at a clock that stands still.
+
+    ``broker``: the lines of [broker].
+    """
+
+    def __init__(self, folder: Path, broker: str, workers: int = 1) -> None:
+        self.folder = folder
+        self.store = folder / "s.sqlite"
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "password").write_text(deliveries.PASSWORD)
+        self._broker = broker
+        self.configure(workers)
+
+    def configure(self, workers: int) -> None:
+        (self.folder / "c.toml").write_text(f"""
+[broker]
+{self._broker}
+prefix = "{PREFIX}"
+[store]
+path = "s.sqlite"
+audit = true
+[campaign]
+name = "meters"
+sensor = "load"
+unit = "Wh"
+bound = 1000
+epsilon = 4
+slot_seconds = 1
+rounds = [40]
+cells = 16
+[server]
+workers = {workers}
+batch = 20
+batch_milliseconds = 5
+""")
+
+    def start(self, place: str = "nowhere", passages: int = -1, *, full: bool = False) -> None:
+        """Start it; ``full``: as on a disk without room, until `make_room`."""
+        limits = (FULL if full else resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, CHILD, self.folder / "c.toml", place, str(passages)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+            )
+
+    def make_room(self) -> None:
+        """From now on the server's files may grow, and those of its workers."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        children = [int(word) for task in tasks for word in task.read_text().split()]
+        for pid in (*children, self._process.pid):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process is not None
+        self._process.send_signal(how)
+        code = self._process.wait(30)
+        self._process = None
+        return code
+
+    def begin_campaign(self) -> Campaign:
+        """Run until the campaign is issued, so that the broker keeps reports from now on."""
+        self.start()
+        wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), 60, "the first epoch")
+        assert self.end() == 0, self.log()
+        with open_store(self.store, read_only=True) as store:
+            return store.epochs()[0].campaign
+
+    def _epochs(self) -> int:
+        try:
+            with open_store(self.store, read_only=True) as store:
+                return store.epoch_count()
+        except Exception:
+            return 0
+
+    def deliveries(self) -> int:
+        with open_store(self.store, read_only=True) as store:
+            return store.outcomes()["received"]
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+def external(broker: ManagedBroker) -> str:
+    """The lines of [broker] for one that a test runs."""
+    lines = f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
+    tls = isinstance(broker, deliveries.TlsBroker)
+    return lines + (f'\nhost = "localhost"\nca_file = "{TLS}/ca.pem"' if tls else "")
