@@ -22,7 +22,8 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         if arguments.command == "run":
-            gateway.run(gateway.configurations(arguments.all) if arguments.all else [arguments.config], arguments.json)
+            paths = gateway.configurations(arguments.all) if arguments.all else [arguments.config]
+            gateway.run(paths, arguments.json, arguments.ledger)
             return 0
         if arguments.command in tools.NAMES:
             tools.run(arguments)
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
         if name == "run":
             which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
+            command.add_argument("--ledger", metavar="FILE", help="write each report down as it leaves, for its owner")
         if name == "pause":
             command.add_argument("--now", action="store_true", help="at once, and for a day and a rest at least")
             command.add_argument("--hours", type=_hours, default=0, metavar="N", help="how long; else until resume")

@@ -2,6 +2,9 @@
 
 import json
 import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,14 @@ _STEP_MILLISECONDS = 250
 _FINISH_MILLISECONDS = 2000
 
 
+# What became of a report: "sent" or "acked", the device, the report's bytes.
+Note = Callable[[str, str, bytes], None]
+
+
 class Device:
     """One device: its client, its source, and the status file for its owner. Raises Invalid, the field named."""
 
-    def __init__(self, config: Config, as_json: bool) -> None:
+    def __init__(self, config: Config, as_json: bool, note: Note) -> None:
         policy = assembly.read_policy(config)
         self._source = open_source(config)
         self._home = open_home(config)
@@ -40,7 +47,15 @@ class Device:
         self._as_json = as_json
         read = self._source.read if self._source.polled else None
         self._client = assembly.make_client(
-            config, policy, transport, clock.unix_time, clock.ticks, clock.sleep_ms, read
+            config,
+            policy,
+            transport,
+            clock.unix_time,
+            clock.ticks,
+            clock.sleep_ms,
+            read,
+            handed_over=lambda report: note("sent", config.name, report),
+            acknowledged=lambda report: note("acked", config.name, report),
         )
         self._storage = FileStorage(config.state)
         self._written: dict[str, Any] = {}
@@ -95,10 +110,12 @@ class Device:
         return dict(status.describe(self._client, now), source=self._source.trouble)
 
 
-def run(paths: list[str], as_json: bool) -> None:
+def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
     """Run the devices of these configuration files until SIGTERM or Ctrl-C.
 
-    Raises Invalid before anything runs if one is wrong, or two share a name or a state folder.
+    ``ledger``: a file to which each report goes as a line before it leaves, and once it is acknowledged: the whole of
+    what this machine ever said. Raises Invalid before anything runs if one is wrong, or two share a name or a state
+    folder; OSError for a ledger that cannot be written.
     """
     configs = [read_config(path) for path in paths]
     for what in ("name", "state"):
@@ -106,16 +123,23 @@ def run(paths: list[str], as_json: bool) -> None:
         for value in values:
             if values.count(value) > 1:
                 raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected one of each")
-    devices = [Device(config, as_json) for config in configs]
-    stopped: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, frame: stopped.append(received))
-    share = max(_STEP_MILLISECONDS // len(devices), 1)
-    while not stopped:
+    with ExitStack() as stack:
+        file = None if ledger is None else stack.enter_context(open(ledger, "a", buffering=1, encoding="ascii"))
+
+        def note(word: str, device: str, report: bytes) -> None:
+            if file is not None:
+                file.write(f"{time.time_ns() // 1_000_000} {word} {device} {report.hex()}\n")
+
+        devices = [Device(config, as_json, note) for config in configs]
+        stopped: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda received, frame: stopped.append(received))
+        share = max(_STEP_MILLISECONDS // len(devices), 1)
+        while not stopped:
+            for device in devices:
+                device.step(share)
         for device in devices:
-            device.step(share)
-    for device in devices:
-        device.finish()
+            device.finish()
 
 
 def configurations(folder: str) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from undertone_aggregator.collect.admission import DUPLICATES
+from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
@@ -149,6 +150,7 @@ def reconcile(
         faults=sent.fault_counts(),
     )
     kills = [moment for moment, name, _ in sent.faults if name == BROKER_KILLED]
+    revoked = {name for name, device in store.devices().items() if device.state == REVOKED}
     for key in sent.sent:
         outcome = judged.pop(digest_key(key), None)
         if outcome == COUNTED:
@@ -162,6 +164,9 @@ def reconcile(
                 result.wonder("acknowledged and not judged", _name(key))
         elif key in sent.lost:
             result.lost[sent.lost[key]] += 1
+        elif key[0] in revoked:
+            # The broker threw it off with this report under way.
+            result.lost[REVOKED] += 1
         else:
             result.wonder("still under way", _name(key))
     for (device, digest), outcome in judged.items():

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.collect.inventory import REVOKED, Device
 from undertone_aggregator.collect.partial import Key, Partial
 from undertone_aggregator.collect.store import Batch, open_store
 from undertone_aggregator.design import hybrid, square_wave
@@ -65,6 +66,18 @@ def test_both_identities(store):
     assert list(accounts.summary()) == (
         ["sent", "received", "acknowledged", "counted", "duplicates", "rejected", "lost"]
     )
+
+
+def test_what_a_revoked_device_had_under_way_is_lost_by_a_named_fault(store):
+    a, b = ("a", report(1)), ("b", report(1))
+    judged(store, (*a, "counted"))
+    accounts = reconcile(sent(a, b, acked=[a]), store)
+    assert accounts.unexplained == {"still under way": 1}
+    store.set_devices([Device("b", "all", REVOKED, 5)])
+    accounts = reconcile(sent(a, b, acked=[a]), store)
+    assert (accounts.holds, accounts.lost) == (True, {"revoked": 1})
+    # What the broker acknowledged must be judged, whoever sent it.
+    assert reconcile(sent(a, b, acked=[a, b]), store).unexplained == {"acknowledged and not judged": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# From an empty folder to a fleet in the field, on one machine, with the commands of the guides:
+#
+#     docs/walk/field.sh FOLDER
+#
+# Three boards (MicroPython's unix port in their place), a gateway with five sensors, Home Assistant's statestream;
+# then a device gets a new password, one is revoked while it runs, one is added. At the end every report is accounted
+# for. Needs mosquitto, MicroPython as `micropython` or $MICROPYTHON, and undertone-ldp[aggregator,meters] with pymodbus.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+board="${MICROPYTHON:-micropython} $here/../../device/examples/unix_device.py"
+mkdir -p "$1" && cd "$1"
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+
+free_port() { python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+until_seen() { for _ in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done; cat "$2"; false; }
+acked() { until_seen "^acked" "energy-$1.log"; }
+reports() { for _ in $(seq 300); do [ "$(grep -c ^acked "$1")" -ge "$2" ] && return; sleep 0.1; done; cat "$1"; false; }
+
+echo "== The campaign: energy that meters count, in slots of a second so that a walk is short"
+cat > aggregator.toml <<EOF
+[broker]
+mode = "managed"
+port = $(free_port)
+passwords = "fleet/passwords"
+mosquitto_acl = "fleet/access"
+password_file = "fleet/aggregator.password"
+[store]
+audit = true
+[campaign]
+name = "energy"
+sensor = "energy"
+unit = "Wh"
+measure = "counter"
+bound = 1000
+epsilon = 2
+slot_seconds = 1
+cycle = 4
+rounds = [4]
+epoch_slots = 40
+report_slots = 4000
+min_reports = 3
+EOF
+undertone provision --campaign aggregator.toml --devices 9 --out fleet
+# Slots this short are reserved a minute at a time, which a restart forfeits; here each report is written down.
+sed -i 's|"insecure"|"write_seconds": 1, &|' fleet/devices/*/policy.json
+undertone aggregate --config aggregator.toml > server.log 2>&1 &
+server=$!
+until_seen "mosquitto runs" server.log
+
+echo "== Three boards"
+seq 1000 30 40000 > readings.txt
+start_board() { $board "fleet/devices/energy-$1/device.json" 100000 readings.txt >> "energy-$1.log" 2>&1 & }
+start_board 001; one=$!
+start_board 002; two=$!
+start_board 003; three=$!
+
+echo "== A household: a gateway with five sensors, and Home Assistant's statestream"
+home=$(free_port) modbus=$(free_port)
+mosquitto -p "$home" 2> home.log &
+mkfifo household.stdin pulses && exec 3<> household.stdin
+python "$here/household.py" . "$home" "$modbus" < household.stdin 3<&- > household.log 2>&1 &
+# provision leaves one field to whoever installs: where the samples come from.
+source_of() { sed -i "s|\"state\": \"state\"|&, \"source\": $2|" "fleet/devices/energy-$1/device.json"; }
+source_of 004 "{\"kind\": \"p1\", \"port\": \"$PWD/ttyUSB0\", \"obis\": \"1-0:1.8.1\"}"
+source_of 005 "{\"kind\": \"modbus-tcp\", \"host\": \"127.0.0.1\", \"tcp_port\": $modbus, \"slave\": 1, \"address\": 40}"
+topic="\"kind\": \"mqtt\", \"host\": \"127.0.0.1\", \"tcp_port\": $home, \"scale\": [1000, 1]"
+source_of 006 "{$topic, \"topic\": \"zigbee2mqtt/plug\", \"field\": \"energy\"}"
+source_of 007 "{\"kind\": \"fifo\", \"path\": \"$PWD/pulses\"}"
+source_of 008 "{\"kind\": \"file\", \"path\": \"$PWD/heat\"}"
+source_of 009 "{$topic, \"topic\": \"homeassistant/sensor/washer_energy/state\"}"
+mkdir gateway
+for number in 004 005 006 007 008 009; do ln -s "$PWD/fleet/devices/energy-$number" gateway/; done
+undertone device run --all gateway --ledger gateway.ledger > gateway.log 2>&1 &
+gateway=$!
+for number in 001 002 003; do acked "$number"; done
+for number in 004 005 006 007 008 009; do until_seen "acked energy-$number" gateway.ledger; done
+
+echo "== Estimates appear"
+until_seen "±" server.log
+undertone query undertone.sqlite --newest 3
+
+echo "== energy-001 gets a new password; the board starts with it, and what waited in its outbox is not lost"
+undertone devices rotate energy-001 --config aggregator.toml --fleet fleet
+until_seen "not authorised" energy-001.log
+kill -INT $one; wait $one || true
+mv energy-001.log before.log
+start_board 001; one=$!
+reports energy-001.log 3
+
+echo "== energy-002 is revoked while it runs"
+undertone devices revoke energy-002 --config aggregator.toml --fleet fleet
+until_seen "not authorised" energy-002.log
+kill -INT $two; wait $two || true
+
+echo "== One more board"
+undertone devices add 1 --config aggregator.toml --fleet fleet
+start_board 010; four=$!
+acked 010
+
+echo "== Everything ends, and every report is accounted for"
+undertone device status --config gateway/energy-004/device.json
+kill -INT $one $three $four
+kill $gateway
+wait $one $three $four $gateway || true
+# What was acknowledged last is still on its way into the store.
+sleep 3
+kill $server; wait $server || true
+exec 3>&-
+undertone devices list --config aggregator.toml --fleet fleet
+undertone verify --store undertone.sqlite --ledger gateway.ledger --ledger before.log \
+    --ledger energy-001.log --ledger energy-002.log --ledger energy-003.log --ledger energy-010.log

@@ -1,0 +1,57 @@
+"""The walks of the guides run as a new user would run them, and use no command that the guides do not show."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support import micropython as mp
+from support.ci import unavailable
+from undertone_aggregator.collect.inventory import REVOKED
+from undertone_aggregator.collect.store import open_store
+
+WALK = mp.REPO / "docs/walk/field.sh"
+_COMMAND = re.compile(r"\bundertone ([a-z-]+(?: (?:run|status|add|rotate|revoke|list)\b)?)")
+
+
+def walk(folder, mosquitto_binary, interpreter):
+    places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(places), "MICROPYTHON": str(interpreter), "COLUMNS": "120"}
+    done = subprocess.run(
+        [str(WALK), str(folder)], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("Both identities hold: zero unexplained.")
+    with open_store(folder / "undertone.sqlite", read_only=True) as store:
+        counted = {device for device, _, outcome in store.audit() if outcome == "counted"}
+        assert counted == {f"energy-{number:03d}" for number in range(1, 11)}
+        assert store.devices()["energy-002"].state == REVOKED
+    reported = {tuple(line.split()[1:3]) for line in (folder / "gateway.ledger").read_text().splitlines()}
+    assert reported == {(word, f"energy-{number:03d}") for word in ("sent", "acked") for number in range(4, 10)}
+
+
+@pytest.mark.services
+def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):
+    walk(tmp_path / "walk", mosquitto_binary, mp.interpreter() or unavailable(mp.MISSING))
+
+
+@pytest.mark.slow
+def test_a_fleet_of_boards_with_floats_of_32_bits(tmp_path, mosquitto_binary):
+    if (interpreter := mp.ulab_interpreter("32")) is None:
+        pytest.skip(f"no interpreter with 32-bit floats in {mp.ulab_folder()}")
+    walk(tmp_path / "walk", mosquitto_binary, interpreter)
+
+
+def test_each_step_is_a_command_of_the_guides():
+    guides = " ".join(
+        path.read_text("utf-8")
+        for folder in ("docs", "device", "aggregator")
+        for path in (mp.REPO / folder).glob("*.md")
+    )
+    shown = set(_COMMAND.findall(guides))
+    used = set(_COMMAND.findall(WALK.read_text("utf-8")))
+    assert len(used) >= 8
+    assert used <= shown
