@@ -22,7 +22,7 @@ def _name(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broker(Checked):
+class BrokerOptions(Checked):
     """[broker]: a managed mosquitto on loopback, somebody's broker, or no broker at all."""
 
     TABLE = "broker"
@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_broker(broker: Broker, workers: int) -> None:
+def check_broker(broker: BrokerOptions, workers: int) -> None:
     """Raises Invalid for options that do not go together, with the way out."""
     for name, modes in _MODES.items():
         if getattr(broker, name) and broker.mode not in modes:
@@ -86,7 +86,7 @@ def check_broker(broker: Broker, workers: int) -> None:
         raise Invalid(f"[broker] has no option 'password_file': the password of the user {broker.user}")
 
 
-def _check_direct(broker: Broker, workers: int) -> None:
+def _check_direct(broker: BrokerOptions, workers: int) -> None:
     if broker.passwords is None:
         raise Invalid("[broker] has no option 'passwords': mode 'direct' needs the devices' password file")
     if (broker.certificate is None) != (broker.key is None):

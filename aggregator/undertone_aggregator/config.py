@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
-from undertone_aggregator.broker_options import Broker, check_broker, topic_prefix
+from undertone_aggregator.broker_options import BrokerOptions, check_broker, topic_prefix
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
 from undertone_shared.campaign import MEASURES, Campaign
@@ -30,7 +30,7 @@ _READING = SMALL - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Store(Checked):
+class StoreOptions(Checked):
     """[store]: where counts are kept."""
 
     TABLE = "store"
@@ -187,7 +187,7 @@ class StreamPlan(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server(Checked):
+class ServerOptions(Checked):
     """[server]: this process."""
 
     TABLE = "server"
@@ -205,10 +205,10 @@ class Server(Checked):
 class Config:
     """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None without its table."""
 
-    broker: Broker
-    store: Store
+    broker: BrokerOptions
+    store: StoreOptions
     campaign: CampaignPlan
-    server: Server
+    server: ServerOptions
     folder: Path
     stream: StreamPlan | None = None
 
@@ -233,7 +233,13 @@ class Config:
         return self.folder / name
 
 
-SECTIONS = {"broker": Broker, "store": Store, "campaign": CampaignPlan, "server": Server, "stream": StreamPlan}
+SECTIONS = {
+    "broker": BrokerOptions,
+    "store": StoreOptions,
+    "campaign": CampaignPlan,
+    "server": ServerOptions,
+    "stream": StreamPlan,
+}
 
 
 def parse_config(data: str, folder: Path) -> Config:
@@ -251,10 +257,10 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         if name not in SECTIONS:
             raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
     config = Config(
-        parse(Broker, "broker", tables.get("broker", {})),
-        parse(Store, "store", tables.get("store", {})),
+        parse(BrokerOptions, "broker", tables.get("broker", {})),
+        parse(StoreOptions, "store", tables.get("store", {})),
         parse(CampaignPlan, "campaign", tables.get("campaign", {})),
-        parse(Server, "server", tables.get("server", {})),
+        parse(ServerOptions, "server", tables.get("server", {})),
         folder,
         parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
+from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store
@@ -15,7 +15,7 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.dropped import DROPPED, Dropped
 from undertone_aggregator.estimate.estimates import Estimate, Series
-from undertone_aggregator.estimate.misfit import ALARM
+from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import publishable, world_learns
@@ -118,7 +118,7 @@ class Coordinator:
         assert newest is not None
         if epoch is not None:
             self._issue(epoch, now)
-        elif newest.phase == THRESHOLD:
+        elif newest.phase == THRESHOLD_PHASE:
             self.journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
             return
         else:
@@ -164,7 +164,7 @@ class Coordinator:
                 self.journal.say(
                     "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports
                 )
-                if estimate.misfit is not None and estimate.misfit >= ALARM:
+                if estimate.misfit is not None and estimate.misfit >= ALARMING:
                     self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
         if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
             self.status(now)

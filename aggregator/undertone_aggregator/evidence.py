@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline
+from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
@@ -38,7 +38,7 @@ class Evidence:
         for number, epoch in self._remembered():
             first, last = self._judged(number)
             counts = _sum(epoch, self.read(first, last, report.COHORT))
-            if counts is None and epoch.phase == THRESHOLD:
+            if counts is None and epoch.phase == THRESHOLD_PHASE:
                 # Nobody was there in the planned slots: whatever came since must do.
                 counts = _sum(epoch, self.read(first, self.settled, report.COHORT))
             cohort = epoch.campaign.cohort

@@ -18,6 +18,6 @@ class _Collections:
         return guarantee_of(timeline, budget)
 
 
-def open_store(url: Path | str) -> Results:
+def open_results(url: Path | str) -> Results:
     """Open an aggregator's store for reading. Raises Invalid."""
     return Results(url, _Collections())

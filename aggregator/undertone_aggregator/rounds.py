@@ -8,7 +8,7 @@ the next begins.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from undertone_aggregator.collect.epochs import THRESHOLD, Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
@@ -86,7 +86,7 @@ class Rounds:
         if self.plan.bound == BINARY:
             return None
         first = newest.campaign.first_slot
-        if newest.phase == THRESHOLD:
+        if newest.phase == THRESHOLD_PHASE:
             look = first + self.plan.rounds[min(len(timeline), len(self.plan.rounds)) - 1] + self.plan.settle_slots
             return look * self.plan.slot_seconds
         every = self.plan.epoch_slots
@@ -108,7 +108,7 @@ class Rounds:
             )
             return None
         histograms = evidence.cohort()
-        if newest.phase == THRESHOLD and newest not in histograms:
+        if newest.phase == THRESHOLD_PHASE and newest not in histograms:
             return None
         cohort = list(histograms.values())
         edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)

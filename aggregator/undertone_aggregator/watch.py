@@ -17,7 +17,7 @@ _LEAST_FREE = 200 << 20
 _CLOCK_SECONDS = 60.0
 
 # (event, sentence)
-Alarm = tuple[str, str]
+Ringing = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Watch:
     _last: Look | None = None
     _ringing: set[str] = field(default_factory=set)
 
-    def look(self, look: Look) -> list[Alarm]:
+    def look(self, look: Look) -> list[Ringing]:
         """The alarms that begin with this look."""
         ringing = dict(self._found(look))
         self._last = look
@@ -52,7 +52,7 @@ class Watch:
         self._ringing = set(ringing)
         return new
 
-    def _found(self, look: Look) -> Iterator[Alarm]:
+    def _found(self, look: Look) -> Iterator[Ringing]:
         yield from self._silence(look)
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
@@ -73,7 +73,7 @@ class Watch:
         if refused.get(CONFLICT, 0):
             yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
 
-    def _silence(self, look: Look) -> Iterator[Alarm]:
+    def _silence(self, look: Look) -> Iterator[Ringing]:
         if look.newest is None:
             return
         allowed = (self.settle_slots + _SILENT_SLOTS) * self.slot_seconds

@@ -8,14 +8,14 @@ from undertone_central.pak import Pak
 from undertone_central.quantiles import Quantiles
 from undertone_central.sanitizer import Offline, Sanitizer, StreamingSanitizer
 from undertone_central.tops import Tops
-from undertone_central.unbounded import Hybrid, Monotone, Unbounded
+from undertone_central.unbounded import HybridCounter, Monotone, Unbounded
 
 __all__ = [
     "Binary",
     "Continual",
     "Counter",
     "FreshBytes",
-    "Hybrid",
+    "HybridCounter",
     "Monotone",
     "Offline",
     "Pak",

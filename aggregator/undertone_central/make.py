@@ -12,7 +12,7 @@ from undertone_central.factorisation import SquareRoot
 from undertone_central.pak import Pak
 from undertone_central.sanitizer import Sanitizer
 from undertone_central.tops import Tops
-from undertone_central.unbounded import Hybrid, Monotone, Unbounded
+from undertone_central.unbounded import HybridCounter, Monotone, Unbounded
 from undertone_shared.errors import Invalid
 
 MECHANISMS: dict[str, Callable[..., Continual]] = {
@@ -23,7 +23,7 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
     "two-level": TwoLevel,
     "binary": Binary,
     "unbounded": Unbounded,
-    "hybrid": Hybrid,
+    "hybrid": HybridCounter,
     "square-root": SquareRoot,
     "sanitizer": Sanitizer,
 }

@@ -18,7 +18,7 @@ from undertone_central.factorisation import SquareRoot
 from undertone_central.hierarchy import node_scale
 from undertone_central.noise import Integers, discrete_laplace
 from undertone_central.threshold_class import ThresholdSanitizer
-from undertone_central.unbounded import Hybrid, Unbounded
+from undertone_central.unbounded import HybridCounter, Unbounded
 from undertone_central.variance import consistent_variance, cover
 from undertone_shared.errors import Invalid
 
@@ -95,7 +95,7 @@ def make_counter(parameters: Parameters) -> Counter:
         "two-level": lambda: TwoLevel(bound, epsilon, horizon, block=parameters["block"]),
         "binary": lambda: Binary(bound, epsilon, horizon),
         "unbounded": lambda: Unbounded(bound, epsilon),
-        "hybrid": lambda: Hybrid(bound, epsilon),
+        "hybrid": lambda: HybridCounter(bound, epsilon),
         "square-root": lambda: SquareRoot(bound, epsilon, horizon, delta=Fraction(parameters["delta"])),
     }
     if parameters["mechanism"] not in makers:

@@ -47,7 +47,7 @@ def _share(level: int) -> Fraction:
     return Fraction(8, (level + 8) * (level + 9))
 
 
-class Hybrid(Counter, OneByOne):
+class HybridCounter(Counter, OneByOne):
     """Exact powers of two by the logarithmic mechanism, the rest by a binary counter, ε/2 each.
 
     The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a binary counter of horizon 2^k - 1 counts afresh.

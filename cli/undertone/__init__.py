@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate as Estimate
     from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
-    from undertone_aggregator.results import open_store as open_store
+    from undertone_aggregator.results import open_results as open_store
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
     from undertone_central.release import Released as Released
@@ -44,7 +44,7 @@ _PLACES = {
     "certify_published": "undertone.api",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
-    "open_store": "undertone_aggregator.results",
+    "open_store": "undertone_aggregator.results:open_results",
     "plan": "undertone_simulator.doors",
     "release": "undertone_central.release",
     "simulate": "undertone_simulator.doors",
@@ -78,8 +78,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'undertone' has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(_PLACES[name])
-    return module if name == "mechanisms" else getattr(module, name)
+    place, _, attribute = _PLACES[name].partition(":")
+    module = import_module(place)
+    return module if name == "mechanisms" else getattr(module, attribute or name)
 
 
 def __dir__() -> list[str]:

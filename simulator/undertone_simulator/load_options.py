@@ -11,7 +11,7 @@ from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.fleet import JITTER, LARGEST_JITTER
 from undertone_simulator.verify import Accounts
 
-LARGEST_FLEET = 10_000
+LARGEST_LOAD = 10_000
 # What a load tester calls it -> what happens to a device.
 FAULTS = {"kill": "kill", "duplicate": "duplicate", "delay": "hold", "lie": "lie"}
 
@@ -40,7 +40,7 @@ class Options:
     provisioned: Path | None = None
 
     def __post_init__(self) -> None:
-        check_integer("clients", self.clients, 1, LARGEST_FLEET)
+        check_integer("clients", self.clients, 1, LARGEST_LOAD)
         check_integer("slots", self.slots, 1, 1 << 20)
         check_integer("interval", self.interval, 1, 7 * 86400)
         check_integer("micropython", self.micropython, 0, self.clients - 1)

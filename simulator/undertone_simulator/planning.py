@@ -17,6 +17,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
+from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
 from undertone_aggregator.threshold import (
     Query,
     Threshold,
@@ -32,7 +33,6 @@ from undertone_shared.scalar import ReportRule
 from undertone_simulator.readings import Source
 from undertone_simulator.traffic import Traffic, traffic
 
-LARGEST_FLEET = 10**9
 SAMPLE_DEVICES = 4096
 SAMPLE_DAYS = 7
 _CELLS = 800
@@ -156,7 +156,7 @@ def plan_fleet(
     device: str = "load-00001",
 ) -> FleetPlan:
     """Predicted errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
-    check_integer("devices", devices, 1, LARGEST_FLEET)
+    check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
     predictor = Predictor(known, exact, kind)
     reports = max(round(devices * (1.0 - cohort_share)), 1)
@@ -191,7 +191,7 @@ def plan_fleet(
 
 
 def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_share: float) -> int | None:
-    """The fewest devices whose slots have an error of at most ``wanted``; None above `LARGEST_FLEET`.
+    """The fewest devices whose slots have an error of at most ``wanted``; None above `LARGEST_PLANNED`.
 
     The mechanism's variance changes slowly with θ: it is taken at the planned fleet's.
     """
@@ -201,9 +201,9 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
         n = max(round(devices * (1.0 - cohort_share)), 1)
         return math.sqrt(known.best(n, lambda _: variance).expected_mse) / n <= wanted
 
-    if not enough(LARGEST_FLEET):
+    if not enough(LARGEST_PLANNED):
         return None
-    low, high = 1, LARGEST_FLEET
+    low, high = 1, LARGEST_PLANNED
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from undertone_aggregator.collect.epochs import REPORT, THRESHOLD, Epoch
+from undertone_aggregator.collect.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch
 from undertone_shared.campaign import Campaign
 from undertone_simulator.ledger import Play
 
@@ -32,12 +32,12 @@ class Playback:
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
         """What this campaign adds to what plays so far, None if nothing changes."""
-        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT):
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
         column = len(plays) * self.per_day
-        if phase_of(campaign) == THRESHOLD:
-            return Play(campaign.first_slot, column, self.stride, THRESHOLD)
-        return Play(campaign.first_slot, column, 1, REPORT)
+        if phase_of(campaign) == THRESHOLD_PHASE:
+            return Play(campaign.first_slot, column, self.stride, THRESHOLD_PHASE)
+        return Play(campaign.first_slot, column, 1, REPORT_PHASE)
 
 
 def column_of(plays: Sequence[Play], slot: int) -> int:

@@ -26,7 +26,7 @@ from undertone_shared.topics import check_name
 from undertone_simulator import membership
 
 DAY = 86400
-LARGEST_FLEET = 1_000_000
+LARGEST_PROVISIONED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ audit = true
 """
 
 
-def device_names(sensor: str, count: int) -> list[str]:
+def checked_names(sensor: str, count: int) -> list[str]:
     """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
-    if not 1 <= count <= LARGEST_FLEET:
-        raise Invalid(f"devices is {count}, expected 1 to {LARGEST_FLEET}")
+    if not 1 <= count <= LARGEST_PROVISIONED:
+        raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")
     names = membership.device_names(sensor, count)
     check_name("a device's name", names[-1])
     return names

@@ -7,6 +7,7 @@ import numpy as np
 
 from undertone_aggregator.collect.moments import layout_of
 from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -17,7 +18,7 @@ from undertone_simulator.liar import largest_lie
 from undertone_simulator.readings import Integers
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.tally import Cell, Tally
-from undertone_simulator.vectorised import Mechanism, histogram
+from undertone_simulator.vectorised import histogram
 from undertone_simulator.vectorised_stream import Streams, Unsigned, moments
 
 

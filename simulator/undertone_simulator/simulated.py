@@ -12,7 +12,7 @@ from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collection import estimator_of
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.estimate.estimates import MEASURED, STREAM, Estimate
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_shared.errors import Invalid
@@ -76,7 +76,7 @@ class Simulated:
         return [
             Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
             for estimate in self.estimates(groups, filtered=filtered)
-            if estimate.kind in (MEASURED, STREAM) and estimate.standard_error is not None
+            if estimate.kind in (MEASURED, RELEASED) and estimate.standard_error is not None
         ]
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:

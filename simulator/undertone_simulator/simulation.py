@@ -11,7 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from undertone_aggregator.collect.epochs import REPORT, THRESHOLD, Epoch, Timeline
+from undertone_aggregator.collect.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.config import CampaignPlan, StreamPlan
 from undertone_aggregator.rounds import Rounds
@@ -140,7 +140,7 @@ class Simulation:
             if epoch is not None:
                 timeline = self._issue(epoch)
                 due = rounds.due(timeline, due)
-            elif self._phase(timeline) == REPORT:
+            elif self._phase(timeline) == REPORT_PHASE:
                 due = rounds.due(timeline, due + plan.epoch_slots * seconds)
             else:
                 # Nobody has reported: the round goes on, at most to the end of what was broadcast.
@@ -159,7 +159,7 @@ class Simulation:
 
     @staticmethod
     def _phase(timeline: Timeline) -> str:
-        return THRESHOLD if timeline.last is None else timeline.last.phase
+        return THRESHOLD_PHASE if timeline.last is None else timeline.last.phase
 
     @staticmethod
     def _last(timeline: Timeline) -> int:
@@ -179,7 +179,7 @@ class Simulation:
 
     def _stretches(self, timeline: Timeline, slots: range) -> Iterator[Stretch]:
         """Slots in order, cut by epoch; by day as well where nothing is remembered; by devices."""
-        reporting = next((play.first for play in self._plays if play.phase == REPORT), None)
+        reporting = next((play.first for play in self._plays if play.phase == REPORT_PHASE), None)
         start = self._epochs[0].campaign.first_slot
         plays = tuple(self._plays)
         for epoch, piece in groupby(slots, key=timeline.at):

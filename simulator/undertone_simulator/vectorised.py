@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.draws import Draws, PatientDraws, Unsigned, Words
 from undertone_simulator.seeded import Memory
-
-Mechanism = WindowMechanism | Hybrid | TableMechanism
 
 # Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
 BLOCK = 1 << 17

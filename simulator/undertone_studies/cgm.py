@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu
 from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
-from undertone_aggregator.design.stream.smoother import smooth
+from undertone_aggregator.design.stream.smoother import fit_gaussian_process
 from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import Streams
 from undertone_studies.outcome import Curve, Outcome, Panel
@@ -89,7 +89,7 @@ def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) ->
     squares = []
     for window in streams.windows:
         seen = released_mean(method, window) + factor @ rng.standard_normal(len(noise))
-        fit = smooth(method.seen.tolist(), seen, noise, cycle=streams.cycle)
+        fit = fit_gaussian_process(method.seen.tolist(), seen, noise, cycle=streams.cycle)
         estimate = np.interp(np.arange(streams.slots), method.seen, fit.mean)
         squares.append(np.mean((estimate - window.mean(axis=0)) ** 2))
     return sqrt(float(np.mean(squares)))

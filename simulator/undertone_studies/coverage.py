@@ -22,7 +22,7 @@ from undertone_shared.scalar import Cohort, ReportRule
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram, symbols
 
-Readings = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 ROUNDS = 3
 CELLS = 128
@@ -51,7 +51,7 @@ class Coverage:
     width_raw: float
 
 
-def threshold(readings: Readings, epsilon: str, bound: int, cycle: int, seed: int) -> Threshold:
+def threshold(readings: Integers, epsilon: str, bound: int, cycle: int, seed: int) -> Threshold:
     """θ after `ROUNDS` rounds of one cycle each; ``readings`` [devices, slots], integers in [0, bound]."""
     devices = np.arange(len(readings))
     rounds: list[CohortCounts] = []
@@ -86,7 +86,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
     )
 
 
-def truncated(readings: Readings, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
+def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
     """(share of slots × seeds whose 95 % interval holds, predicted over empirical standard error)."""
     decoder = Decoder(rule, 0)
     held = 0
@@ -107,7 +107,7 @@ def truncated(readings: Readings, rule: ReportRule, slots: range, seeds: int) ->
     return held / (len(slots) * seeds), float(np.sqrt(predicted / squares))
 
 
-def raw(readings: Readings, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
+def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
     """(average coverage, least coverage of any slot of the cycle, median width ratio) of the wider interval."""
     first = ROUNDS * cycle
     held = np.zeros(cycle)
@@ -133,7 +133,7 @@ def raw(readings: Readings, epsilon: str, bound: int, cycle: int, days: int, see
 
 
 def measure(
-    readings: Readings,
+    readings: Integers,
     epsilon: str,
     *,
     bound: int,

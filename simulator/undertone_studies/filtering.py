@@ -88,7 +88,7 @@ def synthetic(name: str, seed: int, days: int = DAYS) -> Truth:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedSeries:
     """A series as it is published: the truncated ``truth`` [n], the raw mean, and the noise; ``values`` are drawn."""
 
     truth: Array
@@ -110,14 +110,14 @@ class Published:
         return self.truth + noise
 
 
-Way = Callable[[Truth, int], Published]
+Way = Callable[[Truth, int], PublishedSeries]
 
 
 def event(epsilon: str) -> Way:
     """Every device reports every slot by the Hybrid."""
     variance = float(worst_variance(hybrid(epsilon)))
 
-    def publish(truth: Truth, devices: int) -> Published:
+    def publish(truth: Truth, devices: int) -> PublishedSeries:
         fleet = truth.readings[:devices]
         theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
         noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
@@ -130,7 +130,7 @@ def turns(epsilon: str) -> Way:
     """A device in `STRIDE` reports a slot; the mean is of the whole fleet."""
     variance = float(worst_variance(hybrid(epsilon)))
 
-    def publish(truth: Truth, devices: int) -> Published:
+    def publish(truth: Truth, devices: int) -> PublishedSeries:
         fleet = truth.readings[:devices]
 
         def noise(theta: float, spread: Array) -> Array:
@@ -145,7 +145,7 @@ def turns(epsilon: str) -> Way:
 def stream(epsilon: str) -> Way:
     """Streams with correlated Gaussian noise, (ε, δ) for each cycle."""
 
-    def publish(truth: Truth, devices: int) -> Published:
+    def publish(truth: Truth, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle
         rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
         # The variances are of a range of 1, whatever its integers.
@@ -171,8 +171,8 @@ def _best(fleet: Array, bound: float, noise: Callable[[float, Array], Array | fl
     return float(thetas[int(np.argmin(errors))])
 
 
-def _published(fleet: Array, theta: float, noise: Noise) -> Published:
-    return Published(np.minimum(fleet, theta).mean(axis=0), fleet.mean(axis=0), noise, theta)
+def _published(fleet: Array, theta: float, noise: Noise) -> PublishedSeries:
+    return PublishedSeries(np.minimum(fleet, theta).mean(axis=0), fleet.mean(axis=0), noise, theta)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Resul
 
 
 def _one(
-    truth: Truth, published: Published, days: Calendar, seed: int
+    truth: Truth, published: PublishedSeries, days: Calendar, seed: int
 ) -> tuple[list[Array], tuple[float, float], float]:
     values = published.drawn(np.random.default_rng([17, seed]))
     start = time.perf_counter()

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from undertone_shared.errors import Invalid
 from undertone_studies import bench, experiments
 from undertone_studies.outcome import Outcome
-from undertone_studies.row import Row
+from undertone_studies.row import Measured
 
 Result = TypeVar("Result")
 
@@ -76,7 +76,7 @@ def _parts(name: str) -> list[str]:
 
 
 EXPERIMENTS: Studies[Outcome] = Studies("experiment", experiments)
-BENCHMARKS: Studies[list[Row]] = Studies("benchmark", bench)
+BENCHMARKS: Studies[list[Measured]] = Studies("benchmark", bench)
 
 
 def command(name: str, options: Options) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Row:
+class Measured:
     """One figure beside its baseline from the same run.
 
     ``ratio`` > 1 means better than the baseline, whatever the unit; ``goal`` is what it is hoped to reach.
@@ -21,16 +21,18 @@ class Row:
     goal: float | None = None
 
 
-def rate(name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None) -> Row:
+def rate(
+    name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
+) -> Measured:
     """A row where more is better."""
-    return Row(name, value, unit, baseline, baseline_value, value / baseline_value, goal)
+    return Measured(name, value, unit, baseline, baseline_value, value / baseline_value, goal)
 
 
 def duration(
     name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
-) -> Row:
+) -> Measured:
     """A row where less is better."""
-    return Row(name, value, unit, baseline, baseline_value, baseline_value / value, goal)
+    return Measured(name, value, unit, baseline, baseline_value, baseline_value / value, goal)
 
 
 def best_seconds(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:

@@ -29,7 +29,7 @@ from undertone_simulator.vectorised import histogram
 from undertone_studies.registry import Options
 from undertone_studies.theta import perturbed, whole_range
 
-Readings = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 EPSILONS = ("0.5", "1", "2", "4")
 # The short protocol's; the documentation's figures are of 20 seeds and 5 runs.
@@ -54,7 +54,7 @@ class Contender:
     mechanism: Mechanism
 
 
-def contenders(days: Readings, epsilon: str, seed: int) -> list[Contender]:
+def contenders(days: Integers, epsilon: str, seed: int) -> list[Contender]:
     """What each method would report with after the threshold rounds ``days`` [slots, devices]."""
     devices = days.shape[1]
     rounds = cohort_rounds(days, epsilon, seed)
@@ -81,7 +81,7 @@ def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str,
     return choose_jointly(kind, epsilon, LEVELS, choose)
 
 
-def cohort_rounds(days: Readings, epsilon: str, seed: int) -> list[CohortCounts]:
+def cohort_rounds(days: Integers, epsilon: str, seed: int) -> list[CohortCounts]:
     """One round per cycle of ``days`` [slots, devices], each range chosen from those before."""
     devices = np.arange(days.shape[1])
     edges = first_edges(BOUND)
@@ -96,7 +96,7 @@ def cohort_rounds(days: Readings, epsilon: str, seed: int) -> list[CohortCounts]
     return rounds
 
 
-def slot_means(week: Readings, contender: Contender, seed: int) -> tuple[Readings, ...]:
+def slot_means(week: Integers, contender: Contender, seed: int) -> tuple[Integers, ...]:
     """(estimates, their variances, means of the readings, means of the truncated readings); each [slots]."""
     decoder = Decoder(ReportRule(0, contender.theta, contender.mechanism), 0)
     devices = np.arange(week.shape[1])
@@ -109,7 +109,7 @@ def slot_means(week: Readings, contender: Contender, seed: int) -> tuple[Reading
     return tuple(np.array(rows).T)
 
 
-def expected_error(week: Readings, contender: Contender) -> float:
+def expected_error(week: Integers, contender: Contender) -> float:
     """The mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²], exactly."""
     counts = np.bincount(week.ravel())
     population = Population(counts / counts.sum(), range(len(counts) + 1))

@@ -31,9 +31,9 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_shared.mechanism import WindowMechanism
-from undertone_studies.theta_populations import Population, in_time_order, mixture, real, synthetic
+from undertone_studies.theta_populations import CountedReadings, in_time_order, mixture, real, synthetic
 
-Readings = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 EPSILONS = ("0.2", "0.6", "1", "1.5", "2")
 ROUNDS = (1 / 4, 1 / 4, 1 / 2)
@@ -47,7 +47,7 @@ _VARIANCE = constant_variance(1.0)
 
 
 @dataclass(frozen=True)
-class Row:
+class Regret:
     """Regret of one method on one population at one ε: quantiles over `runs`, and how many runs exceed 3."""
 
     mode: str
@@ -70,7 +70,7 @@ class Judge:
     query: Query
 
     @staticmethod
-    def of(population: Population, query: Query) -> "Judge":
+    def of(population: CountedReadings, query: Query) -> "Judge":
         """From the true frequencies."""
         thetas = even_thetas(population.bound)
         share = population.counts / population.counts.sum()
@@ -91,16 +91,16 @@ class Task:
     """
 
     mode: str
-    population: Population
+    population: CountedReadings
     query: Query
     methods: tuple[str, ...]
     epsilon: str
     runs: int
     seed: int
-    slots: Readings | None = None
+    slots: Integers | None = None
 
 
-def run(tasks: Sequence[Task], workers: int | None = None) -> list[Row]:
+def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
     """The tasks' rows, computed by `workers` processes, by default one for each processor; the same for any number."""
     workers = workers or os.cpu_count() or 1
     if workers == 1:
@@ -120,7 +120,7 @@ def protocol(
     populations = [*(real(data) if data is not None else []), *synthetic(), *([] if quick else map(mixture, MIXTURES))]
     wanted = [population for population in populations if not only or population.name in only]
     paper, fleet = Query.paper(2**20), Query.fleet(FLEET)
-    cells: list[tuple[str, Population, Query, tuple[str, ...], Readings | None]] = [
+    cells: list[tuple[str, CountedReadings, Query, tuple[str, ...], Integers | None]] = [
         ("paper", population, paper, ("robust", "ems", "sw-w") if population.tuned else ("robust",), None)
         for population in wanted
     ]
@@ -135,7 +135,7 @@ def protocol(
     ]
 
 
-def rows_of(task: Task) -> list[Row]:
+def rows_of(task: Task) -> list[Regret]:
     """The task's regrets, a row for each of its methods."""
     judge = Judge.of(task.population, task.query)
     name = "ordered" if task.slots is not None else task.population.name
@@ -159,7 +159,7 @@ def rows_of(task: Task) -> list[Row]:
 
 
 def robust(
-    rounds: Sequence[Readings], epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
+    rounds: Sequence[Integers], epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> Threshold:
     """θ from disjoint rounds of readings, each round's range chosen from those before."""
     edges = first_edges(bound)
@@ -173,7 +173,7 @@ def robust(
 
 
 def papers(
-    readings: Readings, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
+    readings: Integers, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
     """θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
     mechanism = whole_range(epsilon, bound)
@@ -186,7 +186,7 @@ def papers(
     }
 
 
-def perturbed(mechanism: WindowMechanism, readings: Readings, generator: np.random.Generator) -> NDArray[np.int64]:
+def perturbed(mechanism: WindowMechanism, readings: Integers, generator: np.random.Generator) -> NDArray[np.int64]:
     """The histogram [cells] of one report per reading.
 
     A window mechanism is a mixture: with probability (a - b)w/Z a uniform cell of the level's window, else a uniform
@@ -203,7 +203,7 @@ def perturbed(mechanism: WindowMechanism, readings: Readings, generator: np.rand
     return np.bincount(symbols, minlength=mechanism.cells)
 
 
-def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def table(rows: Sequence[Regret]) -> tuple[list[str], list[list[str]]]:
     """Columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at each ε."""
     epsilons = list(dict.fromkeys(row.epsilon for row in rows))
     by_cell = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}
@@ -214,13 +214,13 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["mode", "readings", "method", *(f"ε = {epsilon}" for epsilon in epsilons)], lines
 
 
-def _days(slots: Readings, generator: np.random.Generator) -> list[Readings]:
+def _days(slots: Integers, generator: np.random.Generator) -> list[Integers]:
     """Rounds as a fleet would live them: whole consecutive days (1, 1 and 2), from a random day on."""
     first = 48 * int(generator.integers(len(slots) // 48 - 3))
     return [slots[first + 48 * start : first + 48 * end].ravel() for start, end in ((0, 1), (1, 2), (2, 4))]
 
 
-def _sampled(population: Population, generator: np.random.Generator) -> Readings:
+def _sampled(population: CountedReadings, generator: np.random.Generator) -> Integers:
     counts = generator.multivariate_hypergeometric(population.counts, READINGS, method="marginals")
     readings = np.repeat(np.arange(len(counts)), counts)
     generator.shuffle(readings)
@@ -243,9 +243,9 @@ def whole_range(epsilon: str, bound: int) -> WindowMechanism:
     return WindowMechanism(a, b, window, 1, bins - 1, edges)
 
 
-def _row(mode: str, population: str, method: str, epsilon: str, regrets: Sequence[float]) -> Row:
+def _row(mode: str, population: str, method: str, epsilon: str, regrets: Sequence[float]) -> Regret:
     values = np.asarray(regrets)
-    return Row(
+    return Regret(
         mode=mode,
         population=population,
         method=method,
@@ -258,6 +258,6 @@ def _row(mode: str, population: str, method: str, epsilon: str, regrets: Sequenc
     )
 
 
-def _cell(row: Row) -> str:
+def _cell(row: Regret) -> str:
     figures = " / ".join(f"{value:.3g}" for value in (row.median, row.ninety, row.worst))
     return f"{figures} ({row.above_three})"

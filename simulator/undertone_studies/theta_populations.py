@@ -21,7 +21,7 @@ _REAL = (
 
 
 @dataclass(frozen=True)
-class Population:
+class CountedReadings:
     """`counts` [bound + 1]: how many readings have each integer value.
 
     `measured`: real data. `tuned`: real data that the method was tuned on.
@@ -38,14 +38,14 @@ class Population:
         return len(self.counts) - 1
 
 
-def real(data: Path) -> list[Population]:
+def real(data: Path) -> list[CountedReadings]:
     """POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`. Raises OSError without the files."""
     populations = []
     for name, file, array, factor, bound in _REAL:
         with np.load(data / file) as arrays:
             readings = arrays[array].ravel().astype(np.float64)
         readings = readings[np.isfinite(readings)] * factor
-        populations.append(Population(name, _counts(readings, bound), tuned=name != "London daily", measured=True))
+        populations.append(CountedReadings(name, _counts(readings, bound), tuned=name != "London daily", measured=True))
     return populations
 
 
@@ -55,7 +55,7 @@ def in_time_order(data: Path) -> NDArray[np.int64]:
         return np.asarray(arrays["wh"].T.astype(np.int64))
 
 
-def synthetic() -> list[Population]:
+def synthetic() -> list[CountedReadings]:
     """400,000 readings of each of the shapes that must not break the method, from fixed seeds."""
     shapes: dict[str, tuple[Callable[[np.random.Generator], Floats], int]] = {
         "Weibull 0.8": (lambda g: g.weibull(0.8, _SIZE) * 200, 10_000),
@@ -68,12 +68,12 @@ def synthetic() -> list[Population]:
         "10 % at 100×, narrow": (lambda g: _far(g, g.normal(30, 3, _SIZE)), 50_000),
     }
     return [
-        Population(name, _counts(shape(np.random.default_rng([7, i])), bound))
+        CountedReadings(name, _counts(shape(np.random.default_rng([7, i])), bound))
         for i, (name, (shape, bound)) in enumerate(shapes.items())
     ]
 
 
-def mixture(seed: int) -> Population:
+def mixture(seed: int) -> CountedReadings:
     """A random mixture of two to four lognormal, gamma or Weibull groups, bound 20,000."""
     generator = np.random.default_rng([11, seed])
     shares = generator.dirichlet(np.full(int(generator.integers(2, 5)), 2.0))
@@ -90,7 +90,7 @@ def mixture(seed: int) -> Population:
         else:
             part = scale * generator.weibull(generator.uniform(0.7, 2.0), size)
         parts.append(part)
-    return Population(f"mixture {seed}", _counts(np.concatenate(parts), 20_000))
+    return CountedReadings(f"mixture {seed}", _counts(np.concatenate(parts), 20_000))
 
 
 def _far(generator: np.random.Generator, readings: Floats) -> Floats:

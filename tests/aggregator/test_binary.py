@@ -3,7 +3,7 @@
 import numpy as np
 
 from support import server
-from undertone_aggregator.collect.epochs import REPORT, Timeline
+from undertone_aggregator.collect.epochs import REPORT_PHASE, Timeline
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.rounds import Rounds
 from undertone_simulator.readings import Readings
@@ -18,7 +18,7 @@ def test_a_binary_campaign_reports_at_once() -> None:
     rounds = Rounds(plan(), server.SEED, lambda *_: None)  # type: ignore[arg-type,return-value]
     epoch = rounds.first(server.FIRST)
     rule = epoch.campaign.report
-    assert epoch.phase == REPORT
+    assert epoch.phase == REPORT_PHASE
     assert rule is not None
     assert (rule.low, rule.theta, rule.mechanism.symbols) == (0, 1, 2)
     assert epoch.campaign.schedule.cohort_stride == 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import server
-from undertone_aggregator.broker_options import Broker
+from undertone_aggregator.broker_options import BrokerOptions
 from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config
 from undertone_aggregator.sample import sample_config
 from undertone_shared.errors import Invalid
@@ -140,7 +140,11 @@ def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], part: str) -
 
 
 def test_other_tables_are_checked_where_they_are_made() -> None:
-    for make in (lambda: StreamPlan(delta=2.0), lambda: Broker(port=70_000), lambda: StreamPlan(slew=Fraction(3, 4))):
+    for make in (
+        lambda: StreamPlan(delta=2.0),
+        lambda: BrokerOptions(port=70_000),
+        lambda: StreamPlan(slew=Fraction(3, 4)),
+    ):
         with pytest.raises(Invalid):
             make()
 

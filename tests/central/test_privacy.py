@@ -24,7 +24,7 @@ from undertone_central.sanitizer import StreamingSanitizer, amplified, subset
 from undertone_central.smooth_sensitivity import pak_location, smooth_sensitivity, smoothing_parameters
 from undertone_central.smoothers import SMOOTHERS, make_smoother
 from undertone_central.threshold import Workload
-from undertone_central.unbounded import Hybrid, Monotone, Unbounded
+from undertone_central.unbounded import HybridCounter, Monotone, Unbounded
 
 EPSILON = Fraction(3, 2)
 ROUNDING = 1e-9
@@ -63,7 +63,7 @@ LINEAR = {
     "two-level, one block": lambda: TwoLevel(B, EPSILON, T, seeded(), block=T),
     "binary": lambda: Binary(B, EPSILON, T, seeded()),
     "unbounded": lambda: Unbounded(B, EPSILON, seeded()),
-    "hybrid": lambda: Hybrid(B, EPSILON, seeded()),
+    "hybrid": lambda: HybridCounter(B, EPSILON, seeded()),
     "hierarchy 2": lambda: Pak(5, EPSILON, seeded(), theta=B, span=4, fanout=2),
     "hierarchy 3": lambda: Pak(5, EPSILON, seeded(), theta=B, span=9, fanout=3),
 }
@@ -452,7 +452,7 @@ def test_the_square_root_counters_law_over_neighbours(monkeypatch):
 
 
 def test_every_counter_that_ships_is_tested_here():
-    covered = {Simple1, Simple2, TwoLevel, Binary, Unbounded, Hybrid, Monotone, SquareRoot}
+    covered = {Simple1, Simple2, TwoLevel, Binary, Unbounded, HybridCounter, Monotone, SquareRoot}
 
     def all_of(kind):
         return {kind}.union(*(all_of(sub) for sub in kind.__subclasses__()))

@@ -7,7 +7,7 @@ from undertone.app import app
 from undertone.commands.bench import lines
 from undertone_shared.errors import Invalid
 from undertone_studies.registry import BENCHMARKS, Options
-from undertone_studies.row import Row, duration, rate
+from undertone_studies.row import Measured, duration, rate
 
 COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
 
@@ -33,7 +33,7 @@ def test_a_ratio_above_one_is_better():
 
 
 def test_table_columns_line_up():
-    shown = lines([Row("a", 1.0, "s"), rate("longer", 30.0, "1/s", "other", 20.0, 1.2)])
+    shown = lines([Measured("a", 1.0, "s"), rate("longer", 30.0, "1/s", "other", 20.0, 1.2)])
     assert shown[1] == "a       1      s"
     assert shown[0].index("goal") == shown[2].index("1.2")
 

@@ -19,7 +19,7 @@ from undertone_simulator.fleet import Fleet, read_members
 from undertone_simulator.ledger import FleetLedger, read_ledgers
 from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
-from undertone_simulator.provision import Target, device_names, make_policy, provision
+from undertone_simulator.provision import Target, checked_names, make_policy, provision
 from undertone_simulator.verify import Accounts, reconcile
 from undertone_simulator.wire import Wire
 
@@ -148,7 +148,7 @@ bound = 10000
 """
         (folder / "aggregator.toml").write_text(text)
         config = parse_config(text, folder)
-        names = device_names("load", devices)
+        names = checked_names("load", devices)
         provision(
             config, names, folder, Target(HOST, port, None), make_policy(config.campaign, insecure=True, **policy)
         )

@@ -11,7 +11,7 @@ from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.authority import private_authority
 from undertone_simulator.fleet import read_members
-from undertone_simulator.provision import Target, device_names, make_policy, provision, signers
+from undertone_simulator.provision import Target, checked_names, make_policy, provision, signers
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]
 CAMPAIGN = """
@@ -35,25 +35,25 @@ def config(tmp_path):
 def provisioned(config, folder, count=3, authority=None):
     policy = make_policy(config.campaign, insecure=authority is None, signers=signers(config))
     target = Target("127.0.0.1", 4711, authority)
-    return provision(config, device_names("load", count), folder, target, policy)
+    return provision(config, checked_names("load", count), folder, target, policy)
 
 
 def test_names_sort_as_numbers():
-    assert device_names("load", 3) == ["load-001", "load-002", "load-003"]
-    assert device_names("load", 1000)[0] == "load-0001"
-    names = device_names("load", 1000)
+    assert checked_names("load", 3) == ["load-001", "load-002", "load-003"]
+    assert checked_names("load", 1000)[0] == "load-0001"
+    names = checked_names("load", 1000)
     assert sorted(names) == names
 
 
 @pytest.mark.parametrize("count", [0, 1_000_001])
 def test_a_fleet_of_no_size_is_refused(count):
     with pytest.raises(Invalid, match=f"devices is {count}"):
-        device_names("load", count)
+        checked_names("load", count)
 
 
 def test_a_name_that_is_too_long_is_refused():
     with pytest.raises(Invalid, match="1 to 32 characters"):
-        device_names("x" * 30, 5)
+        checked_names("x" * 30, 5)
 
 
 def test_devices_can_read_their_files(config, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from undertone_aggregator.collect.moments import Layout, layout_of
 from undertone_aggregator.config import parse_config
-from undertone_aggregator.results import open_store
+from undertone_aggregator.results import open_results
 from undertone_shared.entropy import Entropy
 from undertone_shared.gaussian import discrete_gaussian as one_by_one
 from undertone_simulator.behaviour import Behaviour
@@ -131,6 +131,6 @@ def test_who_joins_late_begins_a_chain_then():
 
 def test_a_store_of_it_answers_like_a_servers(plain, tmp_path):
     plain.save(tmp_path / "store.sqlite")
-    with open_store(tmp_path / "store.sqlite") as results:
+    with open_results(tmp_path / "store.sqlite") as results:
         assert [slot.estimate for slot in results.estimates()] == [slot.estimate.estimate for slot in plain.compared()]
         assert "user-level" in results.guarantee

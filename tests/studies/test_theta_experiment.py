@@ -6,7 +6,7 @@ import pytest
 from undertone_aggregator.threshold import Query
 from undertone_studies import theta
 from undertone_studies.registry import EXPERIMENTS, Options
-from undertone_studies.theta_populations import Population
+from undertone_studies.theta_populations import CountedReadings
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def test_the_rows_do_not_depend_on_the_number_of_processes(alone):
 def test_a_regret_is_one_at_the_best_theta_and_larger_elsewhere(alone):
     assert all(1.0 <= row.median == row.ninety == row.worst for row in alone)
     counts = np.bincount(np.random.default_rng(1).poisson(20, 100_000), minlength=101)
-    judge = theta.Judge.of(Population("Poisson", counts), Query.paper(2**20))
+    judge = theta.Judge.of(CountedReadings("Poisson", counts), Query.paper(2**20))
     best = int(judge.thetas[np.argmin(judge.ratios)])
     assert judge.ratio(best) == 1.0
     assert judge.ratio(best // 2) > 10 > judge.ratio(2 * best) > 3
@@ -43,7 +43,7 @@ def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
 def test_the_papers_methods_are_judged_on_the_readings_that_ours_is():
     counts = np.bincount(np.random.default_rng(1).poisson(20, 100_000), minlength=101)
     methods = ("robust", "ems", "sw-w")
-    task = theta.Task("paper", Population("Poisson", counts), Query.paper(2**20), methods, "2", 2, 1)
+    task = theta.Task("paper", CountedReadings("Poisson", counts), Query.paper(2**20), methods, "2", 2, 1)
     rows = theta.rows_of(task)
     assert [(row.method, row.runs) for row in rows] == [(method, 2) for method in methods]
     assert theta.rows_of(task) == rows

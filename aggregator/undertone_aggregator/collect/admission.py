@@ -15,7 +15,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.partial import EVERYBODY, Key
 from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
-from undertone_aggregator.collect.sequences import Losses, Sequences
+from undertone_aggregator.collect.sequences import MissingReports, Sequences
 from undertone_aggregator.collect.store import Batch
 from undertone_shared import intake
 from undertone_shared.errors import Invalid
@@ -77,11 +77,11 @@ class Admission:
         tolerance_seconds: int = TOLERANCE_SECONDS,
         chains: Chains | None = None,
         sequences: Sequences | None = None,
-        losses: Losses | None = None,
+        losses: MissingReports | None = None,
     ) -> None:
         self.seen = seen
         self.sequences = Sequences() if sequences is None else sequences
-        self._losses = Losses() if losses is None else losses
+        self._losses = MissingReports() if losses is None else losses
         self.chains = Chains() if chains is None else chains
         self.timeline = Timeline(())
         self.cells = cells

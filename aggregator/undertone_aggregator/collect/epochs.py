@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 
-THRESHOLD = "threshold"
-REPORT = "report"
+THRESHOLD_PHASE = "threshold"
+REPORT_PHASE = "report"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Epoch:
     @property
     def phase(self) -> str:
         """``threshold``: everybody reports for the threshold; ``report``: all but a small share report."""
-        return THRESHOLD if self.campaign.rule.theta is None else REPORT
+        return THRESHOLD_PHASE if self.campaign.rule.theta is None else REPORT_PHASE
 
     @property
     def report(self) -> ReportRule | None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address, Losses
+from undertone_aggregator.collect.link import Address, Disconnections
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError
 from undertone_aggregator.collect.mqtt.subscriber import Subscriber, connection_of, is_repeated, packet_of
@@ -57,7 +57,7 @@ class Inbox:
         self._retry_at = 0.0
         self._connections = 0
         self._greeted = self._denied = False
-        self._losses = Losses()
+        self._losses = Disconnections()
 
     @property
     def ready(self) -> bool:

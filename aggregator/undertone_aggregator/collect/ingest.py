@@ -14,7 +14,7 @@ from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
-from undertone_aggregator.collect.sequences import Losses, Sequences
+from undertone_aggregator.collect.sequences import MissingReports, Sequences
 from undertone_aggregator.collect.store import Batch, Store, StoreError
 from undertone_shared.topics import SHARDS
 
@@ -202,7 +202,7 @@ class Ingest:
             cells=plan.cells,
             chains=chains,
             sequences=sequences,
-            losses=Losses(self._store.losses()),
+            losses=MissingReports(self._store.losses()),
             groups=plan.groups,
             audit=plan.audit,
         )

@@ -81,7 +81,7 @@ class Address:
         return ssl.create_default_context(cafile=str(self.ca_file))
 
 
-class Losses:
+class Disconnections:
     """Connections that the broker ended. Many in a short time mean that somebody else uses the same session."""
 
     def __init__(self) -> None:

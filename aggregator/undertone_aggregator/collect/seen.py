@@ -37,7 +37,7 @@ NEWER = 63
 # New devices wait in a dictionary until they are worth a merge into the sorted words.
 _YOUNG = 4096
 
-Row = tuple[int, int, int]
+Entry = tuple[int, int, int]
 
 
 def device_key(device: str) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class Seen:
     """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses what is older."""
 
     def __init__(self) -> None:
-        self._young: dict[int, Row] = {}
+        self._young: dict[int, Entry] = {}
         self._set(np.empty((4, 0), dtype=np.uint64))
 
     def __len__(self) -> int:

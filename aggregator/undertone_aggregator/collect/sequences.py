@@ -144,7 +144,7 @@ class Sequences:
         self._keys, self._words_of = (memoryview(row) for row in self._words)
 
 
-class Losses:
+class MissingReports:
     """Missing reports by group, at the slot in which each was noticed; ``known``: what the store holds."""
 
     def __init__(self, known: Mapping[tuple[str, int], int] | None = None) -> None:

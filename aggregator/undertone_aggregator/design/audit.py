@@ -15,7 +15,7 @@ class NotCertified(Exception):
 
 
 @dataclass(frozen=True)
-class Level:
+class AuditedLevel:
     """One level: the reading it stands for and the exact mean and variance of the estimate, by summation."""
 
     level: int
@@ -55,7 +55,7 @@ def check_rows(mechanism: Mechanism) -> None:
             raise NotCertified(f"the weights of level {level} sum to {total}, expected {mechanism.row_total()}")
 
 
-def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
+def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
     """Mean and variance at each level from the weights. Raises NotCertified where the closed forms differ.
 
     ``theta`` scales a table's values, which are in reading units; for all other mechanisms it does not matter.
@@ -79,7 +79,7 @@ def exact_levels(mechanism: Mechanism, theta: int) -> list[Level]:
         stated = Fraction(*mechanism.variance(level, theta)) * Fraction(4, theta * theta)
         if variance != stated:
             raise NotCertified(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
-        audited.append(Level(level, reading, mean, variance))
+        audited.append(AuditedLevel(level, reading, mean, variance))
     return audited
 
 

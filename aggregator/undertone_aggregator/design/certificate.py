@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 from undertone_aggregator.design import audit, continuous, window
-from undertone_aggregator.design.audit import Level
+from undertone_aggregator.design.audit import AuditedLevel
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
@@ -20,7 +20,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
-MECHANISMS = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
+CERTIFIED = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
 # A table is designed for a θ; its variance in units of θ/2 does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
@@ -41,7 +41,7 @@ class Certificate:
     epsilon: float
     ratio: Fraction
     mechanism: Mechanism
-    levels: list[Level] | None
+    levels: list[AuditedLevel] | None
     formula: Formula | None
     worst_only: bool = False
     theta: int = 2
@@ -154,8 +154,8 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
     "optimal" is the table of least worst variance, compared with the hybrid's; what it is for a population, only its
     campaign says. Raises Invalid for bad input, `audit.NotCertified` if a check fails.
     """
-    if name not in MECHANISMS:
-        raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(MECHANISMS)}")
+    if name not in CERTIFIED:
+        raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(CERTIFIED)}")
     e, _ = Budget.parse(epsilon).approximate
     formula: Formula | None = None
     mechanism: Mechanism

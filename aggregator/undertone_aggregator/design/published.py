@@ -20,7 +20,7 @@ from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 DELTA = 1e-6
-LARGEST_FLEET = 10**8
+MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
 # Standard deviations that a count may be off; beyond, the loss counts as infinite.
 _WIDE = 9.0
@@ -77,7 +77,7 @@ def published(
     ``fakes``: the share of reports that hide nobody. ``cells``: `FINE`, or `COARSE`, which is a little above and ten
     times as fast. Raises Invalid.
     """
-    check_integer("reports", reports, 1, LARGEST_FLEET)
+    check_integer("reports", reports, 1, MOST_REPORTS)
     check_integer("slots", releases, 1, LARGEST_RELEASES)
     if not 0 < delta < 1:
         raise Invalid(f"delta is {delta!r}, expected a number above 0 and below 1")

@@ -11,7 +11,7 @@ from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key
 Z = 1.959963984540054
 # Kinds of estimate: measured by the report mechanism, released by streams, or fitted to a threshold round.
 MEASURED = "report"
-STREAM = "stream"
+RELEASED = "stream"
 MODEL = "model"
 
 

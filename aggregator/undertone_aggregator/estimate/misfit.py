@@ -19,7 +19,7 @@ from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
 # A misfit from here on is an alarm: at most one in a million slots of honest devices reaches it.
-ALARM = 6.0
+ALARMING = 6.0
 # The share of fake reports that the manipulation bound is stated for.
 FAKE_SHARE = 0.01
 # What is reported at most; for a symbol that no honest device can send.

@@ -21,13 +21,13 @@ _LEAST_CURVATURE = 0.2
 _CONCENTRATION = 3.0
 
 
-class Noise(Protocol):
+class NoiseModel(Protocol):
     """Mean variance of one report, from a histogram [symbols] with at least one report; half-width units."""
 
     def __call__(self, counts: Counts) -> float: ...
 
 
-def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> Noise:
+def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> NoiseModel:
     """For a mechanism on [0, width]; ``population``: the readings as the threshold phase has estimated them.
 
     Raises Invalid for a mechanism that nobody knows.

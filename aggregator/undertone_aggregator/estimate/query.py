@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.estimate.distribution import Quantile, quantiles
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
-from undertone_aggregator.estimate.misfit import ALARM
+from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.ranges import drowned
 from undertone_shared.errors import Invalid
@@ -106,7 +106,7 @@ class Results(OpenCampaign):
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         said = list(chosen.warnings) if chosen is not None else []
         said += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
-        odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARM]
+        odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARMING]
         if odd:
             worst = max(odd, key=lambda estimate: estimate.misfit or 0.0)
             said.append(

@@ -15,7 +15,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.moments import LAGS, Layout, layout_of
 from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.estimates import STREAM, Estimate, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.estimates import RELEASED, Estimate, RangeEstimate, Series, Z
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
 
@@ -121,7 +121,8 @@ class StreamReconstruction:
                 ends = (mean - Z * error, mean + Z * error)
                 estimates.append(
                     Estimate(
-                        *(slot, start, series, STREAM, n, 0, mean, error, *ends, rule.theta), carried=float(carried[i])
+                        *(slot, start, series, RELEASED, n, 0, mean, error, *ends, rule.theta),
+                        carried=float(carried[i]),
                     )
                 )
         return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))

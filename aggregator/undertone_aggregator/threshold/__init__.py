@@ -13,7 +13,7 @@ from undertone_aggregator.threshold.channel import (
 )
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
-from undertone_aggregator.threshold.em import Fit, PseudoReports, expectation_maximisation, smooth
+from undertone_aggregator.threshold.em import Fit, PseudoReports, ems_step, expectation_maximisation
 from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most, limit_range
 from undertone_aggregator.threshold.objective import (
     Query,
@@ -45,6 +45,7 @@ __all__ = [
     "WindowChannel",
     "best_threshold",
     "constant_variance",
+    "ems_step",
     "even_thetas",
     "expectation_maximisation",
     "first_edges",
@@ -56,7 +57,6 @@ __all__ = [
     "mean_square_error",
     "next_range",
     "quantile",
-    "smooth",
     "theta_from_reports",
     "white_box",
     "with_bottom",

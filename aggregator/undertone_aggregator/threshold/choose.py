@@ -7,7 +7,7 @@ import numpy as np
 
 from undertone_aggregator.threshold.channel import StackedChannel
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
-from undertone_aggregator.threshold.em import Fit, expectation_maximisation, smooth
+from undertone_aggregator.threshold.em import Fit, ems_step, expectation_maximisation
 from undertone_aggregator.threshold.objective import (
     Integers,
     Query,
@@ -80,5 +80,5 @@ def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool
     grid = common_grid(rounds, bound)
     channel = StackedChannel([asked.channel(grid) for asked in rounds])
     counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in rounds])
-    fit = expectation_maximisation(channel, counts, stop="paper", smoother=smooth if smoothed else None)
+    fit = expectation_maximisation(channel, counts, stop="paper", smoother=ems_step if smoothed else None)
     return fit, grid

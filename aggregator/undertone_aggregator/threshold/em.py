@@ -51,7 +51,7 @@ class Fit:
     stopped: Literal["gap", "step", "likelihood", "iterations"]
 
 
-def smooth(f: Vector) -> Vector:
+def ems_step(f: Vector) -> Vector:
     """(f_{i-1} + 2 f_i + f_{i+1}) / 4; ends (2 f_0 + f_1) / 3. Shape [d] → [d], sum kept to one.
 
     The smoothing step of EMS (Li et al., SIGMOD 2020; used in ToPL, CCS 2021).

@@ -78,7 +78,7 @@ class Mode:
     log_evidence: float
 
 
-def fit(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
+def posterior_mode(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
     """The posterior mode by Fisher scoring from `start` [p].
 
     Steps are capped at 1.5 per parameter and halved until the posterior rises; it ends at a gain below 1e-4 or

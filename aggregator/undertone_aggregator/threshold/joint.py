@@ -19,7 +19,7 @@ from undertone_aggregator.threshold.objective import Variance
 from undertone_aggregator.threshold.result import Threshold
 from undertone_shared.errors import Invalid
 
-MECHANISMS = ("auto", "hybrid", "piecewise", "optimal")
+PLANNED = ("auto", "hybrid", "piecewise", "optimal")
 # A table that lowers the mean variance by less than this is not worth its broadcast.
 LEAST_GAIN = 0.005
 _THETAS = 7
@@ -45,7 +45,7 @@ def choose_jointly(
     choose: Choose,
     progress: Progress = lambda _: None,
 ) -> Design:
-    """θ and mechanism of one of `MECHANISMS`. ``choose``: θ for a variance as a function of θ, less the bottom; called
+    """θ and mechanism of one of `PLANNED`. ``choose``: θ for a variance as a function of θ, less the bottom; called
 
     once or twice.
 
@@ -53,8 +53,8 @@ def choose_jointly(
     is none, θ is the Hybrid's. ``levels``: at most so many input levels of the Hybrid and the piecewise mechanism.
     Raises Invalid for another kind, and as `hybrid` does.
     """
-    if kind not in MECHANISMS:
-        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(MECHANISMS)}")
+    if kind not in PLANNED:
+        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
     worst = float(worst_variance(hybrid(epsilon)))
     plain = choose(lambda _: worst)
     fallback = Design(plain, hybrid(epsilon, most_levels(plain.width, levels)))

@@ -7,9 +7,9 @@ import numpy as np
 
 from undertone_aggregator.threshold.channel import StackedChannel, Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
-from undertone_aggregator.threshold.em import expectation_maximisation, smooth
+from undertone_aggregator.threshold.em import ems_step, expectation_maximisation
 from undertone_aggregator.threshold.excess import without_excess
-from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, fit
+from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, posterior_mode
 from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
@@ -104,7 +104,7 @@ def posterior(
     model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
     likelihood = Likelihood(model, observations)
     loose = Component(slope=0.8, spread=1.0, bend=0.0, free_above=0.0, weight=1.0)
-    body = fit(likelihood, model.prior(loose, model.knots[-1]), _start(model, start_at, start_s))
+    body = posterior_mode(likelihood, model.prior(loose, model.knots[-1]), _start(model, start_at, start_s))
     u = np.log(np.asarray(grid[1:-1], dtype=np.float64))
     body_s = survival(body.parameters, model.lengths(u))
     tells = _tells(cohort)
@@ -113,7 +113,7 @@ def posterior(
     for component in COMPONENTS:
         level = 0.1 if component.free_above >= 1.0 else max(component.free_above, tells)
         prior = model.prior(component, float(u[min(int((body_s > level).sum()), len(u) - 1)]))
-        mode = fit(likelihood, prior, body.parameters)
+        mode = posterior_mode(likelihood, prior, body.parameters)
         p, w = draws(likelihood, prior, mode, _DRAWS_EACH, generator)
         drawn.append(p)
         log_weights.append(w + flatten * np.log(component.weight))
@@ -198,7 +198,7 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
     grid = common_grid(cohort, bound)
     channel = StackedChannel([asked.channel(grid) for asked in cohort])
     counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in cohort])
-    f = expectation_maximisation(channel, counts, stop="paper", smoother=smooth, max_iterations=40).density
+    f = expectation_maximisation(channel, counts, stop="paper", smoother=ems_step, max_iterations=40).density
     s = np.clip(1.0 - np.cumsum(f)[:-1], 1e-4, 1.0 - 1e-4)
     return np.log(np.asarray(grid[1:-1], dtype=np.float64)), s
 

@@ -51,7 +51,7 @@ def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def estimates(results: Results, query: "Query") -> dict[str, Any]:
+def estimates(results: Results, query: "Parameters") -> dict[str, Any]:
     """One group's raw series, the filtered one beside it if asked for, by column. Raises Invalid."""
     first, last = query.span(results)
     rows = shown(results, first, last, query.group, query.filtered)
@@ -78,7 +78,7 @@ def shown(results: Results, first: int, last: int, group: str = EVERYBODY, filte
     return publishable(rows, results.min_reports)
 
 
-def quantiles(results: Results, query: "Query", every: int | None) -> dict[str, Any]:
+def quantiles(results: Results, query: "Parameters", every: int | None) -> dict[str, Any]:
     """Quantiles over runs of slots: a model, with 90 % bands. Raises Invalid."""
     first, last = query.span(results)
     rows = results.quantiles(every=every, first=first, last=last)
@@ -109,7 +109,7 @@ def epochs(results: Results) -> dict[str, Any]:
     return {"campaign": results.campaign.name, "unit": results.campaign.unit, "epochs": rows}
 
 
-class Query:
+class Parameters:
     """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``.
 
     Raises Invalid, the parameter named.

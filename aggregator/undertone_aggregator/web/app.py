@@ -95,7 +95,7 @@ class Pages:
 
     async def campaigns(self, request: Request) -> Response:
         """All campaigns at a glance; one that cannot be read says why and hides no other."""
-        api.Query(dict(request.query_params), ())
+        api.Parameters(dict(request.query_params), ())
 
         def all_of_them() -> list[dict[str, Any]]:
             summaries: list[dict[str, Any]] = []
@@ -110,24 +110,24 @@ class Pages:
 
     async def campaign(self, request: Request) -> Response:
         """One campaign at a glance."""
-        api.Query(dict(request.query_params), ())
+        api.Parameters(dict(request.query_params), ())
         return JSONResponse(await anyio.to_thread.run_sync(self._summary, self._name(request)))
 
     async def estimates(self, request: Request) -> Response:
         """A group's series."""
-        query = api.Query(dict(request.query_params), _ESTIMATES)
+        query = api.Parameters(dict(request.query_params), _ESTIMATES)
         return await self._read(request, lambda results: api.estimates(results, query))
 
     async def quantiles(self, request: Request) -> Response:
         """The distribution over runs of slots."""
         parameters = dict(request.query_params)
         every = api.whole_number("every", parameters.pop("every", None))
-        query = api.Query(parameters, ("from", "to", "tz", "every"))
+        query = api.Parameters(parameters, ("from", "to", "tz", "every"))
         return await self._read(request, lambda results: api.quantiles(results, query, every))
 
     async def epochs(self, request: Request) -> Response:
         """The history of theta."""
-        api.Query(dict(request.query_params), ())
+        api.Parameters(dict(request.query_params), ())
         return await self._read(request, api.epochs)
 
     async def events(self, request: Request) -> Response:
@@ -151,7 +151,7 @@ class Pages:
         how = parameters.pop("format", "csv")
         if how not in ("csv", "jsonl"):
             raise Invalid(f"format is {how!r}, expected csv or jsonl")
-        query = api.Query(parameters, (*_ESTIMATES, "format"))
+        query = api.Parameters(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 
         def text(results: Results) -> str:

@@ -1,7 +1,6 @@
 """The page on a socket, by uvicorn."""
 
-import ipaddress
-
+from undertone_aggregator.broker_options import is_loopback
 from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
@@ -10,14 +9,6 @@ MISSING = "the page needs Starlette and uvicorn: pip install 'undertone-ldp[web]
 # Requests that wait for a connection beyond these are refused; a slow client holds one alone.
 _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def serve_page(site: Site, host: str, port: int, *, logins: Logins | None = None, remote_actions: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.estimate.query import Results
-from undertone_aggregator.results import open_store as open_results
+from undertone_aggregator.results import open_results
 from undertone_shared.errors import Invalid
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import typer
 
 from undertone_shared.errors import Invalid
 from undertone_studies.registry import BENCHMARKS, Options
-from undertone_studies.row import Row
+from undertone_studies.row import Measured
 
 ALL = "all"
 
@@ -33,7 +33,7 @@ def bench(
         typer.echo(line)
 
 
-def _all(options: Options) -> list[Row]:
+def _all(options: Options) -> list[Measured]:
     """Every benchmark's rows; one that cannot run here is named on standard error."""
     rows = []
     for name in BENCHMARKS.names():
@@ -44,7 +44,7 @@ def _all(options: Options) -> list[Row]:
     return rows
 
 
-def lines(rows: list[Row]) -> list[str]:
+def lines(rows: list[Measured]) -> list[str]:
     """The rows as an aligned table."""
     table: list[tuple[str, ...]] = [("name", "value", "unit", "baseline", "baseline_value", "ratio", "goal")]
     table += [

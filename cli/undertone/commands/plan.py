@@ -12,7 +12,7 @@ from undertone.commands.plan_pages import show_reports, show_stream, show_window
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.design.stream import StreamPlan
+    from undertone_aggregator.design.stream import StreamComparison
     from undertone_simulator.planning import FleetPlan
 
 _LARGEST_TEXT = 32
@@ -91,7 +91,7 @@ def _reports(given: dict[str, Any]) -> "FleetPlan":
     return doors.plan(**{name: given[name] for name in names.split()})
 
 
-def _stream(given: dict[str, Any]) -> "StreamPlan":
+def _stream(given: dict[str, Any]) -> "StreamComparison":
     from undertone_aggregator.design.stream import plan_stream
 
     try:

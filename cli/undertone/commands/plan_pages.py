@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from undertone_aggregator.design.stream import StreamPlan
+    from undertone_aggregator.design.stream import StreamComparison
     from undertone_simulator.planning import FleetPlan
     from undertone_simulator.window_plan import WindowPlan
 
@@ -51,7 +51,7 @@ def show_reports(plan: "FleetPlan") -> None:
         console.print(sentence)
 
 
-def show_stream(plan: "StreamPlan") -> None:
+def show_stream(plan: "StreamComparison") -> None:
     """The methods side by side, and which to use."""
     from rich.console import Console
     from rich.table import Table

@@ -42,11 +42,11 @@ def run(
     Each policy allows the campaign's epsilon and nothing more.
     """
     from undertone_aggregator.config import read_config
-    from undertone_simulator.provision import device_names, make_policy, provision, signers, stream_policy
+    from undertone_simulator.provision import checked_names, make_policy, provision, signers, stream_policy
 
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
-    names = device_names(config.campaign.sensor, devices)
+    names = checked_names(config.campaign.sensor, devices)
     allowed = {"signers": signers(config), **stream_policy(config)}
     policy = make_policy(config.campaign, insecure=target.authority is None, **allowed)
     provision(config, names, out, target, policy)

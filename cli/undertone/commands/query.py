@@ -50,7 +50,7 @@ def query(
     """
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
-    from undertone_aggregator.results import open_store
+    from undertone_aggregator.results import open_results
 
     form = "json" if as_json else form
     if form not in FORMATS:
@@ -59,7 +59,7 @@ def query(
         raise Invalid("--groups and --group exclude each other")
     if filtered and (every is not None or quantiles is not None):
         raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
-    with open_store(store) as results:
+    with open_results(store) as results:
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
         wanted = None if groups else group or ["all"]

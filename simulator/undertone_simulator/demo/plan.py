@@ -16,7 +16,7 @@ from undertone_simulator.ledger import Sent
 from undertone_simulator.loaders import load
 from undertone_simulator.provision import (
     Target,
-    device_names,
+    checked_names,
     local_server,
     make_policy,
     provision,
@@ -37,7 +37,7 @@ DIRECT_SECONDS = 12
 DIRECT_DEVICES_PER_SECOND = 40
 SETTLE_SLOTS = 2
 LARGEST_SLOTS = 10_000
-LARGEST_FLEET = 20_000
+LARGEST_DEMO = 20_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Options:
     window: str | None = None
 
     def __post_init__(self) -> None:
-        check_integer("devices", self.devices, 2, LARGEST_FLEET)
+        check_integer("devices", self.devices, 2, LARGEST_DEMO)
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
         check_integer("round_slots", self.round_slots, 1, 1000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
@@ -148,7 +148,7 @@ class Result(Protocol):
         """The demo's JSON."""
 
 
-class Collection(Protocol):
+class DemoCollection(Protocol):
     """A way of collecting, as a demonstration shows it."""
 
     def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ class Collection(Protocol):
         """What a demonstration that has ended found. Raises Invalid if there is nothing to show."""
 
 
-def prepare(options: Options, folder: Path, port: int, collection: Collection, *, boots_per_day: int = 10) -> Plan:
+def prepare(options: Options, folder: Path, port: int, collection: DemoCollection, *, boots_per_day: int = 10) -> Plan:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
     ``boots_per_day``: of every device's policy. Raises Invalid, or OSError.
@@ -174,7 +174,7 @@ def prepare(options: Options, folder: Path, port: int, collection: Collection, *
     text = _campaign(options, readings, bound, port) + collection.table(options, rounds, bound)
     config_file.write_text(text)
     config = parse_config(text, folder)
-    names = device_names(SENSOR, options.devices)
+    names = checked_names(SENSOR, options.devices)
     # One-second slots: every report is written before it is sent, so that a killed device loses none.
     policy = make_policy(
         config.campaign,
@@ -189,7 +189,7 @@ def prepare(options: Options, folder: Path, port: int, collection: Collection, *
     return Plan(options, folder, readings, config, config_file, names, note, rounds)
 
 
-def _population(options: Options, collection: Collection) -> Readings:
+def _population(options: Options, collection: DemoCollection) -> Readings:
     if options.data is not None:
         return load(options.data, options.unit, options.devices)
     per_day = populations.HALF_HOURS

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from undertone_aggregator.broker import HOST, find_mosquitto, free_port
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.plan import Collection, Options, Plan, Result, prepare
+from undertone_simulator.demo.plan import DemoCollection, Options, Plan, Result, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import Stream
 from undertone_simulator.fleet_process import Job
@@ -29,7 +29,7 @@ from undertone_simulator.stage import (
 )
 from undertone_simulator.verify import reconcile
 
-COLLECTIONS: dict[str, Collection] = {"reports": Reports(), "stream": Stream()}
+DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": Stream()}
 CONNECT_SECONDS = 60.0
 # A round that gets no θ would go on for ever.
 SLACK_SECONDS = 60.0
@@ -56,9 +56,9 @@ def run(options: Options, folder: Path, display: Display) -> Result:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
     if options.window is not None and (options.collect != "reports" or options.kill_device_at is not None):
         raise Invalid("window is for reports, each sent once: it does not go with streams or with killed devices")
-    if options.collect not in COLLECTIONS:
-        raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(COLLECTIONS)}")
-    collection = COLLECTIONS[options.collect]
+    if options.collect not in DEMO_COLLECTIONS:
+        raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(DEMO_COLLECTIONS)}")
+    collection = DEMO_COLLECTIONS[options.collect]
     if options.direct is None:
         options = replace(options, direct=_without_mosquitto())
     if options.direct and options.window is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.estimate.estimates import Estimate, Series
-from undertone_aggregator.results import open_store
+from undertone_aggregator.results import open_results
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
@@ -156,7 +156,7 @@ chains = {_CHAINS}
         if not reports:
             raise Invalid("no stream report was sent")
         truths = _truths(plan, rule, reports)
-        with open_store(plan.folder / "store.sqlite") as results:
+        with open_results(plan.folder / "store.sqlite") as results:
             guarantee = results.guarantee
             slots: list[StreamSlot] = []
             estimates = results.estimates(filtered=True)

@@ -11,7 +11,7 @@ from undertone_central import Tops
 from undertone_central.entropy import FreshBytes
 from undertone_central.noise import discrete_laplace
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds, duration, rate
+from undertone_studies.row import Measured, best_seconds, duration, rate
 
 TITLE = "The counters and ToPS, online and offline"
 
@@ -26,7 +26,7 @@ Values = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Time with Eq. 7's smoothing and without (every leaf noisy), memory, and exact against floating-point draws."""
     values = _values(options.quick)
     rounds = 2 if options.quick else 5

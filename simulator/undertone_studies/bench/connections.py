@@ -29,7 +29,7 @@ from undertone_simulator.connection import Connection
 from undertone_simulator.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, duration, rate
+from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Devices by the thousand, with a broker and without"
 
@@ -57,7 +57,7 @@ class Cost:
     waits: np.ndarray
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Processor time a report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or /proc."""
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time of other processes is read from /proc, which is not here")
@@ -72,8 +72,8 @@ def run(options: Options) -> list[Row]:
             rows.append(rate(what, cost.rate, "reports/s", _OLD, old.rate))
             rows.append(duration(what, cost.connecting, "s to connect", _OLD, old.connecting))
             median, late = np.quantile(cost.waits, [0.5, 0.99]).tolist()
-            rows.append(Row(what, median, "ms to PUBACK, median"))
-            rows.append(Row(what, late, "ms to PUBACK, 99 %"))
+            rows.append(Measured(what, median, "ms to PUBACK, median"))
+            rows.append(Measured(what, late, "ms to PUBACK, 99 %"))
     return rows
 
 

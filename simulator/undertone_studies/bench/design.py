@@ -17,7 +17,7 @@ from undertone_shared.table import TableMechanism
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import histogram
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds, duration
+from undertone_studies.row import Measured, best_seconds, duration
 
 TITLE = "Designing mechanisms"
 
@@ -28,7 +28,7 @@ LEVELS = 32
 CELLS = 65
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Seconds for one table, and for θ and mechanism together; each beside one slot's mean, error and misfit."""
     rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))

@@ -9,9 +9,9 @@ from undertone_aggregator.design.continuous import square_wave_half_width
 from undertone_aggregator.threshold import MatrixChannel, Query, WindowChannel, expectation_maximisation
 from undertone_shared.mechanism import WindowMechanism
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds, duration
+from undertone_studies.row import Measured, best_seconds, duration
 from undertone_studies.theta import Judge, robust
-from undertone_studies.theta_populations import Population
+from undertone_studies.theta_populations import CountedReadings
 
 TITLE = "Expectation maximisation"
 
@@ -22,7 +22,7 @@ _PLAIN_LIMIT = 400_000
 _BLOCK = 20
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """One iteration, time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
     The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
@@ -62,7 +62,7 @@ def run(options: Options) -> list[Row]:
                 100.0,
             )
         )
-    rows.append(Row("θ end to end, three rounds of 65,536", _choice(options.quick), "s"))
+    rows.append(Measured("θ end to end, three rounds of 65,536", _choice(options.quick), "s"))
     return rows
 
 
@@ -90,7 +90,7 @@ def _choice(quick: bool) -> float:
     """Processor seconds for all ranges and θ from 65,536 simulated reports, the simulation included."""
     generator = np.random.default_rng(2)
     readings = np.minimum(200 * generator.weibull(0.8, 65_536), 10_000).astype(np.int64)
-    population = Population("Weibull", np.bincount(readings, minlength=10_001))
+    population = CountedReadings("Weibull", np.bincount(readings, minlength=10_001))
     judge = Judge.of(population, Query.paper(2**20))
     parts = np.split(readings, [16_384, 32_768])
     return best_seconds([lambda: robust(parts, "1", population.bound, judge, generator)], 2 if quick else 5)[0]

@@ -7,7 +7,7 @@ from undertone_aggregator.estimate.calendar import Days, calendar
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_simulator.simulation import START
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds
+from undertone_studies.row import Measured, best_seconds
 
 TITLE = "Filtering"
 
@@ -17,7 +17,7 @@ _NOISE = 20.0
 _CARRIED = 0.9
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Seconds of one thread for half-hours with weekends; set OPENBLAS_NUM_THREADS=1."""
     slots = START // _HALF_HOUR + np.arange(2_000 if options.quick else SLOTS)
     rng = np.random.default_rng(options.seed)
@@ -47,8 +47,8 @@ def run(options: Options) -> list[Row]:
 
     (update,) = best_seconds([step], 100)
     return [
-        Row(f"{len(slots)} slots, fitted and smoothed", whole, "s", goal=2.0),
-        Row(f"{len(slots)} slots of a stream, fitted and smoothed", stream, "s", goal=2.0),
-        Row("one fit", fitting, "s"),
-        Row("one more slot", update * 1e3, "ms", goal=20.0),
+        Measured(f"{len(slots)} slots, fitted and smoothed", whole, "s", goal=2.0),
+        Measured(f"{len(slots)} slots of a stream, fitted and smoothed", stream, "s", goal=2.0),
+        Measured("one fit", fitting, "s"),
+        Measured("one more slot", update * 1e3, "ms", goal=20.0),
     ]

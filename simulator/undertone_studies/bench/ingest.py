@@ -34,7 +34,7 @@ from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_studies.paho_intake import PahoIntake
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, duration, rate
+from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Reports from a broker into a store"
 
@@ -56,7 +56,7 @@ class Drain:
     processor: float
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Reports a second, processor time a report, and deduplication memory. Raises Invalid without mosquitto."""
     reports, rounds = (6_000, 1) if options.quick else (60_000, 3)
     with tempfile.TemporaryDirectory() as name:
@@ -84,7 +84,7 @@ def run(options: Options) -> list[Row]:
     ]
 
 
-def _beside(what: str, best: dict[str, Drain], baseline: str, name: str, goal: float | None) -> list[Row]:
+def _beside(what: str, best: dict[str, Drain], baseline: str, name: str, goal: float | None) -> list[Measured]:
     ours, other = best["ours"], best[name]
     return [
         rate(what, 1 / ours.wall, "reports/s", baseline, 1 / other.wall, goal),
@@ -130,7 +130,7 @@ class _Scene:
         }
 
 
-def _memory(devices: int) -> Row:
+def _memory(devices: int) -> Measured:
     seen = Seen()
     for number in range(devices):
         seen.judge(device_key(f"meter-{number:06d}")[1], NOW // SLOT_SECONDS, 1)

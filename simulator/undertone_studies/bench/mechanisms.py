@@ -18,7 +18,7 @@ from undertone_simulator.seeded import Seeded
 from undertone_simulator.stage import find_micropython
 from undertone_simulator.vectorised import symbols
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds, duration, rate
+from undertone_studies.row import Measured, best_seconds, duration, rate
 
 TITLE = "Drawing reports"
 
@@ -72,7 +72,7 @@ class FloatHybrid:
             y[piecewise] = np.where(v < near, inside, outside)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Millions of reports a second, vectorised and scalar; microseconds a report on MicroPython where there is one."""
     rows = []
     for epsilon in (1, 4):
@@ -80,7 +80,7 @@ def run(options: Options) -> list[Row]:
     return rows + _micropython(200 if options.quick else 5000)
 
 
-def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Row]:
+def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Measured]:
     mechanism = hybrid(epsilon)
     generator = np.random.default_rng(1)
     readings = generator.integers(0, THETA + 1, devices)
@@ -132,7 +132,7 @@ print(json.dumps([refilling / draws, drawing / draws]))
 """
 
 
-def _micropython(draws: int) -> list[Row]:
+def _micropython(draws: int) -> list[Measured]:
     interpreter = find_micropython()
     if interpreter is None:
         return []

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.config import CampaignPlan
+from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.options import parse
 from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.populations import population
@@ -13,9 +14,9 @@ from undertone_simulator.readings import Readings
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.simulated import Simulated
 from undertone_simulator.simulation import Simulation
-from undertone_simulator.vectorised import Mechanism, histogram
+from undertone_simulator.vectorised import histogram
 from undertone_studies.registry import Options
-from undertone_studies.row import Row, best_seconds, rate
+from undertone_studies.row import Measured, best_seconds, rate
 
 TITLE = "A simulated campaign end to end"
 
@@ -32,7 +33,7 @@ class Draw:
     theta: int
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[Measured]:
     """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
     devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
@@ -43,7 +44,7 @@ def run(options: Options) -> list[Row]:
         value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
         name = f"simulate, {what}"
         rows.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
-    return [*rows, Row(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
+    return [*rows, Measured(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
 
 
 class _Campaign:

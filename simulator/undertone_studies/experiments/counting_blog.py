@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central import Binary, Counter, Hybrid, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
+from undertone_central import Binary, Counter, HybridCounter, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
 from undertone_studies.outcome import Outcome, Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import source
@@ -69,7 +69,7 @@ def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
         "two-level": lambda i: TwoLevel(1, EPSILON, length, source(seed, i, "two-level")),
         "binary": lambda i: Binary(1, EPSILON, length, source(seed, i, "binary")),
         "unbounded": lambda i: Unbounded(1, EPSILON, source(seed, i, "unbounded")),
-        "hybrid": lambda i: Hybrid(1, EPSILON, source(seed, i, "hybrid")),
+        "hybrid": lambda i: HybridCounter(1, EPSILON, source(seed, i, "hybrid")),
         "square-root": lambda i: SquareRoot(1, EPSILON, length, source(seed, i, "square-root")),
     }
     if length == LENGTHS[-1]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import london
-from undertone_studies.coverage import ROUNDS, Readings, raw
+from undertone_studies.coverage import ROUNDS, Integers, raw
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import Options
 from undertone_studies.theta_populations import in_time_order
@@ -43,7 +43,7 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 
 
-def _cases(data: Path, days: int) -> Iterator[tuple[str, Readings, int, int, int]]:
+def _cases(data: Path, days: int) -> Iterator[tuple[str, Integers, int, int, int]]:
     """(name, readings [devices, slots], bound, cycle, cycles of the report phase)."""
     first = ROUNDS * CYCLE
     meters = in_time_order(data).T[:, : first + days * CYCLE]

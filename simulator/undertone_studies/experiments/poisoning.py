@@ -37,7 +37,7 @@ EPSILONS = ("0.5", "1", "4")
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1)
 GROUPS = 25
 REPEATS = 20
-MECHANISMS: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piecewise": piecewise}
+ATTACKED: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piecewise": piecewise}
 
 
 def run(options: Options) -> Outcome:
@@ -50,7 +50,7 @@ def run(options: Options) -> Outcome:
     for epsilon in EPSILONS:
         theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES)[0].theta
         truncated = np.minimum(readings, theta)
-        for name, make in MECHANISMS.items():
+        for name, make in ATTACKED.items():
             mechanism = make(epsilon, most_levels(theta))
             decoder = Decoder(ReportRule(0, theta, mechanism), 0)
             for share in SHARES:

@@ -19,7 +19,7 @@ from undertone_studies.tables import (
     ROUNDS,
     SEEDS,
     Contender,
-    Readings,
+    Integers,
     _data,
     contenders,
     expected_error,
@@ -123,7 +123,7 @@ def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: di
     )
 
 
-def _trial(week: Readings, contender: Contender, seed: int) -> Trial:
+def _trial(week: Integers, contender: Contender, seed: int) -> Trial:
     means, variances, truths, truncated = slot_means(week, contender, seed)
     return Trial(
         contender.theta,

@@ -15,7 +15,7 @@ from undertone_studies.registry import Options
 from undertone_studies.tables import EPSILONS, GUARANTEE, RUNS, _data, jointly
 from undertone_studies.theta import FLEET, READINGS, perturbed
 from undertone_studies.theta import ROUNDS as SHARES
-from undertone_studies.theta_populations import Population as Frequencies
+from undertone_studies.theta_populations import CountedReadings as Frequencies
 from undertone_studies.theta_populations import real
 
 TITLE = "Variance of designed tables over the Hybrid's"

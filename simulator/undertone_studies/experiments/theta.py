@@ -41,7 +41,7 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, columns, lines, notes, [panel])
 
 
-def _over_populations(rows: "list[theta.Row]") -> dict[str, tuple[list[float], list[float]]]:
+def _over_populations(rows: "list[theta.Regret]") -> dict[str, tuple[list[float], list[float]]]:
     """Of each method's median regrets: the middle population's and the worst one's, over ε."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for method in dict.fromkeys(row.method for row in rows):

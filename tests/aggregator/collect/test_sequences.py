@@ -15,7 +15,7 @@ from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.seen import device_key
-from undertone_aggregator.collect.sequences import CLOSES, RECORD_BYTES, Losses, Sequences, by_group
+from undertone_aggregator.collect.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences, by_group
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collection import cells_of
 from undertone_shared.errors import Invalid
@@ -76,7 +76,7 @@ def test_the_state_survives_in_records_and_in_snapshots() -> None:
 
 
 def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:
-    losses = Losses({("north", 5): 2})
+    losses = MissingReports({("north", 5): 2})
     total: Counter[tuple[str, int]] = Counter({("north", 5): 2})
     for missing, group, slot in [(1, "north", 9), (3, "south", 9), (CLOSES, "north", 3), (CLOSES, "south", 9)]:
         total.update(dict(losses.note(missing, group, slot)))

@@ -7,7 +7,7 @@ from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.design.fitted import population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import optimal_table
-from undertone_aggregator.estimate.misfit import ALARM, LARGEST, Goodness, manipulation
+from undertone_aggregator.estimate.misfit import ALARMING, LARGEST, Goodness, manipulation
 from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
@@ -91,7 +91,7 @@ def test_honest_devices_raise_no_alarm_whatever_they_measure(mechanisms, name, e
     goodness = Goodness(mechanism, THETA, POPULATION)
     for readings in (np.zeros(300, int), np.full(300, THETA), np.random.default_rng(5).exponential(160, 300)):
         counts = histograms(mechanism, readings.astype(int), 100)
-        assert goodness.misfits(counts).max() < ALARM
+        assert goodness.misfits(counts).max() < ALARMING
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -115,7 +115,7 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
     readings = np.random.default_rng(5).exponential(160, 10_000).astype(int)
     counts = histograms(mechanism, readings[round(len(readings) * share) :], 1)
     counts[0, np.argmax(decoded(mechanism, THETA))] += round(len(readings) * share)
-    assert Goodness(mechanism, THETA, POPULATION).misfits(counts)[0] > ALARM
+    assert Goodness(mechanism, THETA, POPULATION).misfits(counts)[0] > ALARMING
 
 
 @pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
@@ -129,7 +129,7 @@ def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon
     lies = round(len(readings) * share)
     counts = histograms(table, readings[lies:], 1)
     counts[0, np.argmax(decoded(table, THETA))] += lies
-    assert (Goodness(table, THETA, POPULATION).misfits(counts)[0] > ALARM) == seen
+    assert (Goodness(table, THETA, POPULATION).misfits(counts)[0] > ALARMING) == seen
     assert decoded(table, THETA).max() < 0.93 / np.tanh(float(epsilon) / 4)
 
 

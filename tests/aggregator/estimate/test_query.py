@@ -16,7 +16,7 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate.opened import MODELS
-from undertone_aggregator.results import open_store
+from undertone_aggregator.results import open_results
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.errors import Invalid
@@ -84,7 +84,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_results_say_everything(store: Path) -> None:
-    with open_store(store) as results:
+    with open_results(store) as results:
         assert results.theta == 500
         assert results.certificate <= np.exp(4)
         assert "event-level" in results.guarantee
@@ -108,7 +108,7 @@ def test_results_say_everything(store: Path) -> None:
 
 
 def test_ranges_and_quantiles(store: Path) -> None:
-    with open_store(store) as results:
+    with open_results(store) as results:
         days = results.ranges(4)
         assert [day.slots for day in days] == [4, 4, 4]
         assert all(day.standard_error < 8 for day in days)
@@ -124,7 +124,7 @@ def test_ranges_and_quantiles(store: Path) -> None:
 
 def test_a_frame_for_pandas(store: Path) -> None:
     pytest.importorskip("pandas")
-    with open_store(store) as results:
+    with open_results(store) as results:
         frame = results.frame(groups=["north", "south"])
     assert sorted(set(frame["group"])) == ["north", "south"]
     assert len(frame) == 24
@@ -205,13 +205,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(store: Path, arguments: list[
 def test_a_store_without_an_epoch_says_so(tmp_path: Path) -> None:
     stores.open_store(tmp_path / "s.sqlite").close()
     with pytest.raises(Invalid, match="has no epoch yet"):
-        open_store(tmp_path / "s.sqlite")
+        open_results(tmp_path / "s.sqlite")
 
 
 def test_slots_are_chosen_by_local_time(store: Path) -> None:
     zone = ZoneInfo("Europe/London")
     begin = datetime.fromtimestamp(FIRST + 103, zone)
-    with open_store(store) as results:
+    with open_results(store) as results:
         by_slot = results.estimates(FIRST + 103, FIRST + 106)
         assert results.estimates(begin, begin + timedelta(seconds=4)) == by_slot
         assert results.estimates(begin.replace(tzinfo=None), begin + timedelta(seconds=3.5)) == by_slot
@@ -227,7 +227,7 @@ def test_slots_are_chosen_by_local_time(store: Path) -> None:
 
 
 def test_an_unknown_group_is_an_error_everywhere(store: Path) -> None:
-    with open_store(store) as results:
+    with open_results(store) as results:
         for ask in (results.estimates, results.frame, lambda groups: results.ranges(4, groups=groups)):
             with pytest.raises(Invalid, match="group is 'west', expected one of all, north, south"):
                 ask(groups=["west"])
@@ -237,7 +237,7 @@ def test_an_unknown_group_is_an_error_everywhere(store: Path) -> None:
 
 
 def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
-    with open_store(store) as results:
+    with open_results(store) as results:
         both = results.estimates(groups=None, filtered=True)
         raw = {(e.slot, e.group): e for e in both if not e.series.filtered}
         filtered = {(e.slot, e.group): e for e in both if e.series.filtered}
@@ -256,7 +256,7 @@ def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
 
 def test_frames_carry_unit_and_guarantee(store: Path) -> None:
     pytest.importorskip("pandas")
-    with open_store(store) as results:
+    with open_results(store) as results:
         frames = results.frame(), results.ranges_frame(4), results.quantiles_frame((0.5,), every=8, last=FIRST + 10)
         for frame in frames:
             assert frame.attrs["unit"] == "Wh"
@@ -273,13 +273,13 @@ def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
     """A second reader finds in the store what the first one had to fit."""
     copy = tmp_path / "s.sqlite"
     copy.write_bytes(store.read_bytes())
-    with open_store(store) as results:
+    with open_results(store) as results:
         first = results.estimates(last=FIRST + 10)
         models = results._estimator.models
         assert len(models) == 4
     with stores.open_store(copy) as made:
         made.set_meta({MODELS: json.dumps({key: value + 1000 for key, value in models.items()})})
-    with open_store(copy) as results:
+    with open_results(copy) as results:
         # Whatever is kept is taken; nothing is fitted again.
         assert [e.estimate for e in results.estimates(last=FIRST + 10)] == [e.estimate + 1000 for e in first]
 

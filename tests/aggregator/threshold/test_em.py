@@ -5,8 +5,8 @@ from undertone_aggregator.threshold import (
     MatrixChannel,
     PseudoReports,
     WindowChannel,
+    ems_step,
     expectation_maximisation,
-    smooth,
 )
 from undertone_shared.mechanism import WindowMechanism
 
@@ -80,7 +80,7 @@ def test_more_pseudo_reports_flatten_the_density():
 def test_the_papers_stop_rule_and_smoothing():
     _, channel, counts = problem()
     plain = expectation_maximisation(channel, counts, stop="paper")
-    smoothed = expectation_maximisation(channel, counts, stop="paper", smoother=smooth)
+    smoothed = expectation_maximisation(channel, counts, stop="paper", smoother=ems_step)
     assert plain.stopped in ("step", "likelihood")
     assert smoothed.gap is None
     assert np.abs(np.diff(smoothed.density, 2)).sum() < np.abs(np.diff(plain.density, 2)).sum()
@@ -88,8 +88,8 @@ def test_the_papers_stop_rule_and_smoothing():
 
 def test_smoothing_keeps_the_sum_and_weighs_as_printed():
     f = np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
-    np.testing.assert_allclose(smooth(f), [0, 0.25, 0.5, 0.25, 0, 0])
-    ends = smooth(np.array([1.0, 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(ems_step(f), [0, 0.25, 0.5, 0.25, 0, 0])
+    ends = ems_step(np.array([1.0, 0.0, 0.0, 0.0]))
     np.testing.assert_allclose(ends, np.array([2 / 3, 1 / 4, 0, 0]) / (11 / 12))
 
 
@@ -99,7 +99,7 @@ def test_smoothing_keeps_the_sum_and_weighs_as_printed():
         (np.zeros(3), {}, "positive"),
         (np.array([1.0, -1.0, 1.0]), {}, "non-negative"),
         (np.ones(4), {}, "expected 3 counts"),
-        (np.ones(3), {"smoother": smooth}, "no certified gap"),
+        (np.ones(3), {"smoother": ems_step}, "no certified gap"),
         (np.ones(3), {"stop": "never"}, "unknown stop"),
     ],
 )

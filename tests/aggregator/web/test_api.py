@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from undertone_aggregator.results import open_store
+from undertone_aggregator.results import open_results
 from undertone_aggregator.web import api, login
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token
@@ -49,7 +49,7 @@ def refused(site: StoreSite, path: str, status: int = 400, **parameters: Any) ->
 
 def test_all_campaigns_at_a_glance(site: StoreSite, name: str, store: Path) -> None:
     (campaign,) = get(site, "campaigns").json()["campaigns"]
-    with open_store(store) as results:
+    with open_results(store) as results:
         last = results.estimates()[-1]
         assert campaign["guarantee"] == results.guarantee
         assert campaign["theta"] == results.theta
@@ -72,7 +72,7 @@ def test_a_store_that_cannot_be_read_hides_no_other(site: StoreSite, name: str, 
 
 def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: Path) -> None:
     answer = get(site, f"campaigns/{name}/estimates", filtered="true").json()
-    with open_store(store) as results:
+    with open_results(store) as results:
         rows = [row for row in results.estimates(filtered=True, settled=True) if not row.series.filtered]
         sentence = results.filter.sentence
     assert answer["raw"]["slot"] == [row.slot for row in rows]
@@ -145,7 +145,7 @@ def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: P
     rows = get(site, f"campaigns/{name}/quantiles").json()["quantiles"]
     assert {row["share"] for row in rows} == {0.1, 0.5, 0.9}
     epochs = get(site, f"campaigns/{name}/epochs").json()["epochs"]
-    with open_store(store) as results:
+    with open_results(store) as results:
         assert [epoch["epoch"] for epoch in epochs] == [e.campaign.epoch for e in results.timeline.epochs]
         assert epochs[-1]["theta"] == results.theta
 

@@ -1,6 +1,6 @@
 """Choosing stream mechanisms for a budget: calibration, exact sensitivity, filters, integers, comparison."""
 
 from undertone_aggregator.design.stream.integers import choose, epsilon_spent, release_variance, rho_for
-from undertone_aggregator.design.stream.plan import StreamPlan, plan_stream
+from undertone_aggregator.design.stream.plan import StreamComparison, plan_stream
 
-__all__ = ["StreamPlan", "choose", "epsilon_spent", "plan_stream", "release_variance", "rho_for"]
+__all__ = ["StreamComparison", "choose", "epsilon_spent", "plan_stream", "release_variance", "rho_for"]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from undertone_aggregator.design.audit import NotCertified
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream.integers import epsilon_spent
-from undertone_aggregator.design.stream.schedule import Row
+from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
@@ -124,7 +124,7 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
     # In units of the first difference's: ξ of a later report is 2^shift times as fine.
-    start = Row((), variance / (first * (1 << 2 * rule.shift)))
-    later = Row((share,) if share else (), Fraction(1))
+    start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
+    later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))
     return exact(schedule, slew) * (rule.levels << rule.shift) ** 2 / (2 * variance)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from undertone_aggregator.design.stream.schedule import Row, Schedule, check_length, check_slew, stationary
+from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_length, check_slew, stationary
 from undertone_aggregator.design.stream.sensitivity import exact, grid
 from undertone_shared.errors import Invalid
 
@@ -152,6 +152,6 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
     return run
 
 
-def as_schedule(optimum: Stationary, slots: int) -> Schedule:
+def as_schedule(optimum: Stationary, slots: int) -> Recurrences:
     """The filter as rows scaled to S² = 1."""
-    return tuple(Row(row.taps, row.weight / optimum.squared) for row in stationary(optimum.taps, slots))
+    return tuple(Recurrence(row.taps, row.weight / optimum.squared) for row in stationary(optimum.taps, slots))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import mu, zcdp_rho
 from undertone_aggregator.design.stream.filters import as_schedule, closed_form, optimised, shipped
-from undertone_aggregator.design.stream.schedule import Schedule, covariance, paper
+from undertone_aggregator.design.stream.schedule import Recurrences, covariance, paper
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.errors import Invalid
 
@@ -139,7 +139,7 @@ def differences_error(slew: float, slots: int) -> float:
     return 1 + 2 * slew * slew * (slots - 1)
 
 
-def of_schedule(name: str, schedule: Schedule, slew: Fraction, squared: float, note: str) -> Method:
+def of_schedule(name: str, schedule: Recurrences, slew: Fraction, squared: float, note: str) -> Method:
     """Any schedule, also a lower-triangular one, scaled to its exact sensitivity."""
     noise = covariance(schedule) * float(exact(schedule, slew)) / squared
     return Method(name, noise, np.arange(len(schedule)), float(slew), False, note)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
 from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
-from undertone_aggregator.design.stream.smoother import posterior, prior
+from undertone_aggregator.design.stream.smoother import posterior_covariance, prior
 from undertone_shared.errors import Invalid
 
 Array = NDArray[np.float64]
 
-LARGEST_FLEET = 10**9
+LARGEST_PLANNED = 10**9
 # Shares r that are tried for the smoothed error.
 _SHARES = 16
 
@@ -37,7 +37,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StreamComparison:
     """The comparison. ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range.
 
     ``guarantees``: what the budget is, for the stream and per report. ``recommended``: the least smoothed error that
@@ -73,10 +73,10 @@ def plan_stream(
     chains: int = 1,
     movement: float | None = None,
     per_report: bool = False,
-) -> StreamPlan:
+) -> StreamComparison:
     """Compare the methods. ``movement`` None: a quarter of the slew. Raises Invalid."""
-    if not 1 <= devices <= LARGEST_FLEET:
-        raise Invalid(f"devices is {devices}, expected 1 to {LARGEST_FLEET}")
+    if not 1 <= devices <= LARGEST_PLANNED:
+        raise Invalid(f"devices is {devices}, expected 1 to {LARGEST_PLANNED}")
     length = parse_query(query, slots)
     methods = all_methods(slew, slots, epsilon, delta, chains=chains, per_report=per_report)
     step = float(slew) / 4 if movement is None else movement
@@ -92,7 +92,7 @@ def plan_stream(
     ]
     lines += (min(tuned, key=lambda line: line.smoothed),)
     checked = [line for line in lines if line.on_board]
-    return StreamPlan(
+    return StreamComparison(
         lines,
         step,
         query,
@@ -104,7 +104,7 @@ def plan_stream(
 
 def _line(method: Method, devices: int, length: int, known: Array, movement: float, reference: float) -> Line:
     noise = method.covariance / devices
-    after = posterior(known, noise, method.seen)
+    after = posterior_covariance(known, noise, method.seen)
     return Line(
         method.name,
         method.note,
@@ -148,7 +148,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
     )
 
 
-def table(plan: StreamPlan) -> Sequence[tuple[str, str, str, str, str]]:
+def table(plan: StreamComparison) -> Sequence[tuple[str, str, str, str, str]]:
     """Rows of text: method, variance over the paper's, raw and smoothed error, note."""
     return [
         (line.method, f"{line.variance:.3f}", f"{line.raw:.3g}", f"{line.smoothed:.3g}", line.note)

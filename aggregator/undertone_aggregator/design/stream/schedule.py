@@ -18,14 +18,14 @@ LONGEST = 65535
 
 
 @dataclass(frozen=True)
-class Row:
+class Recurrence:
     """One report: coefficients of earlier reports, the most recent first, and 1/σ_i² > 0."""
 
     taps: tuple[Fraction, ...]
     weight: Fraction
 
 
-Schedule = tuple[Row, ...]
+Recurrences = tuple[Recurrence, ...]
 
 
 def check_slew(slew: Fraction) -> Fraction:
@@ -42,20 +42,20 @@ def check_length(slots: int) -> int:
     return slots
 
 
-def paper(slew: Fraction, slots: int, bits: int | None = None) -> Schedule:
+def paper(slew: Fraction, slots: int, bits: int | None = None) -> Recurrences:
     """Algorithm 3 with σ_1 = 1: r_i = (1-2C)/((1-2C)² + v_{i-1}), σ_i = V_i = 1 - r_i + 2C r_i, v_1 = 1.
 
     ``bits``: round r_i to multiples of 2^-bits and 1/V_i² up to them, so that numbers stay short in long streams;
     None keeps them exact. Raises Invalid.
     """
     slew, keep = check_slew(slew), 1 - 2 * slew
-    rows = [Row((), Fraction(1))]
+    rows = [Recurrence((), Fraction(1))]
     for i in range(1, check_length(slots)):
         r = keep / (keep * keep + paper_variance(slew, i))
         if bits is not None:
             r = Fraction(round(r * (1 << bits)), 1 << bits)
         weight = 1 / (1 - r + 2 * slew * r) ** 2
-        rows.append(Row((r,), weight if bits is None else _up(weight, bits)))
+        rows.append(Recurrence((r,), weight if bits is None else _up(weight, bits)))
     return tuple(rows)
 
 
@@ -64,17 +64,17 @@ def paper_variance(slew: Fraction, i: int) -> Fraction:
     return (4 * slew - 4 * slew * slew) / (1 - (1 - 2 * slew) ** (2 * i))
 
 
-def stationary(taps: Sequence[Fraction], slots: int) -> Schedule:
+def stationary(taps: Sequence[Fraction], slots: int) -> Recurrences:
     """Constant ``taps`` with σ = 1 and a start that makes every release's variance the same.
 
     The first rows are the best linear predictions of the stationary process of these taps (Durbin, Levinson). Raises
     Invalid for taps whose noise grows without bound.
     """
     check_length(slots)
-    rows: list[Row] = []
+    rows: list[Recurrence] = []
     coefficients, weight = [Fraction(tap) for tap in taps], Fraction(1)
     while coefficients:
-        rows.append(Row(tuple(coefficients), weight))
+        rows.append(Recurrence(tuple(coefficients), weight))
         last = coefficients[-1]
         if not -1 < last < 1:
             raise Invalid(f"the taps {', '.join(map(str, taps))} let the noise grow without bound")
@@ -82,12 +82,12 @@ def stationary(taps: Sequence[Fraction], slots: int) -> Schedule:
         reverse = coefficients[::-1][1:]
         coefficients = [(a + last * b) / shrink for a, b in zip(coefficients[:-1], reverse, strict=True)]
         weight *= shrink
-    start = [Row((), weight), *rows[:0:-1]]
-    steady = Row(tuple(Fraction(tap) for tap in taps), Fraction(1))
+    start = [Recurrence((), weight), *rows[:0:-1]]
+    steady = Recurrence(tuple(Fraction(tap) for tap in taps), Fraction(1))
     return tuple((start + [steady] * max(slots - len(start), 0))[:slots])
 
 
-def triangular(alpha: Sequence[Sequence[Fraction]], variances: Sequence[Fraction]) -> Schedule:
+def triangular(alpha: Sequence[Sequence[Fraction]], variances: Sequence[Fraction]) -> Recurrences:
     """The general form (Lemma 4.1): α_ij below the diagonal, σ_i². Raises Invalid unless it is lower triangular."""
     if len(alpha) != len(variances) or any(len(line) != len(alpha) for line in alpha):
         raise Invalid(f"alpha has {len(alpha)} rows, expected {len(variances)} of {len(variances)} numbers")
@@ -101,11 +101,11 @@ def triangular(alpha: Sequence[Sequence[Fraction]], variances: Sequence[Fraction
         taps = [Fraction(line[i - k]) for k in range(1, i + 1)]
         while taps and taps[-1] == 0:
             taps.pop()
-        rows.append(Row(tuple(taps), 1 / Fraction(variance)))
+        rows.append(Recurrence(tuple(taps), 1 / Fraction(variance)))
     return tuple(rows)
 
 
-def covariance(schedule: Schedule) -> NDArray[np.float64]:
+def covariance(schedule: Recurrences) -> NDArray[np.float64]:
     """Covariance [l, l] of the released noise γ."""
     size = len(schedule)
     # γ = (I - A)^-1 η, row by row.

@@ -8,10 +8,10 @@ it exactly in integers.
 from fractions import Fraction
 from math import lcm
 
-from undertone_aggregator.design.stream.schedule import Row, Schedule, check_slew
+from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_slew
 
 # The last differences, the newest first.
-State = tuple[int, ...]
+Steps = tuple[int, ...]
 # Positions of the dynamic programme: grid times moves^(taps - 1).
 _LARGEST_STATES = 200_000
 
@@ -23,7 +23,7 @@ def grid(slew: Fraction) -> list[Fraction]:
     return sorted({sign * (1 - step * k) for sign in (1, -1) for k in range(count)})
 
 
-def exact(schedule: Schedule, slew: Fraction) -> Fraction:
+def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
     """S² of a schedule, exactly; ValueError where its taps reach too far back for a dynamic programme."""
     points = grid(slew)
     unit = lcm(*(point.denominator for point in points))
@@ -36,14 +36,14 @@ def exact(schedule: Schedule, slew: Fraction) -> Fraction:
     common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
     weights = lcm(*(row.weight.denominator for row in schedule))
     # By symmetry half of the starts suffice.
-    best: dict[State, int] = {(): 0}
-    steps: dict[State, list[tuple[State, int]]] = {}
-    before: Row | None = None
+    best: dict[Steps, int] = {(): 0}
+    steps: dict[Steps, list[tuple[Steps, int]]] = {}
+    before: Recurrence | None = None
     for i, row in enumerate(schedule):
         if row != before or i <= depth:
             steps = {}
         before = row
-        following: dict[State, int] = {}
+        following: dict[Steps, int] = {}
         for state, value in best.items():
             if state not in steps:
                 ahead = moves[state[0]] if state else [d for d in ints if d >= 0]
@@ -55,14 +55,16 @@ def exact(schedule: Schedule, slew: Fraction) -> Fraction:
     return Fraction(max(best.values()), weights * common * common * unit * unit)
 
 
-def _steps(row: Row, state: State, ahead: list[int], common: int, weights: int, depth: int) -> list[tuple[State, int]]:
+def _steps(
+    row: Recurrence, state: Steps, ahead: list[int], common: int, weights: int, depth: int
+) -> list[tuple[Steps, int]]:
     """(state after, scaled cost) of every next difference."""
     weight = int(row.weight * weights)
     past = sum(int(tap * common) * d for tap, d in zip(row.taps, state, strict=False))
     return [((d, *state)[:depth], weight * (common * d - past) ** 2) for d in ahead]
 
 
-def triangle(schedule: Schedule, slew: Fraction) -> Fraction:
+def triangle(schedule: Recurrences, slew: Fraction) -> Fraction:
     """An upper bound of S² for any schedule: each |ξ_i| by the triangle inequality, as Eq. 19 does for one tap.
 
     |D_i - Σ a_k D_{i-k}| <= |1 - Σ a_k| + Σ |a_k| min(2, 2Ck).
@@ -71,12 +73,12 @@ def triangle(schedule: Schedule, slew: Fraction) -> Fraction:
     return sum((row.weight * _reach(row, slew) ** 2 for row in schedule), Fraction(0))
 
 
-def _reach(row: Row, slew: Fraction) -> Fraction:
+def _reach(row: Recurrence, slew: Fraction) -> Fraction:
     far = sum((abs(tap) * min(Fraction(2), 2 * slew * k) for k, tap in enumerate(row.taps, 1)), Fraction(0))
     return abs(1 - sum(row.taps, Fraction(0))) + far
 
 
-def squared_norm(schedule: Schedule, differences: "list[Fraction]") -> Fraction:
+def squared_norm(schedule: Recurrences, differences: "list[Fraction]") -> Fraction:
     """Σ ξ_i² of one path D."""
     total = Fraction(0)
     for i, row in enumerate(schedule):

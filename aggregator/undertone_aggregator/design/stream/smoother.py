@@ -49,14 +49,14 @@ def prior(slots: Sequence[int], movement: float, season: float, cycle: int | Non
     return np.asarray(covariance)
 
 
-def posterior(known: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
+def posterior_covariance(known: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
     """Covariance of x given z at the indices ``seen`` (all without them): K - K_s' (K_ss + N)^-1 K_s."""
     part = known if seen is None else known[seen]
     inner = part if seen is None else part[:, seen]
     return np.asarray(known - part.T @ cho_solve(cho_factor(inner + noise), part))
 
 
-def smooth(
+def fit_gaussian_process(
     slots: Sequence[int],
     values: Vector,
     noise: Matrix,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from undertone_aggregator.design.stream.smoother import LONGEST, posterior, prior, smooth
+from undertone_aggregator.design.stream.smoother import LONGEST, fit_gaussian_process, posterior_covariance, prior
 from undertone_shared.errors import Invalid
 
 
@@ -31,7 +31,7 @@ def test_independent_noise_gives_the_rts_smoother():
     truth = np.cumsum(rng.standard_normal(60)) * 0.3
     variances = rng.uniform(0.5, 2.0, 60)
     values = truth + rng.standard_normal(60) * np.sqrt(variances)
-    smoothed = smooth(range(60), values, np.diag(variances), movement=0.3)
+    smoothed = fit_gaussian_process(range(60), values, np.diag(variances), movement=0.3)
     centred = values - values.mean()
     scale = max(values.std(), np.sqrt(variances.mean()))
     mean, error = rauch_tung_striebel(centred, variances, 0.3, (1e3 * scale) ** 2)
@@ -52,7 +52,7 @@ def test_standard_errors_hold_for_correlated_noise(season):
         truth = 5 + np.cumsum(rng.standard_normal(48)) * 0.2
         if season:
             truth += np.tile(rng.standard_normal(12) * 0.5, 4)
-        smoothed = smooth(slots, truth + factor @ rng.standard_normal(48), noise, **known)
+        smoothed = fit_gaussian_process(slots, truth + factor @ rng.standard_normal(48), noise, **known)
         squared += np.mean((smoothed.mean - truth) ** 2)
         stated += np.mean(smoothed.standard_error**2)
     assert squared / stated == pytest.approx(1.0, abs=0.15)
@@ -65,7 +65,7 @@ def test_movement_and_season_are_fitted():
     truth = np.cumsum(rng.standard_normal(96)) * 0.1 + season
     values = truth + rng.standard_normal(96)
     noise = np.eye(96)
-    plain, seasonal = smooth(slots, values, noise), smooth(slots, values, noise, cycle=12)
+    plain, seasonal = fit_gaussian_process(slots, values, noise), fit_gaussian_process(slots, values, noise, cycle=12)
     errors = [np.sqrt(np.mean((smoothed.mean - truth) ** 2)) for smoothed in (plain, seasonal)]
     assert errors[1] < 0.75 * errors[0]
     assert 1 < seasonal.season < 4
@@ -74,18 +74,18 @@ def test_movement_and_season_are_fitted():
 
 def test_missing_slots_and_unseen_ones():
     slots = [0, 1, 5, 6]
-    smoothed = smooth(slots, np.array([1.0, 1.0, 3.0, 3.0]), np.eye(4) * 1e-6, movement=1.0)
+    smoothed = fit_gaussian_process(slots, np.array([1.0, 1.0, 3.0, 3.0]), np.eye(4) * 1e-6, movement=1.0)
     assert np.allclose(smoothed.mean, [1, 1, 3, 3], atol=1e-3)
     known = prior(range(7), 1.0, 0.0, None, 1.0)
-    after = posterior(known, np.eye(2) * 1e-9, np.array([0, 6]))
+    after = posterior_covariance(known, np.eye(2) * 1e-9, np.array([0, 6]))
     # A bridge: variance t(6 - t)/6 between two known ends.
     assert np.allclose(np.diag(after)[1:6], [t * (6 - t) / 6 for t in range(1, 6)], rtol=1e-3)
 
 
 def test_bad_sizes_are_refused():
     with pytest.raises(Invalid):
-        smooth([], np.empty(0), np.empty((0, 0)))
+        fit_gaussian_process([], np.empty(0), np.empty((0, 0)))
     with pytest.raises(Invalid):
-        smooth(range(3), np.zeros(3), np.eye(2))
+        fit_gaussian_process(range(3), np.zeros(3), np.eye(2))
     with pytest.raises(Invalid):
-        smooth(range(LONGEST + 1), np.zeros(LONGEST + 1), np.eye(LONGEST + 1))
+        fit_gaussian_process(range(LONGEST + 1), np.zeros(LONGEST + 1), np.eye(LONGEST + 1))
