@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, inspect, select
@@ -27,6 +27,8 @@ class Database:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
+        # To build a statement costs more than to run it: those of every batch are kept.
+        self._statements: dict[str, Any] = {}
         self._campaign = 0
         try:
             with typed():
@@ -112,28 +114,40 @@ class Database:
                         self._open_connection.exec_driver_sql("ROLLBACK")
                 raise
 
-    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | None = None) -> Any:
+    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
         with typed():
             return self._connection.execute(statement, rows)
 
-    def _rows(self, statement: Any) -> Iterator[Any]:
+    def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         with typed():
-            yield from self._connection.execute(statement)
+            yield from self._connection.execute(statement, values)
 
     def _mine(self, table: Table) -> Any:
         return table.c.campaign == self._campaign
 
+    def _kept(self, name: str, build: Callable[[], Any]) -> Any:
+        """The statement of this name, built at its first use."""
+        if name not in self._statements:
+            self._statements[name] = build()
+        return self._statements[name]
+
     def _upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds)."""
-        if not rows:
-            return
-        insert = postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
-        statement = insert.on_conflict_do_update(
-            index_elements=list(table.primary_key),
-            set_=values(insert.excluded),
-            where=None if where is None else where(insert.excluded),
-        )
-        self._execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds).
+
+        A table has one form of it: the first call's.
+        """
+
+        def build() -> Any:
+            insert = postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
+            return insert.on_conflict_do_update(
+                index_elements=list(table.primary_key),
+                set_=values(insert.excluded),
+                where=None if where is None else where(insert.excluded),
+            )
+
+        if rows:
+            statement = self._kept(f"upsert {table.name}", build)
+            self._execute(statement, [{"campaign": self._campaign, **row} for row in rows])
 
 
 def _version(connection: Connection) -> str | None:

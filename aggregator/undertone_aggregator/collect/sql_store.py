@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, func, select, tuple_
+from sqlalchemy import Table, and_, bindparam, delete, func, select, tuple_
 
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.database import Database
@@ -53,7 +53,8 @@ class SqlStore(Database):
 
     def epoch_count(self) -> int:
         table = tables.epochs
-        return int(self._execute(select(func.count()).select_from(table).where(self._mine(table))).scalar_one())
+        count = self._kept("epochs", lambda: select(func.count()).select_from(table).where(self._mine(table)))
+        return int(self._execute(count).scalar_one())
 
     def add_epoch(self, epoch: Epoch) -> None:
         self._execute(
@@ -109,9 +110,14 @@ class SqlStore(Database):
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in partial]
         if not keys:
             return
-        columns = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
-        there = select(table).where(and_(self._mine(table), table.c.worker == worker, columns.in_(keys)))
-        kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in self._rows(there)}
+
+        def build() -> Any:
+            places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
+            wanted = places.in_(bindparam("places", expanding=True))
+            return select(table).where(and_(self._mine(table), table.c.worker == bindparam("owner"), wanted))
+
+        there = self._rows(self._kept("partials", build), {"owner": worker, "places": keys})
+        kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
 
         def merged(place: tuple[int, bytes, int, str], counts: Counts) -> Counts:
             return add_counts(unpack_counts(kept[place]), counts) if place in kept else counts
@@ -179,8 +185,11 @@ class SqlStore(Database):
 
     def revoked_count(self) -> int:
         table = tables.devices
-        revoked = and_(self._mine(table), table.c.state == REVOKED)
-        return int(self._execute(select(func.count()).select_from(table).where(revoked)).scalar_one())
+
+        def build() -> Any:
+            return select(func.count()).select_from(table).where(and_(self._mine(table), table.c.state == REVOKED))
+
+        return int(self._execute(self._kept("revoked", build)).scalar_one())
 
     # --- deduplication
 
@@ -215,7 +224,8 @@ class SqlStore(Database):
         return self._rows(select(table).where(self._mine(table)).order_by(table.c.id))
 
     def _append(self, table: Table, worker: str, data: bytes, **columns: bool) -> None:
-        self._execute(table.insert().values(campaign=self._campaign, worker=worker, data=data, **columns))
+        row = {"campaign": self._campaign, "worker": worker, "data": data, **columns}
+        self._execute(self._kept(f"append {table.name}", table.insert), row)
 
     def _forget(self, table: Table, worker: str, everyone: bool) -> None:
         whose = self._mine(table) if everyone else and_(self._mine(table), table.c.worker == worker)
