@@ -121,7 +121,7 @@ def refusals_of(config: Config, now: int) -> str:
     plan = config.campaign
     seed = plan.cohort_seed or bytes(SEED_BYTES)
     source = collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
-    return known_refusals(config.folder, source.first(now).campaign)
+    return known_refusals(config.fleet or config.folder, source.first(now).campaign)
 
 
 def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from undertone_aggregator import credentials
+from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE, kept_port, running_pid
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
@@ -102,16 +103,16 @@ class ManagedBroker:
         self.directory = directory.resolve()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port_file = self.directory / "port"
-        self._pid_file = self.directory / "mosquitto.pid"
+        self._pid_file = self.directory / PID_FILE
         self.log_file = self._log_file = self.directory / "mosquitto.log"
-        self.port = port or self._kept_port() or free_port()
+        self.port = port or kept_port(self.directory) or free_port()
         self._passwords = (passwords or self.directory / "passwords").resolve()
         self._access = (access or self.directory / "access").resolve()
         if passwords is None:
             self._generate_passwords()
         if access is None:
             credentials.write_access_rules(self._access, prefix)
-        self._config = self.directory / "mosquitto.conf"
+        self._config = self.directory / CONFIG_FILE
         self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages, own_client_ids)
         self._text += "log_type debug\n" if log_messages else ""
         self._child: subprocess.Popen[bytes] | None = None
@@ -176,7 +177,7 @@ class ManagedBroker:
         """The process id while it runs."""
         if self._child is not None:
             return self._child.pid if self._child.poll() is None else None
-        return self._noted_pid() if self.adopted else None
+        return running_pid(self.directory) if self.adopted else None
 
     def __enter__(self) -> "ManagedBroker":
         self.start()
@@ -236,22 +237,8 @@ pid_file {self._pid_file}
         users = credentials.server_users(self.password(credentials.AGGREGATOR))
         credentials.write_passwords(self._passwords, {**users, credentials.ANALYST: self.password(credentials.ANALYST)})
 
-    def _kept_port(self) -> int:
-        try:
-            return int(self._port_file.read_text())
-        except (OSError, ValueError):
-            return 0
-
-    def _noted_pid(self) -> int | None:
-        """The noted process, if it lives and runs this very configuration file."""
-        try:
-            pid = int(self._pid_file.read_text())
-        except (OSError, ValueError):
-            return None
-        return pid if str(self._config) in _command_line(pid) else None
-
     def _left_running(self) -> bool:
-        return self._noted_pid() is not None and self._accepts()
+        return running_pid(self.directory) is not None and self._accepts()
 
     def _accepts(self) -> bool:
         try:
@@ -266,16 +253,6 @@ pid_file {self._pid_file}
         except OSError:
             lines = []
         return " / ".join(lines[-3:]) or f"it left no log in {self._log_file}"
-
-
-def _command_line(pid: int) -> str:
-    """What a process was started as; empty when it is gone."""
-    if Path("/proc/self/cmdline").exists():
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return ""
-    command = ["ps", "-p", str(pid), "-o", "command="]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _raise_descriptor_limit() -> None:

@@ -1,5 +1,6 @@
 """The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -198,12 +199,19 @@ class ServerOptions(Checked):
                               "provision; without it they are not signed, and only insecure devices accept them",
                               text)  # fmt: skip
     batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
+    health: str | None = option(None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", text)
+    page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", text)
+    page_token: str | None = option(None, "a file of mode 0600 with the token of who may pause, resume and retire on "
+                                    "the page; nobody may without it", text)  # fmt: skip
     home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)
 
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None without its table."""
+    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None without its table.
+
+    ``fleet``: where the devices' policies are, if not in ``folder``.
+    """
 
     broker: BrokerOptions
     store: StoreOptions
@@ -211,6 +219,7 @@ class Config:
     server: ServerOptions
     folder: Path
     stream: StreamPlan | None = None
+    fleet: Path | None = None
 
     @property
     def store_url(self) -> str:
@@ -231,6 +240,11 @@ class Config:
     def path(self, name: str) -> Path:
         """A path of the file, relative to the file's folder."""
         return self.folder / name
+
+    def secret(self, name: str) -> Path:
+        """The path of a secret: what systemd loaded for this process (LoadCredential), or the file itself."""
+        loaded = Path(os.environ.get("CREDENTIALS_DIRECTORY", "")) / Path(name).name
+        return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
 
 
 SECTIONS = {

@@ -1,10 +1,11 @@
 """Broker credentials: mosquitto's password and access-control files, for one fleet at once."""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
@@ -30,14 +31,26 @@ def write_passwords(path: Path, users: Mapping[str, str]) -> None:
     write_private(path, "".join(password_entry(user, password) for user, password in users.items()))
 
 
-def change_passwords(path: Path, changed: Mapping[str, str | None]) -> None:
-    """Replace these users' passwords in a file, add who is new, take out whose is None. Raises OSError, Invalid."""
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else who asks changes the broker's files in ``folder`` meanwhile: campaigns share them."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def change_passwords(path: Path, changed: Mapping[str, str | None]) -> Collection[str]:
+    """Replace these users' passwords in a file, add who is new, take out whose is None; all users that are left.
+
+    Call it `alone`. Raises OSError, Invalid.
+    """
     kept = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
     for user, password in changed.items():
         kept.pop(user, None)
         if password is not None:
             kept[user] = password_entry(user, password)
     write_private(path, "".join(kept.values()))
+    return kept.keys()
 
 
 def server_users(password: str) -> dict[str, str]:
@@ -51,31 +64,33 @@ def servers_names() -> frozenset[str]:
     return frozenset({ANALYST, *server_users("")})
 
 
-def access_rules(prefix: str, devices: Collection[str] = (), campaigns: Collection[str] = ()) -> str:
+def access_rules(prefix: str, devices: Mapping[str, Collection[str]] | None = None) -> str:
     """The access-control file: a device writes its own reports and reads campaigns, nothing else.
 
-    With ``devices`` and ``campaigns`` each device may write to one topic of each campaign, and so leave at most one
-    retained message there. Else, and beyond `EXACT_DEVICES`, for which mosquitto reads the file too slowly, a pattern
-    stands for all devices, and campaign and shard are free: the aggregator checks them. Raises Invalid.
+    ``devices``: device -> its campaigns. Each may write to one topic of each of them, and so leave at most one
+    retained message there. Without them, and beyond `EXACT_DEVICES`, for which mosquitto reads the file too slowly, a
+    pattern stands for all devices, and campaign and shard are free: the aggregator checks them. Raises Invalid.
     """
     check_prefix(prefix)
-    exact = 0 < len(devices) <= EXACT_DEVICES and bool(campaigns)
+    devices = devices or {}
+    exact = 0 < len(devices) <= EXACT_DEVICES
     lines = [f"pattern read {prefix}/+/config"]
     if not exact:
+        campaigns = sorted({campaign for own in devices.values() for campaign in own})
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
     lines += ["", f"user {AGGREGATOR}", f"topic readwrite {prefix}/+/config", f"topic readwrite {prefix}/+/aggregate/#"]
     lines += [f"topic read {DROPPED_TOPIC}", f"topic write {discovery.config_topic(discovery.DEFAULT_PREFIX, '+')}"]
     for slot in range(WORKER_USERS):
         lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
     lines += ["", f"user {ANALYST}", f"topic read {prefix}/+/aggregate/#", ""]
-    for device in devices if exact else ():
-        lines += [f"user {device}", *(f"topic write {report_topic(prefix, name, device)}" for name in campaigns)]
+    for device, own in devices.items() if exact else ():
+        lines += [f"user {device}", *(f"topic write {report_topic(prefix, name, device)}" for name in own)]
     return "\n".join(lines) + "\n"
 
 
-def write_access_rules(path: Path, prefix: str, devices: Collection[str] = (), campaigns: Collection[str] = ()) -> None:
+def write_access_rules(path: Path, prefix: str, devices: Mapping[str, Collection[str]] | None = None) -> None:
     """Write the access-control file for one topic prefix, readable by its owner only. Raises Invalid."""
-    write_private(path, access_rules(prefix, devices, campaigns))
+    write_private(path, access_rules(prefix, devices))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -27,7 +27,7 @@ from undertone_shared.topics import config_topic
 OK, WARNING, FAILURE = "ok", "warning", "failure"
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
-_SECRETS = ("signing.key", "aggregator.password", "analyst.password", "passwords", "access")
+_SECRETS = ("signing.key", "aggregator.password", "analyst.password", "broker/passwords", "broker/access")
 # What a device's outbox holds, unless its firmware says otherwise: `undertone_device.reporter.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0

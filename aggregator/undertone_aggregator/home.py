@@ -3,19 +3,25 @@
 DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server]
 DIR/campaigns/NAME.toml    [campaign], [stream]
 DIR/stores/NAME.sqlite     its counts, made by the server
+DIR/fleets/NAME/devices    its devices' files, made by undertone devices
+DIR/broker                 passwords and access rules of all devices, and mosquitto's own files
 """
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
-from undertone_aggregator.config import LARGEST_FILE, Config, config_of
+from undertone_aggregator.config import LARGEST_FILE, Config, ServerOptions, config_of
+from undertone_aggregator.options import parse
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
 SERVER = "server.toml"
 CAMPAIGNS = "campaigns"
+BROKER = "broker"
+FLEETS = "fleets"
 _SHARED = ("broker", "store", "server")
 _OWN = ("campaign", "stream")
 
@@ -32,9 +38,33 @@ class Home:
         """Its campaigns, sorted."""
         return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("*.toml"))
 
+    def only(self, name: str | None) -> str:
+        """The campaign of this name, or without one the only one. Raises Invalid."""
+        names = self.names()
+        if name is None and len(names) == 1:
+            return names[0]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {known}")
+        return name
+
     def file(self, name: str) -> Path:
         """Where a campaign's plan stands. Raises Invalid for a name that is none."""
         return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
+
+    @property
+    def broker(self) -> Path:
+        """Where the broker's files stand."""
+        return self.folder / BROKER
+
+    def fleet(self, name: str) -> Path:
+        """Where a campaign's devices stand."""
+        return self.folder / FLEETS / name
+
+    @property
+    def server(self) -> ServerOptions:
+        """[server], which all campaigns share."""
+        return parse(ServerOptions, "server", self._tables(self.folder / SERVER, _SHARED).get("server", {}))
 
     def config(self, name: str, plan: str | None = None) -> Config:
         """The configuration of one campaign; ``plan``: this text in the place of its file."""
@@ -53,7 +83,7 @@ class Home:
             folder = self.folder / where
             folder.mkdir(mode=0o700, exist_ok=True)
             store["path"] = str(Path(where) / f"{name}.sqlite")
-        return config_of({**shared, **own, "store": store}, self.folder)
+        return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
 
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""

@@ -1,18 +1,25 @@
 """`undertone init`: a server's folder, complete, so that doctor and serve work on it without editing."""
 
 import json
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import mosquitto_limits
 from undertone_aggregator.broker_options import EXTERNAL, MANAGED
-from undertone_aggregator.home import CAMPAIGNS, SERVER
+from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE
+from undertone_aggregator.home import BROKER, CAMPAIGNS, FLEETS, SERVER
 from undertone_aggregator.sample import sample_tables
 from undertone_aggregator.signing import make_key
+from undertone_aggregator.source import PLAIN_PORT, TLS_PORT
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
+HEALTH = "127.0.0.1:9464"
+# systemd keeps a dynamic user's state below it.
+_STATE = Path("/var/lib")
 _UNIT = """\
 [Unit]
 Description=Undertone: aggregation of perturbed reports
@@ -24,12 +31,13 @@ Wants=network-online.target
 Type=notify
 NotifyAccess=main
 WatchdogSec=60
-ExecStart={program} serve {folder} --health 127.0.0.1:9464
+ExecStart={program} serve {folder}
 Restart=on-failure
 RestartSec=5
-User={user}
+{who}
+LoadCredential=signing.key:{folder}/signing.key
+LoadCredential=aggregator.password:{folder}/aggregator.password
 UMask=0077
-ReadWritePaths={folder}
 ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=yes
@@ -52,50 +60,70 @@ _COMPOSE = """\
 services:
   mosquitto:
     image: eclipse-mosquitto:2
+    command: ["mosquitto", "-c", "{broker}/mosquitto.conf"]
+    user: "{uid}:{gid}"
     restart: unless-stopped
+    read_only: true
     ports: ["{port}:{port}"]
     volumes:
-      - ./mosquitto.conf:/mosquitto/config/mosquitto.conf:ro
-      - ./passwords:/mosquitto/config/passwords:ro
-      - ./access:/mosquitto/config/access:ro
-{tls}      - mosquitto:/mosquitto/data
-volumes:
-  mosquitto: {{}}
+      - {broker}:{broker}
 """
 
 
-def initialise(folder: Path, *, managed: bool, host: str, authority: Path | None, user: str, program: str) -> list[str]:
-    """Write the files; their names. ``authority``: the CA of a private TLS broker, its files in ``folder``/tls.
+@dataclass(frozen=True)
+class Wishes:
+    """What `init` is asked for. ``port``: 0 for the usual one, and for a managed broker any that is free.
 
-    Raises Invalid for a folder that is one already, OSError.
+    ``authority``: the certificate of the CA of a private TLS broker, whose own are in the folder's broker/;
+    ``audit``: keep a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: how this command is called;
+    ``user``: whom the server runs as.
     """
+
+    managed: bool
+    host: str
+    authority: Path | None
+    user: str
+    program: str
+    port: int = 0
+    audit: bool = False
+    health: str | None = HEALTH
+    page: str | None = None
+
+
+def initialise(folder: Path, wishes: Wishes) -> list[str]:
+    """Write the files; their names. Raises Invalid for a folder that is one already, OSError."""
     if (folder / SERVER).exists():
         raise Invalid(f"{folder / SERVER} exists already: nothing in it is replaced")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / CAMPAIGNS).mkdir(mode=0o700, exist_ok=True)
+    folder = folder.resolve()
+    for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     make_key(folder / "signing.key")
     users = {name: credentials.new_password() for name in (credentials.AGGREGATOR, credentials.ANALYST)}
     for name, password in users.items():
         credentials.write_private(folder / f"{name}.password", password + "\n")
     workers = credentials.server_users(users[credentials.AGGREGATOR])
-    credentials.write_passwords(folder / "passwords", {**users, **workers})
-    credentials.write_access_rules(folder / "access", DEFAULT_PREFIX)
-    port = 8883 if authority is not None else 1883
-    options = {"path": '"stores"', "password_file": '"aggregator.password"', "passwords": '"passwords"'}
-    if managed:
-        options |= {"mode": f'"{MANAGED}"', "mosquitto_acl": '"access"'}
-    else:
-        del options["passwords"]
-        options |= {"mode": f'"{EXTERNAL}"', "host": json.dumps(host), "port": str(port)}
-        if authority is not None:
-            options["ca_file"] = '"tls/ca.crt"'
-        credentials.write_private(folder / "mosquitto.conf", _mosquitto(port, authority is not None))
-        tls = "      - ./tls:/mosquitto/config/tls:ro\n" if authority is not None else ""
-        credentials.write_private(folder / "compose.yaml", _COMPOSE.format(port=port, tls=tls))
+    credentials.write_passwords(folder / BROKER / "passwords", {**users, **workers})
+    credentials.write_access_rules(folder / BROKER / "access", DEFAULT_PREFIX)
+    port = wishes.port if wishes.managed else wishes.port or (PLAIN_PORT if wishes.authority is None else TLS_PORT)
+    if not wishes.managed:
+        _write_broker(folder / BROKER, port, wishes)
+    options = _options(port, wishes)
     credentials.write_private(folder / SERVER, _chosen(sample_tables("broker", "store", "server"), options))
-    unit = _UNIT.format(folder=folder.resolve(), user=user, program=program)
-    credentials.write_private(folder / "undertone.service", unit)
+    credentials.write_private(folder / "undertone.service", _unit(folder, wishes))
     return sorted(path.name for path in folder.iterdir())
+
+
+def _options(port: int, wishes: Wishes) -> dict[str, str]:
+    options = {"path": '"stores"', "password_file": '"aggregator.password"', "port": str(port)}
+    if wishes.managed:
+        options |= {"mode": f'"{MANAGED}"', "passwords": '"broker/passwords"', "mosquitto_acl": '"broker/access"'}
+    else:
+        options |= {"mode": f'"{EXTERNAL}"', "host": json.dumps(wishes.host)}
+        if wishes.authority is not None:
+            options["ca_file"] = '"tls/ca.crt"'
+    if wishes.audit:
+        options["audit"] = "true"
+    return options | {name: json.dumps(where) for name in ("health", "page") if (where := getattr(wishes, name))}
 
 
 def _chosen(text: str, options: Mapping[str, str]) -> str:
@@ -107,12 +135,25 @@ def _chosen(text: str, options: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mosquitto(port: int, tls: bool) -> str:
-    lines = ["# For mosquitto 2; paths as compose.yaml mounts them.", f"listener {port}"]
-    if tls:
-        lines += [
-            f"{name} /mosquitto/config/tls/server.{end}" for name, end in (("certfile", "crt"), ("keyfile", "key"))
-        ]
-    lines += ["password_file /mosquitto/config/passwords", "acl_file /mosquitto/config/access"]
-    lines += ["persistence true", "persistence_location /mosquitto/data/", "autosave_interval 2", *mosquitto_limits()]
-    return "\n".join(lines) + "\n"
+def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
+    """For mosquitto 2, on this machine or, with the same paths, in a container."""
+    lines = ["# For mosquitto 2: mosquitto -c this file. It reads passwords and access again at SIGHUP."]
+    lines.append(f"listener {port}")
+    if wishes.authority is not None:
+        lines += [f"certfile {folder}/server.crt", f"keyfile {folder}/server.key"]
+    # Who starts it as root has it run as the owner of these files.
+    lines += [f"user {wishes.user}", f"pid_file {folder / PID_FILE}"]
+    lines += [f"password_file {folder}/passwords", f"acl_file {folder}/access"]
+    lines += ["persistence true", f"persistence_location {folder}/", "autosave_interval 2", *mosquitto_limits()]
+    lines += [f"log_dest file {folder}/mosquitto.log", "log_type error", "log_type warning", "log_type notice"]
+    credentials.write_private(folder / CONFIG_FILE, "\n".join([*lines, "connection_messages false", ""]))
+    compose = _COMPOSE.format(broker=folder, port=port, uid=os.geteuid(), gid=os.getegid())
+    credentials.write_private(folder.parent / "compose.yaml", compose)
+
+
+def _unit(folder: Path, wishes: Wishes) -> str:
+    """With a user made for it where systemd can give that user the folder, else as who owns the folder."""
+    who = f"User={wishes.user}\nReadWritePaths={folder}"
+    if folder.parent == _STATE:
+        who = f"DynamicUser=yes\nStateDirectory={folder.name}\nStateDirectoryMode=0700"
+    return _UNIT.format(folder=folder, who=who, program=wishes.program)

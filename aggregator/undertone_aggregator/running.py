@@ -110,7 +110,7 @@ class Running:
 
     def _sign(self) -> Callable[[bytes], bytes] | None:
         """What signs campaigns; None without a key."""
-        path = self.config.path(self.config.server.signing_key)
+        path = self.config.secret(self.config.server.signing_key)
         if not path.exists():
             self.journal.say("warning", f"warning: there is no {path}: campaigns are not signed")
             return None

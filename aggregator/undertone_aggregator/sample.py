@@ -26,7 +26,12 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "groups": '"groups.csv"',
         "holidays": '"GB-SCT"',
     },
-    "server": {"home_assistant": '"homeassistant"'},
+    "server": {
+        "home_assistant": '"homeassistant"',
+        "health": '"127.0.0.1:9464"',
+        "page": '"127.0.0.1:8080"',
+        "page_token": '"page.token"',
+    },
     "stream": {"theta": "5000", "slew": "0.05"},
 }
 

@@ -146,7 +146,7 @@ def enter_source(
 @contextlib.contextmanager
 def _managed(config: Config, journal: Journal) -> Iterator[Source]:
     settings = config.broker
-    password_file = _named(config, settings.password_file)
+    password_file = None if settings.password_file is None else config.secret(settings.password_file)
     broker = ManagedBroker(
         config.path(settings.directory),
         settings.port,
@@ -200,7 +200,7 @@ def external_address(config: Config) -> Address:
     """How to reach somebody's broker: TLS, unless on this machine or ``insecure``. Raises Invalid."""
     settings = config.broker
     assert settings.password_file is not None
-    password_file = config.path(settings.password_file)
+    password_file = config.secret(settings.password_file)
     tls = settings.ca_file is not None or not (settings.insecure or is_loopback(settings.host))
     return Address(
         settings.host,

@@ -9,6 +9,7 @@ from undertone.commands import (
     aggregate,
     backup,
     bench,
+    broker,
     campaign,
     certify,
     demo,
@@ -51,6 +52,7 @@ def _device() -> None:
 aggregate.register(app)
 backup.register(app)
 bench.register(app)
+broker.register(app)
 campaign.register(app)
 certify.register(app)
 devices.register(app)

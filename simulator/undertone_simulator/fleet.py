@@ -9,20 +9,17 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from undertone_device import assembly
-from undertone_device.config import read_config
 from undertone_device.storage import FileStorage
 from undertone_shared.campaign import Campaign, body_of, header
 from undertone_shared.entropy import Entropy
-from undertone_shared.policy import Policy
 from undertone_simulator.behaviour import HONEST, Behaviour
 from undertone_simulator.ledger import REPORT, Sent
 from undertone_simulator.liar import Liar
+from undertone_simulator.members import Member
 from undertone_simulator.memory import MemoryStorage
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings
@@ -41,24 +38,6 @@ LARGEST_JITTER = 0.8
 _AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
 SETTLE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Member:
-    """One device of the fleet: its name, its password at the broker if any, and its owner's policy."""
-
-    name: str
-    password: str | None
-    policy: Policy
-
-
-def read_members(folder: Path) -> list[Member]:
-    """The devices that `provision` wrote to `folder`, by name. Raises Invalid for files that no device would take."""
-    members = []
-    for path in sorted((folder / "devices").iterdir()):
-        config = read_config(str(path / "device.json"))
-        members.append(Member(config.name, assembly.read_password(config.broker), assembly.read_policy(config)))
-    return members
 
 
 class Fleet:

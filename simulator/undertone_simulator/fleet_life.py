@@ -6,7 +6,7 @@ forgotten. What a revoked device reported stays in the sums: nothing of it can b
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,22 +18,43 @@ from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config
+from undertone_aggregator.home import Home
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
-from undertone_simulator.provision import Target, write_device
+from undertone_simulator.provision import Target, policy_of, target_of, write_device
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A provisioned folder and the store that its reports go to."""
+    """The devices of one campaign below ``folder``, the store that their reports go to, and their broker's files.
+
+    ``broker``: the folder with its passwords and access rules; ``fleets``: campaign -> folder, of all that it serves;
+    ``stem``: what names begin with.
+    """
 
     config: Config
     folder: Path
     store: Store
+    broker: Path
+    fleets: Mapping[str, Path]
+    stem: str
 
-    def __post_init__(self) -> None:
-        if not (self.folder / "devices").is_dir() or not (self.folder / "passwords").is_file():
-            raise Invalid(f"{self.folder} holds no fleet, expected a folder as provision writes it")
+    @staticmethod
+    def provisioned(config: Config, folder: Path, store: Store) -> "Fleet":
+        """A folder as `provision` writes it, with a broker of its own. Raises Invalid."""
+        if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
+            raise Invalid(f"{folder} holds no fleet, expected a folder as provision writes it")
+        return Fleet(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
+
+    @staticmethod
+    def at_home(home: Home, name: str, store: Store) -> "Fleet":
+        """The devices of one campaign of a server's folder; the broker is that of all its campaigns. Raises Invalid."""
+        if not (home.broker / "passwords").is_file():
+            raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
+        fleets = {each: home.fleet(each) for each in home.names()}
+        (fleets[name] / "devices").mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Two campaigns may share a sensor; no two devices share a name.
+        return Fleet(home.config(name), fleets[name], store, home.broker, fleets, name)
 
     def devices(self) -> dict[str, Device]:
         """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
@@ -56,7 +77,7 @@ class Fleet:
         number = len(known) + len(forgotten)
         while len(names) < count:
             number += 1
-            name = check_name("a device's name", f"{self.config.campaign.sensor}-{number:03d}")
+            name = check_name("a device's name", f"{self.stem}-{number:03d}")
             if name not in known and key_text(name) not in forgotten:
                 names.append(name)
         passwords = {name: credentials.new_password() for name in names}
@@ -65,7 +86,7 @@ class Fleet:
             write_device(self.config, name, folder, passwords[name], target, policy)
         # The inventory first: a name that is in it is not given again, whatever happens next.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
-        self._write(passwords, [*known, *names])
+        self._write(passwords)
         if groups is not None:
             with self.config.path(groups).open("a", encoding="utf-8") as file:
                 file.writelines(f"{name},{group}\n" for name in names)
@@ -77,14 +98,14 @@ class Fleet:
         password = credentials.new_password()
         path = self.folder / "devices" / name / "password"
         credentials.write_private(path, password + "\n")
-        self._write({name: password}, list(self.devices()))
+        self._write({name: password})
         return path
 
     def revoke(self, name: str, now: int) -> None:
         """Neither the broker nor admission takes anything of it from now on; what was counted stays counted."""
         device = self._active(name)
         self.store.set_devices([device._replace(state=REVOKED, since=now)])
-        self._write({name: None}, list(self.devices()))
+        self._write({name: None})
 
     def forget(self, name: str, now: int) -> None:
         """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
@@ -108,20 +129,28 @@ class Fleet:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected an active device")
         return device
 
-    def _write(self, changed: Mapping[str, str | None], names: Sequence[str]) -> None:
+    def _write(self, changed: Mapping[str, str | None]) -> None:
         """Passwords and access rules, each replaced at once; None takes a user out."""
-        devices = self.devices()
-        active = sorted(name for name in names if name not in devices or devices[name].state == ACTIVE)
-        credentials.change_passwords(self.folder / "passwords", changed)
-        campaigns = [self.config.campaign.name]
-        credentials.write_access_rules(self.folder / "access", self.config.broker.prefix, active, campaigns)
+        with credentials.alone(self.broker):
+            users = credentials.change_passwords(self.broker / "passwords", changed)
+            active = {
+                path.name: [campaign]
+                for campaign, folder in self.fleets.items()
+                for path in sorted((folder / "devices").glob("*/"))
+                if path.name in users
+            }
+            credentials.write_access_rules(self.broker / "access", self.config.broker.prefix, active)
 
 
-def model_of(folder: Path) -> tuple[Target, str]:
-    """(broker, policy) of the fleet's first device, which the others are like. Raises Invalid for an empty fleet."""
-    first = min((folder / "devices").glob("*/device.json"), default=None)
+def model_of(fleet: Fleet) -> tuple[Target, str]:
+    """(broker, policy) of the fleet's first device, which the others are like, or what the campaign needs and no more.
+
+    Raises Invalid.
+    """
+    first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
-        raise Invalid(f"{folder} has no device to be like")
+        target = target_of(fleet.config)
+        return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n"
     broker = json.loads(first.read_text(encoding="utf-8"))["broker"]
     authority = first.parent / "ca.crt"
     target = Target(broker["host"], broker["port"], authority if authority.is_file() else None)

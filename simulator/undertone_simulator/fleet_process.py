@@ -21,8 +21,9 @@ from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.clock import Clock
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.fleet import JITTER, Fleet, read_members
+from undertone_simulator.fleet import JITTER, Fleet
 from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.members import read_members
 from undertone_simulator.memory import peak_megabytes
 from undertone_simulator.playback import Continuous, Playback
 from undertone_simulator.readings import Readings

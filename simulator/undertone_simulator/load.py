@@ -20,10 +20,10 @@ from undertone_aggregator.config import Config, parse_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import REST
-from undertone_simulator.fleet import read_members
 from undertone_simulator.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.load_options import FAULTS, Options, Result
+from undertone_simulator.members import read_members
 from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
 from undertone_simulator.provision import Target, local_server, make_policy, provision, signers

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
+from undertone_aggregator.broker import HOST
+from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
+from undertone_aggregator.broker_process import kept_port
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.signing import ensure_key
+from undertone_aggregator.source import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.stream_rounds import stream_rule
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import check_name
@@ -36,6 +41,32 @@ class Target:
     host: str
     port: int
     authority: Path | None
+
+
+def target_of(
+    config: Config, host: str | None = None, port: int | None = None, ca: Path | None = None, *, insecure: bool = False
+) -> Target:
+    """The configured broker as devices reach it, where nothing else is said. ``ca``: their authority's certificate.
+
+    ``insecure``: without TLS. Raises Invalid for TLS without an authority, and for a port that nobody knows.
+    """
+    broker = config.broker
+    managed = broker.mode == MANAGED
+    host = host or (HOST if managed else broker.host)
+    local = managed or (broker.mode == DIRECT and broker.certificate is None)
+    plain = insecure or (local and is_loopback(host) and ca is None)
+    if ca is None and not plain:
+        if broker.ca_file is None:
+            raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
+        ca = config.path(broker.ca_file)
+    if ca is not None and not ca.is_file():
+        raise Invalid(f"{ca} is not a file, expected the authority's certificate")
+    kept = kept_port(config.path(broker.directory)) if managed else PLAIN_PORT if plain else TLS_PORT
+    port = port or broker.port or kept
+    if not port:
+        raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
+    check_integer("--port", port, 1, 65535)
+    return Target(host, port, ca)
 
 
 def local_server(port: int, *, direct: bool = False) -> str:
@@ -97,6 +128,12 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
     return fields
 
 
+def policy_of(config: Config, target: Target) -> dict[str, Any]:
+    """The policy of a device that takes this campaign of this server, and nothing more. Raises Invalid."""
+    allowed = {"signers": signers(config), **stream_policy(config)}
+    return make_policy(config.campaign, insecure=target.authority is None, **allowed)
+
+
 def signers(config: Config) -> list[str]:
     """The policy's field ``signers``: the public key that belongs to the server's, which is made if there is none."""
     return [ensure_key(config.path(config.server.signing_key)).public]
@@ -132,7 +169,8 @@ def provision(
         credentials.write_private(directory / f"{user}.password", password + "\n")
     workers = credentials.server_users(servers[credentials.AGGREGATOR])
     credentials.write_passwords(directory / "passwords", {**passwords, **servers, **workers})
-    credentials.write_access_rules(directory / "access", config.broker.prefix, names, [config.campaign.name])
+    own = {name: [config.campaign.name] for name in names}
+    credentials.write_access_rules(directory / "access", config.broker.prefix, own)
     policy_text = json.dumps(policy, indent=2) + "\n"
     for name, password in passwords.items():
         write_device(config, name, devices / name, password, target, policy_text)

@@ -24,6 +24,7 @@ class WireDevice:
     """A device: `boot` makes its reporter from what survives on its storage, `measure` reads its meter in a slot.
 
     `tick` draws at most one report; `hand_over` publishes what waits, after the caller has flushed the ledger.
+    `password` is asked for at every connect: it may have been rotated.
     `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged. `leaves`: whether the report
     of a slot ever leaves the device. `joined`: whether it measures in a slot, which it does from some slot on. `lying`:
     see `Liar`.
@@ -32,7 +33,7 @@ class WireDevice:
     def __init__(
         self,
         name: str,
-        password: str | None,
+        password: Callable[[], str | None],
         boot: Callable[[], Liar],
         measure: Callable[[int], int | tuple[int, ...] | None],
         wire: Wire,
@@ -88,7 +89,7 @@ class WireDevice:
         loop = asyncio.get_running_loop()
         while True:
             # Before it is made: it may be lost before this task runs again.
-            connection = self._connection = Connection(self.name, self._password, wire.keepalive, self)
+            connection = self._connection = Connection(self.name, self._password(), wire.keepalive, self)
             try:
                 async with wire.connecting:
                     await loop.create_connection(lambda made=connection: made, wire.host, wire.port, ssl=wire.tls)

@@ -35,7 +35,7 @@ def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords, access = tmp_path / "passwords", tmp_path / "access"
     credentials.write_passwords(passwords, {**credentials.server_users("a"), **PASSWORDS})
-    credentials.write_access_rules(access, PREFIX, DEVICES, ["meters"])
+    credentials.write_access_rules(access, PREFIX, {name: ["meters"] for name in DEVICES})
     running: list[ManagedBroker] = []
 
     def start(**options: int) -> ManagedBroker:

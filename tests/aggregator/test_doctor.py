@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,9 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
     assert results(folder)["broker"] == "failure", "nobody listens there"
     access = tmp_path / "access"
     access.write_text("pattern readwrite #\n")
-    with ManagedBroker(tmp_path / "b", passwords=folder / "passwords", access=access, own_client_ids=True) as broker:
+    with ManagedBroker(
+        tmp_path / "b", passwords=folder / "broker/passwords", access=access, own_client_ids=True
+    ) as broker:
         server = folder / "server.toml"
         server.write_text(server.read_text().replace("port = 1883", f"port = {broker.port}"))
         checks = results(folder)
@@ -70,20 +73,14 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
     assert f"(fix: chmod 600 {folder / 'signing.key'})" in text
 
 
-def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str) -> None:
+def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]) -> None:
     folder = tmp_path / "home"
-    assert undertone("init", str(folder), "--tls", "--host", "localhost").returncode == 0
-    config = (folder / "mosquitto.conf").read_text()
-    assert "use_username_as_clientid true" in config
-    # The same lines, with paths of this machine, start a mosquitto.
-    local = config.replace("/mosquitto/config", str(folder)).replace("/mosquitto/data", str(tmp_path))
-    broker = ManagedBroker(tmp_path / "b", passwords=folder / "passwords", access=folder / "access")
-    local = local.replace("listener 8883", f"listener {broker.port} 127.0.0.1") + "user root\n"
-    (tmp_path / "local.conf").write_text(local)
-    with subprocess.Popen([mosquitto_binary, "-c", str(tmp_path / "local.conf")], stderr=subprocess.DEVNULL) as child:
+    made = undertone("init", str(folder), "--tls", "--host", "localhost", "--port", str(free_port()))
+    assert made.returncode == 0, made.stderr
+    config = folder / "broker/mosquitto.conf"
+    assert "use_username_as_clientid true" in config.read_text()
+    with subprocess.Popen([mosquitto_binary, "-c", str(config)], stderr=subprocess.DEVNULL) as child:
         try:
-            server = folder / "server.toml"
-            server.write_text(server.read_text().replace("port = 8883", f"port = {broker.port}"))
             Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
             wait_for(lambda: results(folder)["broker"] == "ok")
             assert "failure" not in results(folder).values()

@@ -81,7 +81,7 @@ def test_an_authority_that_is_given(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "broker", "sentence"),
     [
-        ([], "", "the broker's port is not known: set port in [broker], or give --port"),
+        ([], "", "port is not known: start the server once, set port in [broker], or give --port"),
         (["--host", "10.0.0.5"], MANAGED, "devices need TLS: give --ca or --private-ca, or --insecure"),
         ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),

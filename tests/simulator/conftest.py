@@ -15,8 +15,9 @@ from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.server import serve
 from undertone_simulator.clock import Clock
-from undertone_simulator.fleet import Fleet, read_members
+from undertone_simulator.fleet import Fleet
 from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.members import read_members
 from undertone_simulator.playback import Playback
 from undertone_simulator.populations import households
 from undertone_simulator.provision import Target, checked_names, make_policy, provision

@@ -4,7 +4,7 @@ import pytest
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import DEMO_COLLECTIONS
 from undertone_simulator.demo.plan import Options, prepare
-from undertone_simulator.fleet import read_members
+from undertone_simulator.members import read_members
 from undertone_simulator.readings import Readings
 
 
@@ -18,8 +18,8 @@ def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
     assert not np.array_equal(demo.readings.values, other.readings.values)
     assert demo.config.campaign.cohort_seed == same.config.campaign.cohort_seed != other.config.campaign.cohort_seed
     # Passwords, like noise, come from the machine's entropy alone.
-    assert {m.password for m in read_members(tmp_path / "a")}.isdisjoint(
-        m.password for m in read_members(tmp_path / "b")
+    assert {m.password() for m in read_members(tmp_path / "a")}.isdisjoint(
+        m.password() for m in read_members(tmp_path / "b")
     )
 
 

@@ -10,7 +10,7 @@ from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_simulator.authority import private_authority
-from undertone_simulator.fleet import read_members
+from undertone_simulator.members import read_members
 from undertone_simulator.provision import Target, checked_names, make_policy, provision, signers
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]

@@ -14,8 +14,10 @@ from undertone_shared.errors import Invalid
 if TYPE_CHECKING:
     from undertone_simulator.fleet_life import Fleet
 
-Campaign = Annotated[Path, typer.Option("--config", help="the aggregator's configuration, TOML")]
-Folder = Annotated[Path, typer.Option("--fleet", help="the fleet's folder, as provision writes it")]
+Home = Annotated[Path | None, typer.Option("--home", help="the server's folder, as undertone init makes it")]
+Campaign = Annotated[str | None, typer.Option("--campaign", help="with --home: the campaign; not needed for the only")]
+Config = Annotated[Path | None, typer.Option("--config", help="without --home: the aggregator's configuration, TOML")]
+Folder = Annotated[Path | None, typer.Option("--fleet", help="with --config: the folder that provision wrote")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -31,33 +33,37 @@ def register(root: typer.Typer) -> None:
 @app.command()
 def add(
     count: Annotated[int, typer.Argument(metavar="N", help="how many")],
-    config: Campaign,
-    fleet: Folder,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
     group: Annotated[str, typer.Option(help="their group")] = "all",
     as_json: AsJson = False,
 ) -> None:
     """Provision more devices like the first one of the fleet; names are never given twice."""
     from undertone_simulator.fleet_life import model_of
 
-    with _open(config, fleet) as opened:
-        target, policy = model_of(opened.folder)
+    with _open(home, campaign, config, fleet) as opened:
+        target, policy = model_of(opened)
         names = opened.add(count, group, target, policy, int(time.time()))
     if as_json:
         print(json.dumps({"devices": names, "group": group}))
         return
-    print(f"{len(names)} devices in {fleet / 'devices'}: {names[0]} to {names[-1]}, group {group}")
-    print("a server that runs this broker knows them within a second; elsewhere: kill -HUP of the broker")
+    print(f"{len(names)} devices in {opened.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
+    print(_told(opened))
 
 
 @app.command("list")
 def list_devices(
-    config: Campaign,
-    fleet: Folder,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
     silent: Annotated[str | None, typer.Option(help="only those without a report for so long: 90m, 12h, 2d")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Every device: its group, state, and when the newest slot that it reported ended."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         rows = _rows(opened, int(time.time()), None if silent is None else _seconds(silent))
     if as_json:
         print(json.dumps(rows))
@@ -67,12 +73,19 @@ def list_devices(
 
 
 @app.command()
-def show(name: Name, config: Campaign, fleet: Folder, as_json: AsJson = False) -> None:
+def show(
+    name: Name,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+    as_json: AsJson = False,
+) -> None:
     """One device."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         rows = [row for row in _rows(opened, int(time.time()), None) if row["name"] == name]
     if not rows:
-        raise Invalid(f"{name} is not in the inventory of {fleet}")
+        raise Invalid(f"{name} is not in the inventory of {opened.folder}")
     if as_json:
         print(json.dumps(rows[0]))
         return
@@ -81,33 +94,59 @@ def show(name: Name, config: Campaign, fleet: Folder, as_json: AsJson = False) -
 
 
 @app.command()
-def rotate(name: Name, config: Campaign, fleet: Folder) -> None:
+def rotate(
+    name: Name,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+) -> None:
     """A new password: the old one is refused from now on."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         path = opened.rotate(name)
     print(f"{path} holds the new password of {name}: put it onto the device")
+    print(_told(opened))
 
 
 @app.command()
-def revoke(name: Name, config: Campaign, fleet: Folder) -> None:
+def revoke(
+    name: Name,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+) -> None:
     """Refuse everything that a device sends from now on, at the broker and at admission."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         opened.revoke(name, int(time.time()))
     print(f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums")
+    print(_told(opened))
 
 
 @app.command()
-def forget(name: Name, config: Campaign, fleet: Folder) -> None:
+def forget(
+    name: Name,
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+) -> None:
     """Drop a revoked device's name and files. Its key, which names nobody, stays: the name is not given again."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         opened.forget(name, int(time.time()))
     print(f"{name} is forgotten; what it reported stays in the sums")
 
 
 @app.command()
-def conflicts(config: Campaign, fleet: Folder, as_json: AsJson = False) -> None:
+def conflicts(
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+    as_json: AsJson = False,
+) -> None:
     """Devices that sent two reports for one interval: a copied ledger, or a stolen password. Needs store.audit."""
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         names = sorted({device for device, _, outcome in opened.store.audit() if outcome == "conflict"})
         if not names and opened.store.outcomes()["conflict"]:
             raise Invalid("there are conflicts, but [store] audit is off: nobody knows whose they are")
@@ -115,11 +154,17 @@ def conflicts(config: Campaign, fleet: Folder, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def export(config: Campaign, fleet: Folder, out: Annotated[Path, typer.Option(help="a CSV file")]) -> None:
+def export(
+    out: Annotated[Path, typer.Option(help="a CSV file")],
+    home: Home = None,
+    campaign: Campaign = None,
+    config: Config = None,
+    fleet: Folder = None,
+) -> None:
     """The inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
     import csv
 
-    with _open(config, fleet) as opened:
+    with _open(home, campaign, config, fleet) as opened:
         rows = _rows(opened, int(time.time()), None)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["name", "group", "state", "since", "last_report"])
@@ -129,14 +174,39 @@ def export(config: Campaign, fleet: Folder, out: Annotated[Path, typer.Option(he
 
 
 @contextmanager
-def _open(config: Path, fleet: Path) -> "Iterator[Fleet]":
+def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: Path | None) -> "Iterator[Fleet]":
     from undertone_aggregator.collect.store import open_store
     from undertone_aggregator.config import read_config
+    from undertone_aggregator.home import Home
     from undertone_simulator.fleet_life import Fleet
 
+    if (home is None) == (config is None) or (config is None) != (fleet is None):
+        raise Invalid("whose devices is not said, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
+    if home is not None:
+        opened = Home(home)
+        name = opened.only(campaign)
+        with open_store(opened.config(name).store_url, campaign=name) as store:
+            yield Fleet.at_home(opened, name, store)
+        return
+    assert config is not None
+    assert fleet is not None
     read = read_config(config)
     with open_store(read.store_url, campaign=read.campaign.name) as store:
-        yield Fleet(read, fleet, store)
+        yield Fleet.provisioned(read, fleet, store)
+
+
+def _told(fleet: "Fleet") -> str:
+    """How the broker comes to know."""
+    from undertone_aggregator.broker_options import EXTERNAL
+    from undertone_aggregator.broker_process import reload_running
+
+    if fleet.config.broker.mode != EXTERNAL:
+        return "a server that runs, or that starts, knows it within a second"
+    if reload_running(fleet.broker):
+        return "the broker has read its files again"
+    return (
+        f"for the broker: kill -HUP its process, once it has {fleet.broker / 'passwords'} and {fleet.broker / 'access'}"
+    )
 
 
 def _rows(fleet: "Fleet", now: int, silent: int | None) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 _MARKS = {"ok": "ok     ", "warning": "warning", "failure": "FAILURE"}
@@ -28,23 +29,42 @@ def init(
     host: Annotated[
         str, typer.Option(help="The broker's name or address, as devices and server reach it.")
     ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The broker's port; 8883 with TLS, 1883 without, if 0.")] = 0,
+    audit: Annotated[bool, typer.Option("--audit", help="Keep a row for each report, for undertone verify.")] = False,
+    health: Annotated[str, typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz.")] = "127.0.0.1:9464",
+    page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
 ) -> None:
     """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
-    from undertone_aggregator.initialise import initialise
+    from undertone_aggregator.initialise import Wishes, initialise
 
     if managed and tls:
         raise Invalid("--managed is a broker on loopback, which needs no --tls")
     if (folder / "server.toml").exists():
         raise Invalid(f"{folder / 'server.toml'} exists already: nothing in it is replaced")
-    authority = None
-    if tls:
-        from undertone_simulator.authority import private_authority
-
-        authority = private_authority(folder / "tls", host)
+    check_integer("--port", port, 0, 65535)
+    authority = _authority(folder, host) if tls else None
     program = f"{sys.executable} -m undertone"
-    names = initialise(folder, managed=managed, host=host, authority=authority, user=getpass.getuser(), program=program)
+    user = getpass.getuser()
+    wishes = Wishes(managed, host, authority, user, program, port=port, audit=audit, health=health, page=page)
+    names = initialise(folder, wishes)
     print(f"{folder}: {', '.join(names)}")
-    print(f"next: undertone campaign create {folder} NAME ..., undertone serve {folder}, undertone doctor {folder}")
+    if not managed:
+        print(f"the broker: mosquitto -c {folder.resolve() / 'broker/mosquitto.conf'} -d")
+    print(f"next: undertone campaign create {folder} NAME ...")
+    print(f"      undertone devices add 20 --home {folder} --campaign NAME")
+    print(f"      undertone serve {folder}, undertone doctor {folder}")
+
+
+def _authority(folder: Path, host: str) -> Path:
+    """A private authority in tls/; what the broker needs of it stands in broker/, and the authority's key does not."""
+    from undertone_simulator.authority import private_authority
+
+    authority = private_authority(folder / "tls", host)
+    broker = folder / "broker"
+    broker.mkdir(mode=0o700, exist_ok=True)
+    for name in ("server.crt", "server.key"):
+        (folder / "tls" / name).rename(broker / name)
+    return authority
 
 
 def doctor(

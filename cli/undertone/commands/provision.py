@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.config import Config
     from undertone_simulator.provision import Target
-
-_TLS_PORT = 8883
-_PLAIN_PORT = 1883
 
 
 def register(app: typer.Typer) -> None:
@@ -42,13 +38,12 @@ def run(
     Each policy allows the campaign's epsilon and nothing more.
     """
     from undertone_aggregator.config import read_config
-    from undertone_simulator.provision import checked_names, make_policy, provision, signers, stream_policy
+    from undertone_simulator.provision import checked_names, policy_of, provision
 
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
     names = checked_names(config.campaign.sensor, devices)
-    allowed = {"signers": signers(config), **stream_policy(config)}
-    policy = make_policy(config.campaign, insecure=target.authority is None, **allowed)
+    policy = policy_of(config, target)
     provision(config, names, out, target, policy)
     p, q = policy["cap"]
     if as_json:
@@ -70,33 +65,15 @@ def run(
 def _target(
     config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
 ) -> "Target":
-    from undertone_aggregator.broker import HOST
-    from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
-    from undertone_simulator.provision import Target
+    from undertone_simulator.provision import target_of
 
-    broker = config.broker
     if sum((ca is not None, private_ca, insecure)) > 1:
         raise Invalid("--ca, --private-ca and --insecure exclude each other")
-    managed = broker.mode == MANAGED
-    host = host or (HOST if managed else broker.host)
-    local = managed or (broker.mode == DIRECT and broker.certificate is None)
-    plain = insecure or (local and is_loopback(host) and not private_ca and ca is None)
-    if ca is None and not private_ca and not plain:
-        if broker.ca_file is None:
-            raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
-        ca = config.path(broker.ca_file)
-    port = port or broker.port or (0 if managed else _PLAIN_PORT if plain else _TLS_PORT)
-    if not port:
-        raise Invalid("the broker's port is not known: set port in [broker], or give --port")
-    check_integer("--port", port, 1, 65535)
-    if plain:
-        return Target(host, port, None)
-    if private_ca:
-        if (out / "devices").exists():
-            raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
-        from undertone_simulator.authority import private_authority
+    if not private_ca:
+        return target_of(config, host, port, ca, insecure=insecure)
+    if (out / "devices").exists():
+        raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
+    from undertone_simulator.authority import private_authority
 
-        return Target(host, port, private_authority(out / "tls", host))
-    if ca is None or not ca.is_file():
-        raise Invalid(f"{ca} is not a file, expected the authority's certificate")
-    return Target(host, port, ca)
+    host = host or config.broker.host
+    return target_of(config, host, port, private_authority(out / "tls", host))

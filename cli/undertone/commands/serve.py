@@ -20,7 +20,8 @@ def serve(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     seconds: Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")] = None,
     health: Annotated[
-        str | None, typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464.")
+        str | None,
+        typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz, else as configured."),
     ] = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace campaigns of these names that another server broadcasts.")
@@ -49,7 +50,11 @@ def serve(
         timer.start()
     as_json = log_format == "json"
     journal = Journal(sys.stdout if as_json else sys.stderr, as_json=as_json)
-    with open_server(Home(folder), stop, journal, Options(take_over=take_over)) as server, serve_health(server, health):
+    home = Home(folder)
+    with (
+        open_server(home, stop, journal, Options(take_over=take_over)) as server,
+        serve_health(server, health or home.server.health),
+    ):
         watchdog(stop)
         notify("READY=1")
         server.run(stop)

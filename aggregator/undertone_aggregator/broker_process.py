@@ -1,0 +1,49 @@
+"""A mosquitto that runs: found by what it and its starter left in its folder, and told to read its files again."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+CONFIG_FILE = "mosquitto.conf"
+PID_FILE = "mosquitto.pid"
+
+
+def kept_port(directory: Path) -> int:
+    """The port of an earlier run of a managed broker, 0 if there was none."""
+    try:
+        return int((directory / "port").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def running_pid(directory: Path) -> int | None:
+    """The process that `PID_FILE` in ``directory`` names, if it lives and runs the configuration beside it."""
+    try:
+        pid = int((directory / PID_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if str(directory.resolve() / CONFIG_FILE) in _command_line(pid) else None
+
+
+def reload_running(directory: Path) -> bool:
+    """Have the mosquitto of ``directory`` read its files again; whether one runs that we may tell."""
+    pid = running_pid(directory)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGHUP)
+    except OSError:
+        return False
+    return True
+
+
+def _command_line(pid: int) -> str:
+    """What a process was started as; empty when it is gone."""
+    if Path("/proc/self/cmdline").exists():
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return ""
+    command = ["ps", "-p", str(pid), "-o", "command="]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,48 @@
+"""``undertone broker``: the broker of a server's folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+app = typer.Typer(help="The broker of a server's folder: its passwords.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.add_typer(app, name="broker")
+
+
+@app.callback()
+def _group() -> None:
+    # With one command Typer would leave its name out.
+    pass
+
+
+@app.command()
+def rotate(
+    folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
+    user: Annotated[str, typer.Argument(help="aggregator, with its workers' users, or analyst.")] = "aggregator",
+) -> None:
+    """A new password for the server, or for who reads estimates; the old one is refused from now on.
+
+    A device's is undertone devices rotate.
+    """
+    from undertone_aggregator import credentials
+    from undertone_aggregator.broker_process import reload_running
+    from undertone_aggregator.home import Home
+
+    home = Home(folder)
+    if user not in (credentials.AGGREGATOR, credentials.ANALYST):
+        raise Invalid(f"user is {user!r}, expected {credentials.AGGREGATOR} or {credentials.ANALYST}")
+    password = credentials.new_password()
+    changed = credentials.server_users(password) if user == credentials.AGGREGATOR else {user: password}
+    with credentials.alone(home.broker):
+        credentials.change_passwords(home.broker / "passwords", changed)
+    path = home.folder / f"{user}.password"
+    credentials.write_private(path, password + "\n")
+    if not reload_running(home.broker):
+        print(f"for the broker: give it {home.broker / 'passwords'}, and kill -HUP its process")
+    print(f"{path} holds the new password" + (": start the server again" if user == credentials.AGGREGATOR else ""))

@@ -1,0 +1,30 @@
+"""The devices of a fleet, as `provision` wrote them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from undertone_device import assembly
+from undertone_device.config import read_config
+from undertone_shared.policy import Policy
+
+
+@dataclass(frozen=True)
+class Member:
+    """One device of the fleet: its name, where its password at the broker is read from, and its owner's policy."""
+
+    name: str
+    password: Callable[[], str | None]
+    policy: Policy
+
+
+def read_members(folder: Path) -> list[Member]:
+    """The devices that `provision` wrote to `folder`, by name. Raises Invalid for files that no device would take."""
+    members = []
+    for path in sorted((folder / "devices").iterdir()):
+        config = read_config(str(path / "device.json"))
+        members.append(
+            Member(config.name, partial(assembly.read_password, config.broker), assembly.read_policy(config))
+        )
+    return members
