@@ -2,21 +2,19 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.cells import Cells
-from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.devices import UNGROUPED, Devices
-from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.inventory import REVOKED
-from undertone_aggregator.collect.partial import EVERYBODY, Key
-from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest, record
-from undertone_aggregator.collect.sequences import MissingReports, Sequences
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.collect.seen import CONFLICT, DUPLICATE, UNVERIFIED, Seen, device_key, digest
 from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collect.tally import Tally
 from undertone_shared import intake
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
@@ -57,12 +55,8 @@ LATE_SECONDS = 2 * 86400
 TOLERANCE_SECONDS = 60
 
 
-class Admission:
-    """The rules for one campaign. ``groups``: device -> group; without it everybody is in group ``all``.
-
-    ``cells``: what a counted report of a rule's kind adds. ``seen``, ``chains`` and ``sequences`` are the state of
-    deduplication, of streams' chains and of what is missing, for this admission's shards; ``losses``: of all.
-    """
+class Admission(Tally):
+    """The rules for one campaign, with its memory. ``groups``: device -> group; without it everybody is in ``all``."""
 
     def __init__(
         self,
@@ -71,24 +65,15 @@ class Admission:
         slot_seconds: int,
         seen: Seen,
         *,
-        cells: Callable[[str], Cells],
         groups: Mapping[str, str] | None = None,
         audit: bool = False,
         tolerance_seconds: int = TOLERANCE_SECONDS,
-        chains: Chains | None = None,
-        sequences: Sequences | None = None,
-        losses: MissingReports | None = None,
+        **memory: Any,
     ) -> None:
-        self.seen = seen
-        self.sequences = Sequences() if sequences is None else sequences
-        self._losses = MissingReports() if losses is None else losses
-        self.chains = Chains() if chains is None else chains
-        self.timeline = Timeline(())
-        self.cells = cells
+        super().__init__(campaign, seen, **memory)
         self.revoked: frozenset[str] = frozenset()
         self.audit = audit
         self.devices = Devices(self._laned, groups)
-        self._campaign = campaign
         self._slot_seconds = slot_seconds
         self._groups = groups
         self._tolerance = tolerance_seconds
@@ -103,8 +88,9 @@ class Admission:
 
         or ``counted``.
         """
-        device, key = self.devices.known(topic) or self._device_of(topic)
-        outcome = self._judge(device, key, payload, retained, now, batch) if device else TOPIC
+        outcome, device, key, came, rule = self.examine(topic, payload, retained, now)
+        if not outcome and came is not None:
+            outcome = self.count(rule, came, key, self.group_of(device), digest(payload), batch)
         batch.outcomes[outcome] += 1
         if outcome == CONFLICT:
             batch.conflicting.add(device)
@@ -112,10 +98,50 @@ class Admission:
             batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
         return outcome
 
+    def examine(self, topic: str, payload: bytes, retained: bool, now: int) -> "Examined":
+        """What the rules without memory say of one delivery."""
+        device, key = self.devices.known(topic) or self._device_of(topic)
+        if not device:
+            return Examined(TOPIC)
+        if retained:
+            return Examined(RETAINED, device)
+        if key is None:
+            return Examined(SHARD, device)
+        if device in self.revoked:
+            return Examined(REVOKED, device, key)
+        try:
+            came = intake.unpack(payload)
+        except Invalid:
+            return Examined(MALFORMED, device, key)
+        span = self.timeline.span(came.fingerprint)
+        if span is None or not span[1] <= came.slot < span[2]:
+            return Examined(OTHER_CAMPAIGN, device, key)
+        rule, schedule = span[0].campaign.rule, span[0].campaign.schedule
+        place = schedule.place_of(*_phases(schedule.seed, device))
+        if not schedule.is_turn(place, came.slot):
+            return Examined(TURN, device, key)
+        refused = rule.admits(came.kind, came.values, came.chain, schedule.is_member(place, came.slot))
+        return Examined(refused or self._untimely(came.slot, now), device, key, came, rule)
+
+    def group_of(self, device: str) -> str:
+        """The group in which a device counts."""
+        return EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
+
     def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
         """Which slots [n] are neither `FUTURE` nor `LATE`."""
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
+
+    def revoke(self, names: Iterable[str]) -> None:
+        """From now on reports of these devices are refused; what was counted of them stays in its sums."""
+        self.revoked = frozenset(names)
+        self.devices = Devices(self._laned, self._groups)
+
+    def _untimely(self, slot: int, now: int) -> str:
+        end = (slot + 1) * self._slot_seconds
+        if end > now + self._tolerance:
+            return FUTURE
+        return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
         """(device, key) of a report's topic; no key under another shard than its own, no device for other topics."""
@@ -130,80 +156,19 @@ class Admission:
         device, key = self._device_of(topic)
         return device, None if device in self.revoked else key
 
-    def revoke(self, names: Iterable[str]) -> None:
-        """From now on reports of these devices are refused; what was counted of them stays in its sums."""
-        self.revoked = frozenset(names)
-        self.devices = Devices(self._laned, self._groups)
 
-    def _judge(self, device: str, key: int | None, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
-        if retained:
-            return RETAINED
-        if key is None:
-            return SHARD
-        if device in self.revoked:
-            return REVOKED
-        try:
-            came = intake.unpack(payload)
-        except Invalid:
-            return MALFORMED
-        slot, kind = came.slot, came.kind
-        span = self.timeline.span(came.fingerprint)
-        if span is None or not span[1] <= slot < span[2]:
-            return OTHER_CAMPAIGN
-        campaign = span[0].campaign
-        rule = campaign.rule
-        schedule = campaign.schedule
-        place = schedule.place_of(*_phases(schedule.seed, device))
-        if not schedule.is_turn(place, slot):
-            return TURN
-        refused = rule.admits(kind, came.values, came.chain, schedule.is_member(place, slot))
-        if refused is not None:
-            return refused
-        outcome = self._first(key, slot, payload, now, batch)
-        if outcome == COUNTED:
-            at = self._key(came, device, slot)
-            self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
-            self.note_sequence(key, slot, came.sequence, at.group, batch)
-        return outcome
+class Examined(NamedTuple):
+    """What the rules without memory say of a delivery: ``refused`` is their reason, empty for a report to be counted.
 
-    def note_sequences(
-        self,
-        keys: NDArray[np.uint64],
-        slots: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        groups: Sequence[str],
-        batch: Batch,
-    ) -> None:
-        """The same of many reports [n], in the order of each device."""
-        plain = self.sequences.expected(keys, slots, numbers)
-        batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
-        for i in np.flatnonzero(~plain).tolist():
-            self.note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
+    ``came``, ``rule``: the report, and its epoch's rule, as far as it was read; ``device``: empty where the topic has
+    none.
+    """
 
-    def note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
-        """What the number in a counted report says of those that never came."""
-        first_slot = self.timeline.epochs[0].campaign.first_slot
-        missing = self.sequences.observe(key, first_slot, slot, sequence)
-        batch.sequences += self.sequences.record(key)
-        if missing:
-            batch.lost.update(dict(self._losses.note(missing, group, slot)))
-
-    def _first(self, key: int, slot: int, payload: bytes, now: int, batch: Batch) -> str:
-        """``counted`` for a report in time that is the first one of its device and slot; else why it is not."""
-        end = (slot + 1) * self._slot_seconds
-        if end > now + self._tolerance:
-            return FUTURE
-        if end < now - self._late:
-            return LATE
-        code = digest(payload)
-        outcome = self.seen.judge(key, slot, code)
-        if outcome == COUNTED:
-            batch.seen += record(key, slot, code)
-        return outcome
-
-    def _key(self, came: intake.Report, device: str, slot: int) -> Key:
-        group = EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
-        return Key(self._campaign, came.fingerprint, came.kind, group, slot)
+    refused: str
+    device: str = ""
+    key: int = 0
+    came: intake.Report | None = None
+    rule: Any = None
 
 
 @lru_cache(maxsize=1 << 16)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.server import FIRST, PREFIX, campaign, delivery, two_epochs
-from undertone_aggregator.collect import lane as module
+from undertone_aggregator.collect import tally as module
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.columns import Columns
 from undertone_aggregator.collect.devices import Devices
