@@ -30,7 +30,11 @@ DEVICE = "tests/device/both"
 COLLECT = "tests/aggregator/collect"
 _SLOT = (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py")
 _DEVICE = (*_SLOT, *(f"{DEVICE}/test_{name}.py" for name in ("rest", "signature", "turns", "rest_model")))
-_CERTIFICATE = ("tests/aggregator/design/test_published.py", "tests/cli/test_certify.py")
+_CERTIFICATE = (
+    "tests/aggregator/design/test_certificate.py",
+    "tests/aggregator/design/test_published.py",
+    "tests/cli/test_certify.py",
+)
 TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/policy.py": (*_SLOT, f"{DEVICE}/test_rest.py", f"{DEVICE}/test_signature.py", BOTH),
     "shared/undertone_shared/stream_policy.py": (f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py", BOTH),
@@ -78,7 +82,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/collect/database.py": (f"{COLLECT}/test_store.py", f"{COLLECT}/test_sql_store.py"),
     "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
     "aggregator/undertone_aggregator/collect/moments.py": (f"{COLLECT}/test_moments.py", f"{COLLECT}/test_partial.py"),
-    "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py",),
+    "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py", "tests/aggregator/test_binary.py"),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": ("tests/aggregator/estimate/test_reconstruct.py",),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
 }

@@ -103,6 +103,13 @@ def play(
     return outlet
 
 
+def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_over() -> None:
+    plan = server.plan(rounds=[5, 7], settle_slots=2, lead_slots=3, report_slots=20)
+    first = Rounds(plan, server.SEED, lambda *_: None).first(NOW).campaign  # type: ignore[arg-type,return-value]
+    # Each round is followed by slots to settle, slots to announce the next epoch, and the one that is running.
+    assert first.last_slot - first.first_slot + 1 == (5 + 2 + 3 + 1) + (7 + 2 + 3 + 1) + 20
+
+
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) -> None:
     outlet = play(tmp_path, 44, restart_every=restart_every)

@@ -279,6 +279,14 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
     assert quick >= 3 * LEAST
 
 
+def test_a_device_takes_the_lane_so_many_times_in_a_batch_and_no_more() -> None:
+    """Each time costs a look at the whole batch: the rest of who sends hundreds is judged one by one."""
+    size = module._ROUNDS + LEAST
+    known = [Delivery(*delivery(OLD.campaign, f"d{number}", FIRST, 1, 1), False, None) for number in range(size)]
+    many = [Delivery(*delivery(OLD.campaign, "d0", FIRST + 1 + k, 1, 2 + k), False, None) for k in range(size)]
+    assert compare([OLD], known + many, size, FIRST + 90) == (2 * size, module._ROUNDS)
+
+
 def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     deliveries = [
         Delivery(*delivery(OLD.campaign, f"d{number}", FIRST + slot, 1), False, None)

@@ -85,6 +85,39 @@ def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:
     assert by_group(total) == {"north": (1, 9), "south": (3, 9)}
 
 
+def test_what_closes_no_gap_changes_nothing() -> None:
+    losses = MissingReports({("all", 9): 2, ("all", 7): 0})
+    # Nothing is missing, and it is no late one either.
+    assert losses.note(0, "all", 3) == []
+    assert losses.note(CLOSES, "north", 3) == []
+    # Those noticed later than the slot, the first of them first, and no more than were missing.
+    assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
+    losses.note(1, "all", 5)
+    assert losses.note(CLOSES, "all", 5) == []
+    assert losses.note(CLOSES, "all", 4) == [(("all", 5), -1)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([4, 5, 6, 7], True),
+        # Each number against the one before it, not the one before that.
+        ([4, 9, 5, 10], False),
+        ([4, 5, 5, 6], False),
+        ([5, 6, 7, 8], False),
+    ],
+)
+def test_a_run_of_reports_is_expected_if_each_number_follows_the_one_before(numbers: list[int], expected: bool) -> None:
+    sequences = Sequences()
+    sequences.observe(ONE, 100, 102, 3)
+    other = device_key("d2")[1]
+    sequences.observe(other, 100, 102, 1)
+    keys = np.array([ONE, other, *[ONE] * (len(numbers) - 1)], dtype=np.uint64)
+    slots = np.array([103, 103, *range(104, 103 + len(numbers))])
+    mask = sequences.expected(keys, slots, np.array([numbers[0], 2, *numbers[1:]]))
+    assert mask.tolist() == [expected, True, *[expected] * (len(numbers) - 1)]
+
+
 class Dropping:
     """A broker that drops: an intake that acknowledges, and does not pass on, what ``drop`` names."""
 

@@ -10,9 +10,10 @@ import pytest
 
 from support.designed import small_table
 from undertone_aggregator.design import hybrid
+from undertone_aggregator.design import published as module
 from undertone_aggregator.design.blanket import Blanket, exact_delta
 from undertone_aggregator.design.loss import Losses
-from undertone_aggregator.design.published import published, slot_losses
+from undertone_aggregator.design.published import about, published, slot_losses
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 
@@ -142,3 +143,54 @@ def test_bad_numbers_are_one_sentence(options, sentence):
     facts = {"reports": 10, "slots": 1, **options}
     with pytest.raises(Invalid, match=sentence):
         published(hybrid("1"), facts.pop("reports"), facts.pop("slots"), **facts)
+
+
+@pytest.mark.parametrize("reports", [1, 2, 5, 30])
+def test_where_two_blankets_are_all_there_is(reports):
+    """Randomised response: each blanket is one of the two, and none is left for a third symbol."""
+    blanket = Blanket.of(WindowMechanism(2, 1, 1, 1, 1))
+    assert blanket.extreme == Fraction(1, 2)
+    losses = slot_losses(blanket, reports)
+    for odds in ODDS[:3]:
+        exact = float(exact_delta(blanket, reports, odds))
+        assert exact * (1 - 1e-9) <= losses.delta(math.log(odds)) <= 1.01 * exact + 1e-4
+
+
+def test_both_ends_that_are_left_out_count_as_lost(monkeypatch):
+    """Narrow enough, the tails that no cell holds can be told from rounding, and must be covered."""
+    monkeypatch.setattr(module, "_WIDE", 0.5)
+    ends = Counter()
+    for blankets in range(1, 120):
+        low, high = module._span(blankets, 0.3)
+        _, lost = module._deltas(blankets, 1.5, 0.3, np.array([0.0]), 32)
+        pmf = np.array([math.comb(blankets, k) * 0.3**k * 0.7 ** (blankets - k) for k in range(blankets + 1)])
+        # The ends' own probabilities, of A and of B, stand for their tails at a fall of 1e-4 a step.
+        ends_of_both = 2 * ((pmf[low] if low > 0 else 0.0) + (pmf[high] if high < blankets else 0.0))
+        inside = pmf[low : high + 1].sum()
+        assert lost >= 2.5 * ends_of_both * inside / module._FALL * (1 - 1e-9), blankets
+        ends[low > 0, low > 1, high < blankets] += 1
+    assert len(ends) >= 4, ends
+
+
+def test_cells_are_as_fine_as_is_said():
+    """`FINE` and `COARSE` are cells a standard deviation: for many blankets nothing is gained by more than they say."""
+    blanket = Blanket.of(hybrid("1"))
+    extra, t = float(blanket.ratio - 1), float(blanket.extreme)
+    grid = np.arange(4) * 0.02
+    exact, _ = module._deltas(5000, extra, t, grid, 400)
+    coarse, _ = module._deltas(5000, extra, t, grid, module.COARSE)
+    assert np.all(coarse >= exact * (1 - 1e-12))
+    # .1, .6, 1.6 and 2.6 % as cells are; twice as wide: .5, 3.8, 11.8 and 21.5 %.
+    assert np.all(coarse / exact - 1 < [0.003, 0.012, 0.03, 0.05])
+
+
+def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "published", lambda mechanism, reports, releases, *, cells: asked.append(reports))
+    for reports in range(1, 2100):
+        about(hybrid("1"), reports, 48)
+    assert sorted(set(asked)) == [
+        1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000,
+    ]  # fmt: skip
+    for reports, rounded in zip(range(1, 2100), asked, strict=True):
+        assert rounded <= reports < 2 * rounded

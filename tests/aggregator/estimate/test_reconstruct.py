@@ -12,7 +12,8 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
 from undertone_aggregator.estimate.noise import QuadraticNoise
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means
+from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.draws import GivenWords
@@ -139,3 +140,14 @@ def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
         None,
     )
     assert 30 < estimate.estimate < 150, "all readings lie in the cell from 10 to 99"
+
+
+def test_a_cells_mean_is_the_fitted_distributions_or_its_middle() -> None:
+    edges = (0, 4, 8, 20)
+    # Readings are integers: a cell from 0 to 3 has its middle at 1.5.
+    assert _cell_means(edges, None).tolist() == [1.5, 5.5, 13.5]
+    # Fine bins [0, 2), [2, 4), [4, 8): means .5, 2.5 and 5.5; nothing is known above 8.
+    density, fine = np.array([0.75, 0.25, 0.0]), (0, 2, 4, 8)
+    chosen = Threshold(9, 9, 9, 0.0, 0.0, 0.0, density, fine, "none")
+    with np.errstate(all="raise"):
+        assert _cell_means(edges, chosen).tolist() == [0.75 * 0.5 + 0.25 * 2.5, 5.5, 13.5]

@@ -1,5 +1,6 @@
 """Streams from shipped devices' integers through admission to estimates: errors as stated, whatever is lost."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.moments import LAGS
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of, collection_of
 from undertone_aggregator.config import parse_config
-from undertone_aggregator.estimate.estimates import Series
+from undertone_aggregator.estimate.estimates import Series, Z
 from undertone_aggregator.estimate.series_filter import SeriesFilter
-from undertone_aggregator.estimate.stream import StreamReconstruction
+from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
 from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
 from undertone_shared.errors import Invalid
 from undertone_shared.report import REPORT, STREAM, pack
@@ -152,6 +154,45 @@ def test_sums_over_slots_know_their_covariance():
         assert 0.25 < np.mean(ratios) < 2.4
     # The sheet: for sums over more than about 7 slots correlated noise is the worse one.
     assert squared["gaussian"] > squared["direct"]
+
+
+def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
+    fleet = Fleet(devices=5)
+    reports, _ = play(fleet, 20)
+    partial = ingest(fleet, reports).partial
+    streams = StreamReconstruction(Timeline([fleet.epoch]))
+    curve = streams.curve(partial)
+    slots = streams.estimates(partial)
+    assert [estimate.slot for estimate in slots] == curve.slots.tolist()
+    for estimate, error in zip(slots, curve.standard_error, strict=True):
+        assert (estimate.low, estimate.high) == (estimate.estimate - Z * error, estimate.estimate + Z * error)
+    every = 8
+    runs = streams.ranges(partial, every)
+    # The first and the last run begin and end in the middle of one.
+    assert runs[0].first <= FIRST
+    assert runs[-1].last >= FIRST + 19
+    assert sum(run.slots for run in runs) == 20
+    for run in runs:
+        inside = (curve.slots >= run.first) & (curve.slots <= run.last)
+        assert (run.first % every, run.last, run.start) == (0, run.first + every - 1, run.first * SLOT)
+        assert (run.slots, run.reports) == (inside.sum(), 5 * inside.sum())
+        assert run.estimate == pytest.approx(curve.mean[inside].mean())
+        assert run.total == pytest.approx(curve.mean[inside].sum())
+        covariance = curve.covariance()[np.ix_(inside, inside)]
+        assert run.standard_error == pytest.approx(math.sqrt(covariance.sum()) / inside.sum())
+        assert (run.low, run.high) == pytest.approx(
+            (run.estimate - Z * run.standard_error, run.estimate + Z * run.standard_error)
+        )
+
+
+def test_noise_is_carried_from_the_slot_before_on_the_same_chain():
+    # Two chains; slot 13 is missing, and 15 has its chain's 11 four slots before it.
+    slots = np.array([10, 11, 12, 14, 15])
+    band = np.zeros((5, LAGS + 1))
+    band[:, 0] = [4.0, 5.0, 8.0, 10.0, 16.0]
+    band[2, 2], band[3, 2], band[4, 4], band[4, 3], band[1, 1] = 1.0, 2.0, 3.0, 99.0, 99.0
+    curve = Curve(slots, np.ones(5, dtype=np.int64), np.zeros(5), band)
+    assert curve.carried(2).tolist() == [0, 0, 1 / 4, 2 / 8, 3 / 5]
 
 
 def test_order_restart_and_duplicates_change_nothing():

@@ -6,6 +6,7 @@ from rig import DAY, SLOT, START, make_campaign, make_policy
 
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import parse_policy
+from undertone_shared.stream_policy import StreamPolicy
 
 YEAR = 366 * DAY
 LIMITS = (
@@ -164,3 +165,22 @@ def test_another_campaign_gets_the_sensor_at_the_end_of_the_first():
         assert refusal.reason == "sensor_busy"
     else:
         raise AssertionError("two campaigns hold a sensor")
+
+
+def test_what_is_allowed_of_streams_at_its_limits():
+    fields = {"rho": 1000, "period_seconds": DAY, "laws": ["gaussian"], "dimension": 1, "per_report": False}
+    largest = {"rho": (1 << 32) - 1, "period_seconds": 36525 * DAY, "dimension": 8}
+    for name in largest:
+        for value in (1, largest[name]):
+            assert getattr(StreamPolicy(dict(fields, **{name: value})), name) == value
+    beyond = [(name, value) for name in largest for value in (0, largest[name] + 1, "1", None)]
+    for law in ([], ["laplace"], ["gaussian", "laplace"], "gaussian", None, 5):
+        beyond.append(("laws", law))
+    for name, value in beyond + [("per_report", 1), ("per_report", None), ("other", 1)]:
+        try:
+            StreamPolicy(dict(fields, **{name: value}))
+        except Invalid as error:
+            assert name in str(error)
+        else:
+            raise AssertionError("%s: %r was taken" % (name, value))
+    assert StreamPolicy({"rho": 1, "period_seconds": 1}).laws == ("gaussian", "one-bit")

@@ -40,6 +40,11 @@ def drawn(device, slots, tell=True):
     return result
 
 
+def test_31_of_32_seconds_have_to_be_counted_and_no_less():
+    for seconds in (0, 1, 31, 32, 33, 63, 64, 1055, 1056, 3600, DAY, 366 * DAY):
+        assert 32 * (in_ticks(seconds) - 1) < 31 * seconds <= 32 * in_ticks(seconds), seconds
+
+
 def test_no_interval_is_closer_than_the_rest_to_the_last_one():
     for hours in (1, 3, 24):
         slots = drawn(resting(hours * 3600), 150)

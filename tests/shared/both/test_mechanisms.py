@@ -6,7 +6,7 @@ from small_mechanisms import SMALL
 from undertone_shared.checks import check_cap
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.table import TableMechanism
+from undertone_shared.table import LARGEST_PACKED, TableMechanism, parse_table
 
 
 def test_every_outcome_of_every_small_mechanism():
@@ -58,6 +58,8 @@ def test_bad_tables_are_one_sentence():
     assert TableMechanism(8, good, (0, 5), 0).certificate() == (156, 100)
     for expected, arguments in (
         ("bits is 8.0, expected an integer from 8 to 24", (8.0, good, (0, 5), 0)),
+        ("shift is 21, expected an integer from 0 to 20", (8, good, (0, 5), 21)),
+        ("the table's number of levels less one is 257, expected an integer from 1 to 256", (8, good, (0,) * 258, 0)),
         ("row 1 of the table sums to 255, expected 2^8 = 256", (8, packed((156, 100), (100, 155)), (0, 5), 0)),
         (
             "the table's weight in row 0, column 1 is 0, expected at least 1",
@@ -71,9 +73,20 @@ def test_bad_tables_are_one_sentence():
         ("there are 1 decode values, expected 2", (8, good, (0, 5), 0, ((1,), 1))),
     ):
         assert refused(TableMechanism, *arguments) == expected
+    assert TableMechanism(8, good * 128 + good[:1], tuple(range(257)), 20).levels == 256
     table = TableMechanism(8, good, (0, 5), 0)
     assert table.breach((2, 1)) is None
     assert table.breach((3, 2)) == 0
     assert refused(table.decode, 0, 5) == "this table has no decode values: a device never decodes"
     assert refused(table.level, 6, 6, None) == ("the truncated reading is 6, expected 0 to theta = 6 within the levels")
     assert refused(table.draw, 2, None) == "level is 2, expected 0 to 1"
+
+
+def test_the_largest_table_is_read_and_nothing_larger():
+    # 75 rows of 22 weights, 3 bytes each, are as much as is taken: 4950 bytes.
+    row = "AAAB" * 22
+    fields = {"bits": 8, "shift": 0, "values": list(range(75)), "rows": [row] * 75}
+    assert LARGEST_PACKED == 75 * 22 * 3
+    assert refused(parse_table, "table", fields) == "row 0 of the table sums to 22, expected 2^8 = 256"
+    fields["rows"] = [row] * 75 + ["AAAB"]
+    assert refused(parse_table, "table", fields) == "table.rows have more than 6600 characters"

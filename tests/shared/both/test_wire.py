@@ -66,6 +66,10 @@ def test_reports_of_a_wrong_length_version_or_kind_are_refused():
     assert "23 bytes" in invalid(intake.unpack, good[:23])
     assert "0 bytes" in invalid(intake.unpack, b"")
     assert "28 bytes" in invalid(intake.unpack, good + b"1234")
+    most = reports.pack(reports.STREAM, FINGERPRINT, 5, (1,) * reports.LARGEST_DIMENSION, 1, 1)
+    assert len(intake.unpack(most).values) == reports.LARGEST_DIMENSION
+    for further in (4, 8, 12):
+        assert "%d bytes" % (len(most) + further) in invalid(intake.unpack, most + bytes(further))
     assert "version is 1" in invalid(intake.unpack, b"\x01" + good[1:])
     assert "kind is 9" in invalid(intake.unpack, b"\x02\x09" + good[2:])
     assert "chain index is 1" in invalid(intake.unpack, good[:19] + b"\x01" + good[20:])
