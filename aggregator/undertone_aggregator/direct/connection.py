@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from undertone_aggregator.collect.intake import Delivery
@@ -10,6 +10,7 @@ from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError, parse_connect, parse_subscribe, split
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
+from undertone_shared import report
 
 Receipt = tuple["Connection", int]
 
@@ -23,13 +24,13 @@ class Host(Protocol):
     retained: bytes
     refused: Counter[str]
     throttled: int
+    # Called for each report, hence no methods: seconds of a steady clock, and a report for the next batch.
+    now: Callable[[], float]
+    deliver: Callable[[Delivery], None]
 
     @property
     def has_room(self) -> bool:
         """Whether more may wait for the store."""
-
-    def now(self) -> float:
-        """Seconds of a steady clock."""
 
     def topic_of(self, user: str) -> str:
         """The topic of a device's reports."""
@@ -42,9 +43,6 @@ class Host(Protocol):
 
     def left(self, connection: "Connection") -> None:
         """It is closed."""
-
-    def deliver(self, delivery: Delivery) -> None:
-        """A report for the next batch."""
 
 
 class Connection(asyncio.Protocol):
@@ -60,6 +58,8 @@ class Connection(asyncio.Protocol):
         "_heard",
         "_keepalive",
         "_own",
+        "_report_head",
+        "_report_length",
         "_rest",
         "_tokens",
         "_topic",
@@ -81,6 +81,9 @@ class Connection(asyncio.Protocol):
         # The one topic that it may publish to, as text and as bytes.
         self._topic = ""
         self._own = b""
+        # How a report of its own begins, up to the packet identifier, and its length.
+        self._report_head = b""
+        self._report_length = 0
         self.address = ""
         self.user = ""
         self.waiting = 0
@@ -108,11 +111,14 @@ class Connection(asyncio.Protocol):
         self.abort("unread")
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._endpoint.now()
+        self._heard = now = self._endpoint.now()
         if self._rest:
             data = self._rest + data
         elif self.user:
-            self._begun = self._heard
+            self._begun = now
+            if len(data) == self._report_length and data.startswith(self._report_head) and self._may_send(now):
+                self._take_report(data)
+                return
         self._rest = data
         self._read()
 
@@ -122,6 +128,8 @@ class Connection(asyncio.Protocol):
         """These reports are committed: one write for all of them."""
         self.waiting -= len(numbers)
         self.write(packets.pubacks(numbers))
+        if self.stalled:
+            self.resume()
 
     def write(self, data: bytes) -> None:
         """Send, unless it is over."""
@@ -142,9 +150,9 @@ class Connection(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read on where it was stalled, as far as its limits allow by now."""
-        if self.stalled and self._transport is not None and self._may_send():
+        if self.stalled and self._transport is not None and self._may_send(now := self._endpoint.now()):
             self.stalled = False
-            self._heard = self._endpoint.now()
+            self._heard = now
             self._transport.resume_reading()
             self._read()
 
@@ -192,6 +200,7 @@ class Connection(asyncio.Protocol):
         self._keepalive = asked.keepalive
         self._topic = self._endpoint.topic_of(asked.user)
         self._own = self._topic.encode()
+        self._report_head, self._report_length = packets.report_head(self._own, report.LENGTH)
         self._rest = data[stop:]
         self._endpoint.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
@@ -202,7 +211,7 @@ class Connection(asyncio.Protocol):
         whole, end = split(data, self._endpoint.limits.packet_bytes)
         at = 0
         for first, start, stop in whole:
-            if not self._may_send():
+            if not self._may_send(self._heard):
                 self._stall()
                 end = at
                 break
@@ -219,6 +228,17 @@ class Connection(asyncio.Protocol):
         if at:
             self._begun = self._heard
         self._rest = data[end:]
+
+    def _take_report(self, data: bytes) -> None:
+        """What devices send nearly always, without taking it apart: one report, whole and alone."""
+        at = len(self._report_head)
+        number = data[at] << 8 | data[at + 1]
+        if not number:
+            self.abort("malformed")
+            return
+        self._tokens -= 1
+        self.waiting += 1
+        self._endpoint.deliver(Delivery(self._topic, data[at + 2 :], False, (self, number)))
 
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first & packets.QOS != packets.QOS1:
@@ -245,9 +265,8 @@ class Connection(asyncio.Protocol):
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 
-    def _may_send(self) -> bool:
+    def _may_send(self, now: float) -> bool:
         limits = self._endpoint.limits
-        now = self._endpoint.now()
         self._tokens = min(limits.burst, self._tokens + (now - self._filled_at) * limits.per_second)
         self._filled_at = now
         return self._tokens >= 1 and self.waiting < limits.unacknowledged and self._endpoint.has_room

@@ -69,6 +69,8 @@ class Endpoint:
         self._online: dict[str, Connection] = {}
         self._strangers: Counter[str] = Counter()
         self._queue = Queue(batch, batch_seconds)
+        self.now: Callable[[], float] = self._loop.time
+        self.deliver: Callable[[Delivery], None] = self._queue.put
         self._tell_at = 0.0
         self._told = (0, 0)
 
@@ -153,14 +155,10 @@ class Endpoint:
 
     # --- what connections call, in the loop
 
-    def now(self) -> float:
-        """The loop's clock."""
-        return self._loop.time()
-
     @property
     def has_room(self) -> bool:
         """Whether more may wait for the store."""
-        return len(self._queue) < self.limits.backlog
+        return len(self._queue.waiting) < self.limits.backlog
 
     def topic_of(self, user: str) -> str:
         """The topic of a device's reports."""
@@ -190,10 +188,6 @@ class Endpoint:
         elif self._online.get(connection.user) is connection:
             del self._online[connection.user]
 
-    def deliver(self, delivery: Delivery) -> None:
-        """A report for the next batch."""
-        self._queue.put(delivery)
-
     # --- inside
 
     def _known(self, connection: Connection) -> None:
@@ -208,7 +202,6 @@ class Endpoint:
             by_connection[connection].append(number)
         for connection, numbers in by_connection.items():
             connection.acknowledge(numbers)
-            connection.resume()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -13,20 +13,18 @@ class Queue:
     def __init__(self, batch: int, batch_seconds: float) -> None:
         self._batch = batch
         self._batch_seconds = batch_seconds
-        self._waiting: deque[Delivery] = deque()
+        # What nobody has taken; its length is asked for with each report.
+        self.waiting: deque[Delivery] = deque()
         self._first = threading.Event()
         self._full = threading.Event()
         # When the oldest waiting delivery came, and the oldest one taken; 0 for none.
         self._queued_at = self._taken_at = 0.0
         self._taken = 0
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     @property
     def uncommitted(self) -> int:
         """Deliveries that wait, and those that were taken and are not done."""
-        return len(self._waiting) + self._taken
+        return len(self.waiting) + self._taken
 
     @property
     def oldest_seconds(self) -> float:
@@ -36,11 +34,11 @@ class Queue:
 
     def put(self, delivery: Delivery) -> None:
         """Add one at the end."""
-        self._waiting.append(delivery)
+        self.waiting.append(delivery)
         if not self._first.is_set():
             self._queued_at = time.monotonic()
             self._first.set()
-        if len(self._waiting) >= self._batch:
+        if len(self.waiting) >= self._batch:
             self._full.set()
 
     def take(self, seconds: float) -> list[Delivery]:
@@ -52,7 +50,7 @@ class Queue:
         self._first.clear()
         self._full.clear()
         came, self._queued_at = self._queued_at, time.monotonic()
-        waiting = self._waiting
+        waiting = self.waiting
         taken = [waiting.popleft() for _ in range(min(len(waiting), self._batch))]
         if waiting:
             self._first.set()

@@ -19,6 +19,7 @@ from undertone_aggregator.direct import endpoint as endpoint_module
 from undertone_aggregator.direct.endpoint import Endpoint
 from undertone_aggregator.direct.listener import Listener, new_loop
 from undertone_shared.errors import Invalid
+from undertone_shared.report import LENGTH
 
 USERS = ["load-1", "load-2", "aggregator", "analyst"]
 
@@ -76,6 +77,37 @@ def test_a_report_is_acknowledged_only_after_it_is_committed(endpoint: Endpoint,
     assert device.wait("acked") == [("acked", numbers[1])]
     assert endpoint.facts()["backlog"] == 0
     assert endpoint.facts()["oldest_unacknowledged_seconds"] == 0
+
+
+def test_a_report_is_the_same_whole_in_pieces_and_among_others(endpoint: Endpoint, device: Device) -> None:
+    reports = [bytes([number]) * LENGTH for number in range(4)]
+    numbers = device.publish(reports[:1])
+    taken = take(endpoint, 1)
+    numbers += [device.session.publish(topic("load-1"), reports[1], 0)]
+    data = device.session.output()
+    for first in range(0, len(data), 7):
+        device.socket.sendall(data[first : first + 7])
+        time.sleep(0.005)
+    taken += take(endpoint, 1)
+    numbers += device.publish(reports[2:])
+    taken += take(endpoint, 2)
+    assert [(delivery.topic, delivery.payload) for delivery in taken] == [
+        (topic("load-1"), payload) for payload in reports
+    ]
+    endpoint.acknowledge(taken)
+    acknowledged: list[Any] = []
+    while len(acknowledged) < 4:
+        acknowledged += device.wait("acked")
+    assert acknowledged == [("acked", number) for number in numbers]
+
+
+def test_a_whole_report_without_a_packet_identifier_ends_the_connection(endpoint: Endpoint, device: Device) -> None:
+    device.session.publish(topic("load-1"), bytes(LENGTH), 0)
+    data = bytearray(device.session.output())
+    data[-LENGTH - 2 : -LENGTH] = bytes(2)
+    device.socket.sendall(data)
+    assert device.closed()
+    assert endpoint.facts()["refused"] == {"malformed": 1}
 
 
 def test_an_acknowledgement_goes_to_the_connection_that_delivered(endpoint: Endpoint, device: Device) -> None:

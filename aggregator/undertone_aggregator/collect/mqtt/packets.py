@@ -201,6 +201,13 @@ def publish(topic: str, payload: bytes, *, retained: bool) -> bytes:
     return _packet(PUBLISH | (RETAINED if retained else 0), _field("topic", topic) + payload)
 
 
+def report_head(topic: bytes, payload: int) -> tuple[bytes, int]:
+    """(how a PUBLISH at QoS 1 to ``topic`` begins, up to its packet identifier; its length with ``payload`` bytes)."""
+    body = struct.pack(">H", len(topic)) + topic
+    whole = _packet(PUBLISH | QOS1, body + bytes(2 + payload))
+    return whole[: len(whole) - 2 - payload], len(whole)
+
+
 def pubacks(numbers: Sequence[int]) -> bytes:
     """A PUBACK per packet identifier, in one buffer (3.4)."""
     return b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in numbers])
