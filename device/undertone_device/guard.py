@@ -97,6 +97,10 @@ class Guard:
         by_clock = not rest or self._policy.rest_by != "ticks"
         return by_clock or self._ledger.uptime - ago - self._rest_from >= in_ticks(rest)
 
+    def begins(self, campaign: "Campaign", slot: int) -> int:
+        """The Unix second from which on readings may enter a slot's value: a counter's is based in the slot before."""
+        return (slot - 1 if campaign.measure == "counter" else slot) * campaign.slot_seconds
+
     def restart(self) -> None:
         """Another campaign is the current one."""
         for carried in self._carried.values():
@@ -117,7 +121,8 @@ class Guard:
             return "ended"
         if start < ledger.spent_until:
             return "spent"
-        if start < ledger.spent_until + policy.rest_seconds or not rested:
+        rest = policy.rest_seconds
+        if rest and (self.begins(campaign, slot) < ledger.spent_until + rest or not rested):
             return "rest"
         if self._drew_at is None:
             if not policy.one_shot and now // DAY <= ledger.day and ledger.boots >= policy.boots_per_day:

@@ -65,7 +65,7 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
-        self._open = OpenSlot(ticks, counter_modulus)
+        self._open = OpenSlot(ticks, counter_modulus, policy.rest_seconds > 0)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
         self.refusals = self._accepted.refusals
@@ -152,7 +152,7 @@ class Reporter:
             return None
         slot = now // campaign.slot_seconds - 1
         self._guard.advance()
-        rested = self._guard.rested(now - slot * campaign.slot_seconds)
+        rested = self._guard.rested(now - self._guard.begins(campaign, slot))
         self.paused = self._obstacle(campaign, slot, now, rested)
         if self.paused is not None:
             return None

@@ -56,12 +56,14 @@ class SlotValue:
     """Accumulates one slot's samples by ``measure``; state besides them is what the next slot starts from.
 
     sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
-    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap).
+    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). ``adjacent``: a
+    slot without a reading ends a counter's interval; else the next value reaches back over such slots.
     """
 
-    def __init__(self, measure: str, modulus: int = 0):
+    def __init__(self, measure: str, modulus: int = 0, adjacent: bool = False):
         self.measure = measure
         self._modulus = modulus
+        self._adjacent = adjacent
         self._base: int | None = None
         self._since: int | None = None
         self._reset()
@@ -121,6 +123,8 @@ class SlotValue:
                     if self._modulus:
                         value %= self._modulus
                 self._base = self._last
+        elif self._adjacent:
+            self._base = None
         self._reset()
         return value
 
@@ -128,13 +132,16 @@ class SlotValue:
 class OpenSlot:
     """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
 
-    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished.
+    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished. ``rests``: a draw must
+    not reach back beyond the slot before its own.
     """
 
-    def __init__(self, ticks: "Callable[[], int]", modulus: int):
+    def __init__(self, ticks: "Callable[[], int]", modulus: int, rests: bool = False):
         self.finished: Finished | None = None
         self.value: Value | None = None
         self.rested = False
+        self._rested_before = False
+        self._rests = rests
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus
@@ -154,7 +161,9 @@ class OpenSlot:
             return -1
         value = self.value.close(self._ticks())
         if self._whole:
-            self.finished = (campaign, self._slot, value, self.rested)
+            # A counter's value begins at a reading of the slot before.
+            rested = self.rested and (self._rested_before or campaign.measure != "counter")
+            self.finished = (campaign, self._slot, value, rested)
         self._campaign = None
         return (self._slot + 1) * campaign.slot_seconds
 
@@ -163,6 +172,7 @@ class OpenSlot:
 
         ``rested``: whether it opens long enough after the last draw.
         """
+        self._rested_before = self.rested
         self.rested = rested
         dimension = campaign.rule.dimension
         self._slot = now // campaign.slot_seconds
@@ -170,13 +180,13 @@ class OpenSlot:
         self._campaign = campaign
         # What the last slot left is where this one starts, if it is the same quantity.
         if self.value is None or self.value.measure != campaign.measure or self._dimension != dimension:
-            self.value = _value(campaign.measure, self._modulus, dimension)
+            self.value = _value(campaign.measure, self._modulus, dimension, self._rests)
             self._dimension = dimension
 
 
-def _value(measure: str, modulus: int, dimension: int) -> "Value":
+def _value(measure: str, modulus: int, dimension: int, adjacent: bool) -> "Value":
     if dimension == 1:
-        return SlotValue(measure, modulus)
+        return SlotValue(measure, modulus, adjacent)
     from undertone_device.stream_state import VectorValue
 
     return VectorValue([SlotValue(measure, modulus) for _ in range(dimension)])

@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -165,6 +166,9 @@ def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:
     # At least the window lies between the end of one turn and the start of the next.
     assert window is None or (made.stride - 1) * slot_seconds >= made.window
     assert math.gcd(made.stride, cycle) == math.gcd(made.cohort_stride, cycle * made.stride) == 1
+    # A counter's value begins at a reading of the slot before.
+    counter = dataclasses.replace(made, measure="counter")
+    assert window is None or (counter.stride - 2) * slot_seconds >= made.window
 
 
 @pytest.mark.parametrize(

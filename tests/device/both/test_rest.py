@@ -4,6 +4,7 @@ from rig import DAY, SLOT, START, Device, make_campaign, make_policy
 from stream_rig import rule, stream_campaign
 
 from undertone_device.guard import in_ticks
+from undertone_device.reporter import Reporter
 from undertone_device.units import epsilon_units
 from undertone_shared import intake
 from undertone_shared.errors import Invalid, Refused
@@ -209,6 +210,36 @@ def test_streams_are_refused_where_there_is_rest():
 
 
 # Sliding caps
+
+
+def test_a_counters_value_reaches_back_over_no_silence_and_its_base_leaves_the_rest():
+    # Readings are the seconds that have passed: a value is the length of what it tells of.
+    rest = 4 * SLOT
+    for silent in ((), (5,), (5, 6, 7, 8, 9), tuple(range(3, 100, 7))):
+        device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
+        device.accept(make_campaign(measure="counter", last_slot=(START + 300 * DAY) // SLOT - 1))
+        told = []
+        readings = [0]
+
+        def release(campaign, slot, value):
+            if value:
+                told.append((readings[-1] - value, readings[-1]))
+            return Reporter._release(device.reporter, campaign, slot, value)  # noqa: B023
+
+        device.reporter._release = release
+        for step in range(100):
+            for _ in range(2):
+                device.pass_time(SLOT // 2 - 7)
+                device.reporter.close_slot(device.now)
+                if step not in silent:
+                    readings.append(device.now - START + SLOT)
+                    device.reporter.observe(readings[-1], device.now)
+            device.pass_time(14)
+        assert len(told) >= 5, told
+        for i in range(len(told)):
+            begin, end = told[i]
+            assert end - begin < 2 * SLOT, (silent, told)
+            assert i == 0 or begin >= told[i - 1][1] + rest, (silent, told)
 
 
 def test_four_a_day_is_four_in_any_day():
