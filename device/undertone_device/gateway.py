@@ -58,6 +58,7 @@ class Device:
             acknowledged=lambda report: note("acked", config.name, report),
         )
         self._storage = FileStorage(config.state)
+        self._heard = clock.unix_time()
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS
         self._said = ""
@@ -67,7 +68,8 @@ class Device:
         """One round: samples in, reports out, and the status on file when it changed."""
         reporter = self._client.reporter
         for sample in self._source.arrived():
-            reporter.observe(sample, clock.unix_time())
+            self._heard = clock.unix_time()
+            reporter.observe(sample, self._heard)
         self._client.step(milliseconds)
         now = clock.unix_time()
         state = self._state(now)
@@ -107,7 +109,13 @@ class Device:
             self.say(f"the status cannot be written: {error}")
 
     def _state(self, now: int) -> dict[str, Any]:
-        return dict(status.describe(self._client, now), source=self._source.trouble)
+        return dict(status.describe(self._client, now), source=self._source.trouble or self._silence(now))
+
+    def _silence(self, now: int) -> str:
+        campaign = self._client.reporter.campaign
+        if self._source.polled or campaign is None or now - self._heard < campaign.slot_seconds:
+            return ""
+        return "no sample: nothing has arrived for a whole slot"
 
 
 def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """Modbus: one value in 1, 2 or 4 registers, read by function 3 or 4 over a serial line (RTU, with a CRC) or TCP.
 
-Over TCP the protocol has no checksum of its own: the connection's must do.
+Over TCP the protocol has no checksum of its own: whoever asks compares two answers.
 """
 
 import struct

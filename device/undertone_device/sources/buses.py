@@ -18,6 +18,7 @@ _SILENT_SECONDS = 60
 # A readout of 300 baud takes half a minute.
 _READOUT_SECONDS = 60
 _ANSWER_SECONDS = 2
+_ANSWERS = 3
 _KWH = (1000, 1)
 
 
@@ -145,7 +146,7 @@ class ModbusRtu(Asked):
 
 
 class ModbusTcp(Source):
-    """One register over TCP, a connection for each sample."""
+    """One register over TCP, a connection for each sample. The protocol has no checksum: two answers must agree."""
 
     def __init__(self, fields: Fields):
         self._address = (fields["host"], fields.get("tcp_port", 502))
@@ -153,17 +154,26 @@ class ModbusTcp(Source):
         self._transaction = 0
 
     def sample(self, now: int) -> int:
-        """The register's reading."""
-        self._transaction = (self._transaction + 1) & 0xFFFF
-        frame = b""
+        """The register's reading: what two answers in a row say, of a few, for it may change between them."""
         with socket.create_connection(self._address, _ANSWER_SECONDS) as connection:
-            connection.sendall(modbus.tcp_question(self._register, self._transaction))
-            end = time.monotonic() + _ANSWER_SECONDS
-            while len(frame) < modbus.tcp_bytes(frame) and time.monotonic() < end:
-                data = connection.recv(256)
-                if not data:
-                    break
-                frame += data
+            last = self._ask(connection)
+            for _ in range(_ANSWERS):
+                reading = self._ask(connection)
+                if reading == last:
+                    return reading
+                last = reading
+        raise ValueError(f"{self._address[0]}: no two of {_ANSWERS + 1} answers agree")
+
+    def _ask(self, connection: socket.socket) -> int:
+        self._transaction = (self._transaction + 1) & 0xFFFF
+        connection.sendall(modbus.tcp_question(self._register, self._transaction))
+        end = time.monotonic() + _ANSWER_SECONDS
+        frame = b""
+        while len(frame) < modbus.tcp_bytes(frame) and time.monotonic() < end:
+            data = connection.recv(256)
+            if not data:
+                break
+            frame += data
         return modbus.tcp_value(self._register, self._transaction, frame)
 
 

@@ -85,6 +85,8 @@ class Lines(Source):
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
             return []
+        if not data:
+            self.trouble = "no sample: the input has ended"
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()[: LONGEST_LINE + 1]
         samples = []

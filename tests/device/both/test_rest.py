@@ -212,29 +212,34 @@ def test_streams_are_refused_where_there_is_rest():
 # Sliding caps
 
 
+def told_by_a_counter(rest, silent):
+    """(base, last reading) of each value that a draw got; the readings are the seconds that have passed."""
+    device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
+    device.accept(make_campaign(measure="counter", last_slot=(START + 300 * DAY) // SLOT - 1))
+    told = []
+    readings = [0]
+
+    def release(campaign, slot, value):
+        if value:
+            told.append((readings[-1] - value, readings[-1]))
+        return Reporter._release(device.reporter, campaign, slot, value)
+
+    device.reporter._release = release
+    for step in range(100):
+        for _ in range(2):
+            device.pass_time(SLOT // 2 - 7)
+            device.reporter.close_slot(device.now)
+            if step not in silent:
+                readings.append(device.now - START + SLOT)
+                device.reporter.observe(readings[-1], device.now)
+        device.pass_time(14)
+    return told
+
+
 def test_a_counters_value_reaches_back_over_no_silence_and_its_base_leaves_the_rest():
-    # Readings are the seconds that have passed: a value is the length of what it tells of.
     rest = 4 * SLOT
     for silent in ((), (5,), (5, 6, 7, 8, 9), tuple(range(3, 100, 7))):
-        device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
-        device.accept(make_campaign(measure="counter", last_slot=(START + 300 * DAY) // SLOT - 1))
-        told = []
-        readings = [0]
-
-        def release(campaign, slot, value):
-            if value:
-                told.append((readings[-1] - value, readings[-1]))
-            return Reporter._release(device.reporter, campaign, slot, value)  # noqa: B023
-
-        device.reporter._release = release
-        for step in range(100):
-            for _ in range(2):
-                device.pass_time(SLOT // 2 - 7)
-                device.reporter.close_slot(device.now)
-                if step not in silent:
-                    readings.append(device.now - START + SLOT)
-                    device.reporter.observe(readings[-1], device.now)
-            device.pass_time(14)
+        told = told_by_a_counter(rest, silent)
         assert len(told) >= 5, told
         for i in range(len(told)):
             begin, end = told[i]

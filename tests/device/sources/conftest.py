@@ -1,15 +1,20 @@
 """Pseudo-terminals as serial ports, and a configuration's source."""
 
+import asyncio
 import contextlib
 import json
 import os
+import sys
 import threading
 import tty
+from pathlib import Path
 
 import pytest
 
 from undertone_device.config import parse_config
 from undertone_device.sources import open_source
+
+sys.path.append(str(Path(__file__).parents[1] / "sensors/both"))
 
 
 @pytest.fixture
@@ -42,15 +47,17 @@ class Meter:
         os.write(self.end, data)
 
     def answer(self, *exchanges):
-        """Each (question, answer) in turn, in a thread."""
+        """Each (question, answer) in turn, in a thread, until it is unplugged."""
+        end = self.end
 
         def serve():
-            for question, answer in exchanges:
-                heard = b""
-                while len(heard) < len(question):
-                    heard += os.read(self.end, len(question) - len(heard))
-                self.asked += heard
-                os.write(self.end, answer)
+            with contextlib.suppress(OSError):
+                for question, answer in exchanges:
+                    heard = b""
+                    while len(heard) < len(question):
+                        heard += os.read(end, len(question) - len(heard))
+                    self.asked += heard
+                    os.write(end, answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -73,3 +80,48 @@ def meter():
     running = Meter()
     yield running
     running.close()
+
+
+class ModbusServer:
+    """pymodbus' own server with a float and an integer in its registers."""
+
+    def __init__(self, port):
+        self.port = port
+        self._loop = asyncio.new_event_loop()
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,))
+        self._thread.start()
+        assert ready.wait(10)
+
+    def _run(self, ready):
+        from pymodbus.server import ModbusTcpServer
+        from pymodbus.simulator import DataType, SimData, SimDevice
+
+        data = [
+            SimData(10, values=[123.456], datatype=DataType.FLOAT32),
+            SimData(20, values=[1, 0x86A0], datatype=DataType.REGISTERS),
+        ]
+        asyncio.set_event_loop(self._loop)
+
+        async def start():
+            server = ModbusTcpServer(SimDevice(1, simdata=data), address=("127.0.0.1", self.port))
+            await server.serve_forever(background=True)
+            return server
+
+        server = self._loop.run_until_complete(start())
+        ready.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(server.shutdown())
+        self._loop.close()
+
+    def stop(self):
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+
+
+@pytest.fixture
+def modbus_server(free_port):
+    server = ModbusServer(free_port())
+    yield server
+    server.stop()

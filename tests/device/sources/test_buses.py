@@ -1,21 +1,20 @@
 """Meters on pseudo-terminals, and a real Modbus server."""
 
-import asyncio
+import socket
 import struct
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "sensors/both"))
-
-from frames import OBIS_1_8_0, SML, TELEGRAM
+from frames import OBIS_1_8_0, SML, TELEGRAM, flipped
 
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import READ_OUT, SIGN_ON, even
 from undertone_device.sources import buses
+
+
+def with_crc(frame):
+    return frame + struct.pack("<H", crc16(frame, MODBUS, 0xFFFF))
 
 
 def wait_for(source, seconds=5):
@@ -102,9 +101,6 @@ def test_an_optical_head(opened, meter):
 
 
 def test_a_serial_modbus_meter(opened, meter):
-    def with_crc(frame):
-        return frame + struct.pack("<H", crc16(frame, MODBUS, 0xFFFF))
-
     source = opened(kind="modbus-rtu", port=meter.path, slave=17, address=107, scale=[1, 100])
     question = with_crc(b"\x11\x03\x00\x6b\x00\x02")
     meter.answer((question, with_crc(b"\x11\x03\x04\x00\x01\x86\xa0")))
@@ -112,44 +108,8 @@ def test_a_serial_modbus_meter(opened, meter):
     assert meter.asked == question
 
 
-@pytest.fixture
-def modbus_server(free_port):
-    """pymodbus' own server with a float and an integer in its registers."""
-    from pymodbus.server import ModbusTcpServer
-    from pymodbus.simulator import DataType, SimData, SimDevice
-
-    port = free_port()
-    loop = asyncio.new_event_loop()
-    ready = threading.Event()
-    servers = []
-
-    async def serve():
-        data = [
-            SimData(10, values=[123.456], datatype=DataType.FLOAT32),
-            SimData(20, values=[1, 0x86A0], datatype=DataType.REGISTERS),
-        ]
-        server = ModbusTcpServer(SimDevice(1, simdata=data), address=("127.0.0.1", port))
-        servers.append(server)
-        await server.serve_forever(background=True)
-        ready.set()
-
-    def run():
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(serve())
-        loop.run_forever()
-        loop.run_until_complete(servers[0].shutdown())
-        loop.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert ready.wait(10)
-    yield port
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-
-
 def test_a_real_modbus_server(opened, modbus_server):
-    place = {"kind": "modbus-tcp", "host": "127.0.0.1", "tcp_port": modbus_server, "slave": 1}
+    place = {"kind": "modbus-tcp", "host": "127.0.0.1", "tcp_port": modbus_server.port, "slave": 1}
     assert opened(**place, address=10, form="float", scale=[1000, 1]).read(0) == 123456
     assert opened(**place, address=20).read(0) == 100000
     absent = opened(**place, address=900)
@@ -162,3 +122,33 @@ def test_no_modbus_server(opened, free_port):
     source = opened(kind="modbus-tcp", host="127.0.0.1", tcp_port=free_port(), slave=1, address=1)
     with pytest.raises(OSError, match="refused"):
         source.read(0)
+
+
+def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
+    """The protocol has no checksum: a reading is what two answers say."""
+    monkeypatch.setattr(buses, "_ANSWER_SECONDS", 0.02)
+    answer = b"\x00\x00\x00\x07\x11\x03\x04\x00\x01\x86\xa0"
+    damaged = [answer, *flipped(answer)]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            for first in damaged:
+                connection, _ = server.accept()
+                with connection:
+                    # The damaged one alternates with what it should have been.
+                    for frame in (first, answer, first, answer):
+                        question = connection.recv(12)
+                        if len(question) < 12:
+                            break
+                        connection.sendall(question[:2] + frame)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = server.getsockname()[1]
+        source = opened(kind="modbus-tcp", host="127.0.0.1", tcp_port=port, slave=17, address=107)
+        assert source.read(0) == 100000
+        for frame in damaged[1:]:
+            with pytest.raises((ValueError, OSError)):
+                source.read(0)
+            assert source.trouble.startswith("no sample: "), frame
+        thread.join(5)
