@@ -21,6 +21,25 @@ def _name(name: str, value: object) -> str:
     return check_name(name, text(name, value))
 
 
+def hosts(name: str, value: object) -> tuple[str, ...]:
+    """Places of brokers, HOST or HOST:PORT. Raises Invalid."""
+    if not isinstance(value, list | tuple) or not all(isinstance(place, str) and place for place in value):
+        raise Invalid(f"{name} is {value!r}, expected a list of HOST or HOST:PORT")
+    for place in value:
+        host, port = _place(place)
+        if not host or not 0 <= port <= 65535:
+            raise Invalid(f"{name} holds {place!r}, expected HOST or HOST:PORT")
+    return tuple(value)
+
+
+def _place(text: str) -> tuple[str, int]:
+    """A bare IPv6 address has several colons and no port; with one it stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
+        return text.strip("[]"), 0
+    return host.strip("[]"), int(port)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(Checked):
     """[broker]: a managed mosquitto on loopback, somebody's broker, or no broker at all."""
@@ -38,6 +57,8 @@ class BrokerOptions(Checked):
                                    "it; generated when absent, but for direct", text)  # fmt: skip
     mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
     host: str = option("127.0.0.1", "external: the broker's name or address; direct: the address to listen on", text)
+    hosts: tuple[str, ...] = option((), "external: several brokers in the place of host, each HOST or HOST:PORT; "
+                                    "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)
@@ -52,6 +73,11 @@ class BrokerOptions(Checked):
                             "to the network", boolean)  # fmt: skip
     keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
 
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """(host, port) of each broker; port 0: the usual one."""
+        return [_place(text) for text in self.hosts] or [(self.host, self.port)]
+
 
 # Options that only some modes have a use for, and whose default says that they are not given.
 _MODES = {
@@ -62,6 +88,7 @@ _MODES = {
     "password_file": (MANAGED, EXTERNAL),
     "ca_file": (EXTERNAL,),
     "insecure": (EXTERNAL,),
+    "hosts": (EXTERNAL,),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
-from undertone_aggregator.broker_options import BrokerOptions, check_broker, topic_prefix
+from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, topic_prefix
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
 from undertone_shared.campaign import MEASURES, Campaign
@@ -197,6 +197,11 @@ class ServerOptions(Checked):
     TABLE = "server"
 
     workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
+    partitions: int = option(8, "postgresql: parts of the shards, each with a session of its own, which the workers of "
+                             "all machines share out: as many as there will be workers, or more",
+                             integer(1, SHARDS))  # fmt: skip
+    lease_seconds: int = option(15, "postgresql: a worker or coordinator that is silent so long is replaced",
+                                integer(1, 3600))  # fmt: skip
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
                               "provision; without it they are not signed, and only insecure devices accept them",
@@ -229,6 +234,16 @@ class Config:
         """What `open_store` opens: the store's path as a file, or the address of a database as it stands."""
         where = self.store.path
         return where if "://" in where else f"sqlite:{self.path(where)}"
+
+    @property
+    def shares(self) -> bool:
+        """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
+        return self.store_url.startswith("postgresql:") and self.broker.mode != DIRECT
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions at the brokers its workers have, all machines together."""
+        return self.server.partitions if self.shares else self.server.workers
 
     @property
     def kind(self) -> str:
@@ -282,6 +297,16 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
     )
     check_broker(config.broker, config.server.workers)
+    if config.server.workers > config.sessions:
+        raise Invalid(
+            f"server.workers is {config.server.workers}, expected at most server.partitions = {config.sessions}"
+        )
+    if config.sessions % len(config.broker.places):
+        name = "partitions" if config.shares else "workers"
+        raise Invalid(
+            f"server.{name} is {config.sessions}, expected a multiple of the {len(config.broker.places)} brokers of"
+            " broker.hosts"
+        )
     return config
 
 

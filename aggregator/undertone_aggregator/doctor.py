@@ -19,7 +19,7 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import SERVER, Home
 from undertone_aggregator.signing import read_key
-from undertone_aggregator.source import external_address, read_password
+from undertone_aggregator.source import external_addresses, read_password
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
@@ -163,7 +163,7 @@ def _broker(configs: list[Config]) -> Iterator[Finding]:
 def _address(config: Config) -> Address | None:
     """How to reach the broker; None where it does not run."""
     if config.broker.mode == EXTERNAL:
-        return external_address(config)
+        return external_addresses(config)[0]
     port = config.path(config.broker.directory) / "port"
     pid = config.path(config.broker.directory) / "mosquitto.pid"
     if config.broker.mode == DIRECT or not port.exists() or not pid.exists():

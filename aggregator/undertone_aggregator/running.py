@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import Store, StoreError, open_store
-from undertone_aggregator.collect.workers import ProcessWorker, ThreadWorker, Worker
+from undertone_aggregator.collect.workers import ProcessWorker, Worker, thread_worker
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import Config
+from undertone_aggregator.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.source import Outgoing, Source
@@ -56,6 +58,8 @@ class Running:
         self.journal = journal
         self.state = RUNNING
         self.coordinator: Coordinator | None = None
+        self._begun = False
+        self._lease: Lease | None = None
         self._source = source
         self._options = options
         self._workers: list[Worker] = []
@@ -69,7 +73,7 @@ class Running:
     @property
     def ready(self) -> bool:
         """Whether devices are told to report, and what they send is kept."""
-        return self.coordinator is not None and all(worker.ready for worker in self._workers)
+        return self._begun and all(worker.ready for worker in self._workers)
 
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
         """Until ``stop`` is set; then everything read is committed and acknowledged.
@@ -81,6 +85,7 @@ class Running:
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
         self._workers.clear()
+        self._begun, self._lease, self.coordinator = False, None, None
         with open_store(config.store_url, campaign=self.name) as store:
             seed = open_campaign(
                 store,
@@ -91,22 +96,47 @@ class Running:
             )
             self.check_broadcast(store, outlet, stop)
             plan = self._take_over(store, clock, stop)
+            election = self._election(store)
             try:
                 self._start(plan, store, stop)
-                # The workers take in reports while the numerics load.
-                from undertone_aggregator.coordinator import Coordinator
-
-                # Devices are told to report only once the broker keeps reports for us.
+                # Devices are told to report only once the brokers keep reports for us.
                 while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                     self._check()
-                self.coordinator = Coordinator(config, seed, store, outlet, self.journal, clock, self._sign())
-                self._tick(self.coordinator, store, outlet, stop)
+                self._begun = True
+                self._tick(election, seed, store, outlet, stop)
             finally:
                 for worker in self._workers:
                     worker.stop()
-            self._check()
-            with contextlib.suppress(StoreError):
-                self.coordinator.status(int(clock()))
+                self._check()
+                with contextlib.suppress(StoreError, Fenced):
+                    if self.coordinator is not None:
+                        self.coordinator.status(int(clock()))
+                store.fence(None)
+                election.close()
+
+    def _election(self, store: Store) -> Election:
+        """Whether it coordinates is asked of the database where workers on any machine share the campaign."""
+        config = self.config
+        if not config.shares:
+            return Unopposed()
+        return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
+
+    def _lead(self, election: Election, seed: bytes, store: Store, outlet: Outgoing) -> "Coordinator | None":
+        """The coordinator while it is this server that is elected: a new one each time, everything is in the store."""
+        lease = election.lease()
+        if lease != self._lease:
+            self._lease, self.coordinator = lease, None
+            store.fence(None)
+            if lease is not None:
+                # The workers take in reports while the numerics load.
+                from undertone_aggregator.coordinator import Coordinator
+
+                leases, clock = store.leases, self._options.clock
+                if leases is not None and self.config.shares:
+                    store.fence(lambda: leases.renew(lease))
+                out = Elected(outlet, election)
+                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, self._sign())
+        return self.coordinator
 
     def _sign(self) -> Callable[[bytes], bytes] | None:
         """What signs campaigns; None without a key."""
@@ -161,7 +191,8 @@ class Running:
             self.name,
             config.campaign.slot_seconds,
             cells_of,
-            workers=config.server.workers,
+            workers=config.sessions,
+            lease_seconds=config.server.lease_seconds if config.shares else 0,
             batch=config.server.batch,
             batch_seconds=config.server.batch_milliseconds / 1000,
             audit=config.store.audit,
@@ -169,14 +200,16 @@ class Running:
         )
 
     def _start(self, plan: IngestPlan, store: Store, stop: threading.Event) -> None:
-        kind = ThreadWorker if plan.workers == 1 else ProcessWorker
-        for number in range(plan.workers):
+        workers = self.config.server.workers
+        kind: Callable[..., Worker] = thread_worker if workers == 1 else ProcessWorker
+        for number in range(workers):
+            # Where workers share partitions, each takes what it can get.
             own = replace(plan, worker=number)
             self._workers.append(
                 kind(own, store.url, self._source.open_intake, self._say, self._options.clock, self._options.failpoint)
             )
 
-    def _tick(self, coordinator: "Coordinator", store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+    def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
         asked = looked = 0.0
         plan = self.config.campaign
         watch = Watch(plan.slot_seconds, plan.settle_slots)
@@ -186,6 +219,9 @@ class Running:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
                     self._note_state(store.meta().get(STATE, RUNNING))
+                coordinator = self._lead(election, seed, store, outlet)
+                if coordinator is None:
+                    continue
                 if time.monotonic() > looked + _WATCH_SECONDS:
                     looked = time.monotonic()
                     for event, sentence in watch.look(self._look(store, coordinator.ends)):
@@ -195,6 +231,9 @@ class Running:
                 elif self.state != PAUSED:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
+            except Fenced:
+                # The election tells of it, and asks for another coordinator when we are elected again.
+                self._lease, self.coordinator = None, None
             except StoreError as wrong:
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
 

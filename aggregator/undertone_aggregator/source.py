@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.broker_options import DIRECT, EXTERNAL, is_loopback
+from undertone_aggregator.collect.crew import OpenIntake
 from undertone_aggregator.collect.ingest import IngestPlan, Say
-from undertone_aggregator.collect.link import Address, Outlet
+from undertone_aggregator.collect.link import Address, Outlet, Outlets, always
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import open_intake, take_over
+from undertone_aggregator.collect.shared_plan import write_plan
 from undertone_aggregator.collect.store import Store
-from undertone_aggregator.collect.workers import OpenIntake
 from undertone_aggregator.config import Config
 from undertone_aggregator.journal import Journal
 from undertone_shared.errors import Invalid
@@ -31,8 +32,11 @@ class Outgoing(Protocol):
     ``heard``: the newest campaign of each topic, whoever published it.
     """
 
-    dropped: int | None
-    heard: dict[str, bytes]
+    @property
+    def dropped(self) -> int | None: ...
+
+    @property
+    def heard(self) -> dict[str, bytes]: ...
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
         """The campaign that a topic held when we came; None without one. Waits for the broker, or ``stop``."""
@@ -40,8 +44,10 @@ class Outgoing(Protocol):
     def start(self) -> None:
         """Begin to publish."""
 
-    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish retained; ``again``: also at every later connect."""
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        """Publish retained; ``again``: also at every later connect while ``permitted``."""
 
     def stop(self) -> None:
         """End it."""
@@ -80,17 +86,19 @@ class Source(Protocol):
 
 
 class BrokerSource:
-    """A broker at an address. ``files``: of whom it knows, and ``again`` makes it read them, if it is ours."""
+    """Brokers at addresses. ``files``: of whom they know, and ``again`` makes one read them, if it is ours."""
 
-    def __init__(self, address: Address, files: Sequence[Path] = (), again: Callable[[], None] = lambda: None) -> None:
-        self._address = address
+    def __init__(
+        self, addresses: Sequence[Address], files: Sequence[Path] = (), again: Callable[[], None] = lambda: None
+    ) -> None:
+        self._addresses = tuple(addresses)
         self.files = tuple(files)
         self._again = again
 
     @property
     def open_intake(self) -> OpenIntake:
         """A session at the broker for each worker."""
-        return partial(open_intake, self._address)
+        return partial(open_intake, self._addresses)
 
     def take_over(
         self,
@@ -102,12 +110,16 @@ class BrokerSource:
         taken: Collection[int] = (),
     ) -> IngestPlan:
         """Move the sessions to this number of workers."""
-        return take_over(store, plan, self._address, say, clock, stop, taken)
+        plan = take_over(store, plan, self._addresses, say, clock, stop, taken)
+        if plan.lease_seconds:
+            write_plan(store, plan, brokers_as_json(self._addresses))
+        return plan
 
     def outlet(self, prefix: str, say: Say) -> Outgoing:
-        """A connection of its own, which hears what anybody publishes as campaigns."""
+        """Connections of their own, which hear what anybody publishes as campaigns."""
         name = f"undertone-{secrets.token_hex(16)}-coordinator"
-        return Outlet(self._address, name, say, [config_topic(prefix, "+")])
+        outlets = [Outlet(address, name, say, [config_topic(prefix, "+")]) for address in self._addresses]
+        return outlets[0] if len(outlets) == 1 else Outlets(outlets)
 
     def reload(self) -> None:
         """A managed broker reads its files again, and throws off who is no longer in them."""
@@ -126,7 +138,7 @@ def open_source(config: Config, journal: Journal) -> Iterator[Source]:
         with _endpoint(config, journal) as source:
             yield source
     elif settings.mode == EXTERNAL:
-        yield BrokerSource(external_address(config))
+        yield BrokerSource(external_addresses(config))
     else:
         with _managed(config, journal) as source:
             yield source
@@ -167,7 +179,7 @@ def _managed(config: Config, journal: Journal) -> Iterator[Source]:
             worker_users=settings.worker_users,
             password_file=password_file,
         )
-        yield BrokerSource(address, broker.files, broker.reload)
+        yield BrokerSource([address], broker.files, broker.reload)
 
 
 @contextlib.contextmanager
@@ -196,23 +208,61 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         yield source
 
 
-def external_address(config: Config) -> Address:
-    """How to reach somebody's broker: TLS, unless on this machine or ``insecure``. Raises Invalid."""
+def external_addresses(config: Config) -> list[Address]:
+    """How to reach somebody's brokers: TLS, unless on this machine or ``insecure``. Raises Invalid."""
     settings = config.broker
     assert settings.password_file is not None
     password_file = config.secret(settings.password_file)
-    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(settings.host))
-    return Address(
-        settings.host,
-        settings.port or (TLS_PORT if tls else PLAIN_PORT),
-        settings.user,
-        read_password(password_file),
-        _named(config, settings.ca_file),
-        settings.keepalive,
-        tls,
-        settings.worker_users,
-        password_file,
-    )
+    addresses = []
+    for host, port in settings.places:
+        tls = settings.ca_file is not None or not (settings.insecure or is_loopback(host))
+        addresses.append(
+            Address(
+                host,
+                port or settings.port or (TLS_PORT if tls else PLAIN_PORT),
+                settings.user,
+                read_password(password_file),
+                _named(config, settings.ca_file),
+                settings.keepalive,
+                tls,
+                settings.worker_users,
+                password_file,
+            )
+        )
+    return addresses
+
+
+def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
+    """How workers on other machines reach them; passwords and authorities stay where they are."""
+    first = addresses[0]
+    return {
+        "brokers": [[address.host, address.port, address.tls] for address in addresses],
+        "user": first.user,
+        "worker_users": first.worker_users,
+        "keepalive": first.keepalive,
+        "authority": first.ca_file is not None,
+    }
+
+
+def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file: Path | None) -> list[Address]:
+    """The brokers that `brokers_as_json` tells of. Raises Invalid."""
+    if brokers["authority"] and ca_file is None:
+        raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
+    password = read_password(password_file)
+    return [
+        Address(
+            host,
+            port,
+            brokers["user"],
+            password,
+            ca_file if tls else None,
+            brokers["keepalive"],
+            tls,
+            brokers["worker_users"],
+            password_file,
+        )
+        for host, port, tls in brokers["brokers"]
+    ]
 
 
 def read_password(path: Path) -> str:

@@ -43,7 +43,7 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
     address = Address("127.0.0.1", port, credentials.AGGREGATOR, bench.PASSWORD)
     openers: dict[str, Callable[[], Intake]] = {
-        "broker": lambda: open_intake(address, bench.PLAN, print),
+        "broker": lambda: open_intake([address], bench.PLAN, print),
         "paho": lambda: PahoIntake(address, bench.PLAN.client_id, bench.FILTER, 2000),
     }
     with open_store(folder / "s.sqlite") as store:

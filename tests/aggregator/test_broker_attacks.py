@@ -91,13 +91,13 @@ class Device:
 
 def begin(address: Address, plan: IngestPlan = PLAN) -> None:
     """The worker's session begins, and the worker goes away."""
-    intake = open_intake(address, plan, lambda _: None)
+    intake = open_intake([address], plan, lambda _: None)
     wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
     intake.close()
 
 
 def drain(address: Address, expected: int, plan: IngestPlan = PLAN, seconds: float = 10.0) -> list[Delivery]:
-    intake = open_intake(address, plan, lambda _: None)
+    intake = open_intake([address], plan, lambda _: None)
     taken: list[Delivery] = []
     deadline = time.monotonic() + seconds
     while len(taken) < expected and time.monotonic() < deadline:
@@ -139,7 +139,7 @@ def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make
 def test_a_device_cannot_throw_a_running_worker_or_another_device_off(make: Make) -> None:
     broker = make()
     said: list[str] = []
-    intake = open_intake(server(broker), PLAN, said.append)
+    intake = open_intake([server(broker)], PLAN, said.append)
     wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
     with Device(broker, "d1") as honest:
         for _ in range(20):
@@ -155,7 +155,7 @@ def test_a_device_cannot_throw_a_running_worker_or_another_device_off(make: Make
 def test_a_session_that_is_taken_again_and_again_rings(make: Make) -> None:
     broker = make()
     said: list[str] = []
-    intake = open_intake(server(broker), PLAN, said.append)
+    intake = open_intake([server(broker)], PLAN, said.append)
     for _ in range(3):
         wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
         begin(server(broker))
@@ -226,7 +226,7 @@ def test_who_was_refused_and_by_which_file_is_said(make: Make) -> None:
     broker = make()
     said: list[str] = []
     wrong = Address(broker.host, broker.port, "aggregator", "z", password_file=Path("/etc/u/aggregator.password"))
-    intake = open_intake(wrong, PLAN, said.append)
+    intake = open_intake([wrong], PLAN, said.append)
     wait_for(lambda: bool(intake.take(0.05)) or bool(said))
     intake.close()
     assert "refused the user aggregator with the password of /etc/u/aggregator.password: " in said[0]

@@ -20,21 +20,18 @@ from typing import Any
 import pytest
 
 from support import deliveries
-from support.child_server import CHILD, NOW, PREFIX, Server, external
+from support.child_server import CHILD, NOW, Server, external
 from support.deliveries import Sender, wait_for
 from support.direct_sender import DirectSender
 from support.private_broker import TLS
+from support.reports import expected, some_reports
 from support.server import delivery
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.partial import Partial
-from undertone_aggregator.collect.seen import COUNTED, Seen, digest
-from undertone_aggregator.collect.store import Batch, open_store
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.collect.seen import digest
+from undertone_aggregator.collect.store import open_store
 from undertone_shared.campaign import Campaign
-from undertone_shared.topics import report_topic
 
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
 PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
@@ -106,38 +103,6 @@ def running(folder: Path, broker: str) -> Iterator[Server]:
     yield made
     if made.running:
         made.end(signal.SIGKILL)
-
-
-def some_reports(campaign: Campaign, chance: random.Random, number: int, count: int) -> list[tuple[str, bytes]]:
-    """Reports of one slot, some of them twice, a few that are none."""
-    slot = campaign.first_slot + number
-    symbols = campaign.cohort.mechanism.symbols
-    made = [delivery(campaign, f"d{i}", slot, chance.randrange(symbols)) for i in range(count)]
-    made += chance.sample(made, count // 10)
-    made.append((made[0][0], b"no report"))
-    made.append((made[1][0].replace("/d1/", "/d0/"), made[1][1]))
-    chance.shuffle(made)
-    return made
-
-
-def expected(
-    campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]], own_only: bool = False
-) -> tuple[Partial, dict[object, str]]:
-    """What one admission makes of everything that was sent, and the outcome of each distinct report.
-
-    ``own_only``: a connection's reports under another topic than its own come under none.
-    """
-    admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
-    admission.timeline = epochs
-    batch = Batch()
-    for topic, payload in sent:
-        own = not own_only or topic == report_topic(PREFIX, "meters", topic.split("/")[-2])
-        admission.judge(topic if own else "", payload, False, NOW, batch)
-    outcomes: dict[object, str] = {}
-    for device, code, outcome in batch.audit:
-        if outcome == COUNTED or (device, code) not in outcomes:
-            outcomes[device, code] = outcome
-    return batch.partial, outcomes
 
 
 def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], own_only: bool = False) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.source import external_address
+from undertone_aggregator.source import external_addresses
 from undertone_shared.errors import Invalid
 
 CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
@@ -30,7 +30,7 @@ def config(folder: Path, broker: str) -> Config:
     ],
 )
 def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: str, tls: bool, port: int) -> None:
-    address = external_address(config(tmp_path, broker))
+    (address,) = external_addresses(config(tmp_path, broker))
     assert (address.tls_context() is not None, address.port) == (tls, port)
     context = address.tls_context()
     assert context is None or (context.check_hostname and context.verify_mode)

@@ -144,7 +144,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Ma
     """A commit that waited for a full disk: the broker has given us up, or is gone; nothing raises, all comes again."""
     said: list[str] = []
     plan = IngestPlan(PREFIX, "meters", 1, cells_of)
-    inbox = open_intake(deliveries.address(broker), plan, said.append)
+    inbox = open_intake([deliveries.address(broker)], plan, said.append)
     deliveries.wait_for(lambda: bool(inbox.take(0.05)) or inbox.ready)
     sender = deliveries.Sender(broker)
     sender.flush(sender.send([(f"{PREFIX}/meters/1/d1/report", b"x")]))

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class MemoryStore:
         self._sequences: list[tuple[str, bytes]] = []
         self._losses: Counter[tuple[str, int]] = Counter()
         self._audit: dict[tuple[str, bytes], str] = {}
+        self._groups: dict[str, str] = {}
+        self._fence: Callable[[], None] | None = None
 
     @property
     def url(self) -> str:
@@ -73,10 +75,25 @@ class MemoryStore:
     def backup(self, path: Path) -> None:
         raise Invalid("a store in memory has no backup")
 
+    @property
+    def leases(self) -> None:
+        return None
+
+    def fence(self, check: Callable[[], None] | None) -> None:
+        self._fence = check
+
+    def groups(self) -> dict[str, str]:
+        return dict(self._groups)
+
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        self._groups = dict(groups)
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         before: dict[str, Any] = {name: copy.copy(getattr(self, name)) for name in _KEPT}
         try:
+            if self._fence is not None:
+                self._fence()
             yield
         except BaseException:
             self.__dict__.update(before)

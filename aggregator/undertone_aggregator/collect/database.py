@@ -30,6 +30,8 @@ class Database:
         # To build a statement costs more than to run it: those of every batch are kept.
         self._statements: dict[str, Any] = {}
         self._campaign = 0
+        self._inside = False
+        self._fence: Callable[[], None] | None = None
         try:
             with typed():
                 if not read_only:
@@ -53,6 +55,11 @@ class Database:
             self._open_connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         return self._open_connection
 
+    @property
+    def dialect(self) -> str:
+        """Which kind of SQL it speaks."""
+        return self._engine.dialect.name
+
     def _begin(self) -> None:
         raise NotImplementedError
 
@@ -71,7 +78,7 @@ class Database:
 
     def _choose(self, campaign: str | None, read_only: bool) -> int:
         """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
-        numbers = {name: number for number, name in self._rows(select(tables.campaigns))}
+        numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
             if len(numbers) > 1:
                 raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
@@ -84,7 +91,7 @@ class Database:
         if read_only:
             raise Invalid(f"{self._name} holds no campaign {campaign or ''}".rstrip())
         row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
-        return int(self._execute(row).scalar_one())
+        return int(self.execute(row).scalar_one())
 
     def close(self) -> None:
         if self._open_connection is not None:
@@ -101,11 +108,20 @@ class Database:
     def _hold(self, seconds: float, *, shared: bool) -> contextlib.AbstractContextManager[None]:
         raise NotImplementedError
 
+    def fence(self, check: Callable[[], None] | None) -> None:
+        self._fence = check
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
+        if self._inside:
+            yield
+            return
         with typed():
             self._begin()
+            self._inside = True
             try:
+                if self._fence is not None:
+                    self._fence()
                 yield
                 self._connection.exec_driver_sql("COMMIT")
             except BaseException:
@@ -113,32 +129,37 @@ class Database:
                     if self._open_connection is not None and not self._open_connection.invalidated:
                         self._open_connection.exec_driver_sql("ROLLBACK")
                 raise
+            finally:
+                self._inside = False
 
-    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
+    def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
+        """Run a statement, in the transaction that is open or one of its own."""
         with typed():
             return self._connection.execute(statement, rows)
 
-    def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """The rows of a query, one by one."""
         with typed():
             yield from self._connection.execute(statement, values)
 
-    def _mine(self, table: Table) -> Any:
+    def mine(self, table: Table) -> Any:
+        """The condition for this campaign's rows."""
         return table.c.campaign == self._campaign
 
-    def _kept(self, name: str, build: Callable[[], Any]) -> Any:
+    def kept(self, name: str, build: Callable[[], Any]) -> Any:
         """The statement of this name, built at its first use."""
         if name not in self._statements:
             self._statements[name] = build()
         return self._statements[name]
 
-    def _upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
+    def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
         """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds).
 
         A table has one form of it: the first call's.
         """
 
         def build() -> Any:
-            insert = postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
+            insert = postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
             return insert.on_conflict_do_update(
                 index_elements=list(table.primary_key),
                 set_=values(insert.excluded),
@@ -146,8 +167,8 @@ class Database:
             )
 
         if rows:
-            statement = self._kept(f"upsert {table.name}", build)
-            self._execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+            statement = self.kept(f"upsert {table.name}", build)
+            self.execute(statement, [{"campaign": self._campaign, **row} for row in rows])
 
 
 def _version(connection: Connection) -> str | None:

@@ -35,6 +35,8 @@ class IngestPlan:
 
     ``cells``: what a counted report of a rule's kind adds; a function that another process can import.
     ``slots``: the broker users of all workers, by worker, see `undertone_aggregator.collect.link.worker_user`.
+    ``lease_seconds``: 0: this server's own workers. Else ``workers`` is the number of partitions that workers on any
+    machine share out (`undertone_aggregator.collect.crew`), and one that is silent so long loses its own.
     ``secret``: random digits in the sessions' names.
     ``draining``: take what is queued for the session of every shard, and subscribe no more.
     """
@@ -52,6 +54,7 @@ class IngestPlan:
     draining: bool = False
     slots: tuple[int, ...] = ()
     secret: str = ""
+    lease_seconds: float = 0
 
     @property
     def name(self) -> str:
@@ -80,7 +83,8 @@ class Ingest:
     """One worker: an intake, its shards' deduplication state, a connection to the store.
 
     ``failpoint(place)`` is called at before_commit, after_commit, during_acknowledgement and after_acknowledgement:
-    a test may end the process there. ``clock`` gives Unix seconds.
+    a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called between batches: it raises
+    when the shards are another worker's.
     """
 
     def __init__(
@@ -92,8 +96,10 @@ class Ingest:
         say: Say = lambda _: None,
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint = nowhere,
+        still_ours: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan = plan
+        self._still_ours = still_ours
         self._store = store
         self._say = say
         self._clock = clock
@@ -123,6 +129,8 @@ class Ingest:
 
     def step(self) -> int:
         """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
+        # Before the intake connects again: the session would be taken from its new owner.
+        self._still_ours()
         deliveries = self._intake.take(IDLE_SECONDS)
         if not deliveries or not self.commit(deliveries):
             return 0

@@ -111,6 +111,11 @@ def forget_session(address: Address, client_id: str) -> None:
     client.loop_stop()
 
 
+def always() -> bool:
+    """What is published again whatever happens."""
+    return True
+
+
 class Outlet:
     """Publishes retained messages from a background thread; the newest of each topic again at every connect.
 
@@ -132,7 +137,7 @@ class Outlet:
         self._address = address
         self._say = say
         self._lock = threading.Lock()
-        self._kept: dict[str, bytes] = {}
+        self._kept: dict[str, tuple[bytes, Callable[[], bool]]] = {}
         self._client = address.client(client_id, clean_session=True)
         self._client.reconnect_delay_set(1, 30)
         self._client.on_connect = self._on_connect
@@ -152,11 +157,13 @@ class Outlet:
         self._client.loop_start()
         self._started = True
 
-    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish retained at QoS 1; ``again``: also at every later connect, until replaced."""
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        """Publish retained at QoS 1; ``again``: also at every later connect while ``permitted``, until replaced."""
         with self._lock:
             if again:
-                self._kept[topic] = payload
+                self._kept[topic] = payload, permitted
         if self._client.is_connected():
             self._client.publish(topic, payload, qos=1, retain=True)
 
@@ -185,8 +192,9 @@ class Outlet:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
         client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, *self._watch)])
         with self._lock:
-            for topic, payload in self._kept.items():
-                client.publish(topic, payload, qos=1, retain=True)
+            for topic, (payload, permitted) in self._kept.items():
+                if permitted():
+                    client.publish(topic, payload, qos=1, retain=True)
 
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         try:
@@ -198,3 +206,40 @@ class Outlet:
             return
         with contextlib.suppress(ValueError):
             self.dropped = int(message.payload)
+
+
+class Outlets:
+    """One `Outlet` for each of several brokers, all told the same; ``heard``: the newest message of each topic."""
+
+    def __init__(self, outlets: Sequence[Outlet]) -> None:
+        self._outlets = outlets
+        self.heard: dict[str, bytes] = {}
+        for outlet in outlets:
+            outlet.heard = self.heard
+
+    @property
+    def dropped(self) -> int | None:
+        """By all of them, as far as they tell."""
+        known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
+        return sum(known) if known else None
+
+    def start(self) -> None:
+        """Connect to all."""
+        for outlet in self._outlets:
+            outlet.start()
+
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        """Publish at all; one that cannot be reached gets it when it is back."""
+        for outlet in self._outlets:
+            outlet.publish(topic, payload, again=again, permitted=permitted)
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """What a topic held at any of them. Waits for all."""
+        return [outlet.retained(topic, stop) for outlet in self._outlets][-1]
+
+    def stop(self) -> None:
+        """Disconnect."""
+        for outlet in self._outlets:
+            outlet.stop()

@@ -13,6 +13,8 @@ from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.database import typed
+from undertone_aggregator.collect.leases import Leases
+from undertone_aggregator.collect.sql_leases import SqlLeases
 from undertone_aggregator.collect.sql_store import SqlStore
 from undertone_shared.errors import Invalid
 
@@ -20,6 +22,15 @@ _RETRY_SECONDS = 0.05
 # Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
 _LOCKS = tables.APPLICATION
 _MIGRATION = 0
+_IDLE_MILLISECONDS = 10_000
+# A connection whose other end has vanished is over within this.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
 
 
 class PostgresStore(SqlStore):
@@ -34,13 +45,15 @@ class PostgresStore(SqlStore):
             raise Invalid(f"the store is postgresql:{where}, expected postgresql://user@host/database") from None
         self._address: URL = address.set(drivername="postgresql+psycopg")
         try:
-            engine = create_engine(self._address, poolclass=NullPool, connect_args={"connect_timeout": 10})
+            engine = create_engine(self._address, poolclass=NullPool, connect_args=_PATIENCE)
         except ImportError:
             raise Invalid("a PostgreSQL store needs psycopg: pip install 'undertone-ldp[postgres]'") from None
 
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
             raw.autocommit = True
+            # A process that is stopped in a transaction keeps no row from its successor.
+            raw.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
             if read_only:
                 raw.execute("SET default_transaction_read_only = on")
 
@@ -49,6 +62,10 @@ class PostgresStore(SqlStore):
     @property
     def url(self) -> str:
         return self._address.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    @property
+    def leases(self) -> Leases:
+        return SqlLeases(self)
 
     def backup(self, path: Path) -> None:
         raise Invalid(f"{self._name} is a PostgreSQL database: back it up with pg_dump")
@@ -63,7 +80,7 @@ class PostgresStore(SqlStore):
         self._connection.exec_driver_sql("BEGIN")
 
     def _lock_migration(self) -> None:
-        self._execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+        self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
 
     @contextlib.contextmanager
     def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:

@@ -1,10 +1,11 @@
 """The workers' sessions at a broker: whose they are, and how they move when the number of workers changes."""
 
+import contextlib
 import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -13,27 +14,32 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.inbox import Inbox
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan, Say
 from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.leases import COORDINATOR
 from undertone_aggregator.collect.link import Address, forget_session
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.sequences import Sequences
-from undertone_aggregator.collect.store import Store
-from undertone_aggregator.collect.workers import LOCK_SECONDS
+from undertone_aggregator.collect.shared_plan import SECRET
+from undertone_aggregator.collect.store import LOCK_SECONDS, Store
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
 # Names of the store's facts about its sessions at the broker.
 _SESSIONS = "broker_sessions"
-_SECRET = "broker_secret"
 _SECRET_BYTES = 16
 # Broker users that are provisioned for ingest workers, of all campaigns together.
 WORKER_USERS = 64
 
 
-def open_intake(address: Address, plan: IngestPlan, say: Say) -> Intake:
-    """The intake of one worker."""
+def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
+    """The broker of a worker's shards, and its user there: shard s is at broker s mod their number."""
+    return addresses[plan.worker % len(addresses)].of_worker(plan.slot)
+
+
+def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say) -> Intake:
+    """The intake of one worker; the number of workers is a multiple of that of brokers."""
     filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
     return Inbox(
-        address.of_worker(plan.slot),
+        broker_of(addresses, plan),
         plan.client_id,
         filters,
         plan.batch,
@@ -46,7 +52,7 @@ def open_intake(address: Address, plan: IngestPlan, say: Say) -> Intake:
 def take_over(
     store: Store,
     plan: IngestPlan,
-    address: Address,
+    addresses: Sequence[Address],
     say: Say,
     clock: Callable[[], float],
     stop: threading.Event,
@@ -56,31 +62,73 @@ def take_over(
 
     One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
     then the old ones are emptied and forgotten: a report that reached both is a duplicate. Gives up when ``stop`` is
-    set. ``taken``: slots that other campaigns of this server hold. Raises Invalid without enough slots.
+    set. ``taken``: slots that other campaigns of this server hold. Where workers share partitions and some are at it,
+    their sessions are the plan's. Raises Invalid without enough slots, or for another number than theirs.
     """
-    with store.exclusive(LOCK_SECONDS):
-        meta = store.meta()
-        plan = replace(plan, secret=meta.get(_SECRET) or secrets.token_hex(_SECRET_BYTES))
-        # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
-        # interrupted.
-        known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
-        old = [slots for slots in known if len(slots) != plan.workers]
-        mine = next((slots for slots in known if len(slots) == plan.workers), None)
-        plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
-        store.set_meta({_SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
-        if old:
-            say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
-            for worker in range(plan.workers):
-                _begin_session(replace(plan, worker=worker), address, say, stop)
-            for slots in old:
-                for worker in range(len(slots)):
-                    before = replace(plan, worker=worker, workers=len(slots), slots=slots)
-                    _empty_session(store, before, address, say, clock, stop)
-        if stop.is_set():
-            return plan
-        store.set_meta({_SESSIONS: json.dumps([plan.slots])})
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(store.exclusive(LOCK_SECONDS))
+        except Invalid:
+            if not plan.lease_seconds:
+                raise
+            return _join(store, plan)
+        return _move(store, plan, addresses, say, clock, stop, taken)
+
+
+def _join(store: Store, plan: IngestPlan) -> IngestPlan:
+    meta = store.meta()
+    known = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+    if len(known) != 1 or len(known[0]) != plan.workers:
+        partitions = " and ".join(str(len(slots)) for slots in known) or "no"
+        raise Invalid(
+            f"server.partitions is {plan.workers}, but workers of {store.url} run with {partitions}: stop them all to"
+            " change it"
+        )
+    return replace(plan, secret=meta[SECRET], slots=known[0])
+
+
+def _move(
+    store: Store,
+    plan: IngestPlan,
+    addresses: Sequence[Address],
+    say: Say,
+    clock: Callable[[], float],
+    stop: threading.Event,
+    taken: Collection[int],
+) -> IngestPlan:
+    meta = store.meta()
+    plan = replace(plan, secret=meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES))
+    # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
+    # interrupted.
+    known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+    old = [slots for slots in known if len(slots) != plan.workers]
+    mine = next((slots for slots in known if len(slots) == plan.workers), None)
+    plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
+    store.set_meta({SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
+    if old:
+        say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
+        _dispossess(store, plan)
+        for worker in range(plan.workers):
+            _begin_session(replace(plan, worker=worker), addresses, say, stop)
+        for slots in old:
+            for worker in range(len(slots)):
+                before = replace(plan, worker=worker, workers=len(slots), slots=slots)
+                _empty_session(store, before, addresses, say, clock, stop)
+    if stop.is_set():
+        return plan
+    store.set_meta({_SESSIONS: json.dumps([plan.slots])})
+    # A worker whose hold on the store is lost, as when the database restarted, commits nothing in between.
+    with store.transaction():
+        _dispossess(store, plan)
         _consolidate(store)
     return plan
+
+
+def _dispossess(store: Store, plan: IngestPlan) -> None:
+    """Whoever held a partition, or the coordinator's part, is refused from now on."""
+    if plan.lease_seconds and store.leases is not None:
+        partitions = [replace(plan, worker=worker).name for worker in range(plan.workers)]
+        store.leases.reset([COORDINATOR, *partitions])
 
 
 def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
@@ -123,8 +171,8 @@ def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
     return tuple(free)
 
 
-def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading.Event) -> None:
-    intake = open_intake(address, plan, say)
+def _begin_session(plan: IngestPlan, addresses: Sequence[Address], say: Say, stop: threading.Event) -> None:
+    intake = open_intake(addresses, plan, say)
     while not intake.ready and not stop.is_set():
         # What is read meanwhile is not acknowledged: it comes again.
         intake.take(0.1)
@@ -132,10 +180,15 @@ def _begin_session(plan: IngestPlan, address: Address, say: Say, stop: threading
 
 
 def _empty_session(
-    store: Store, plan: IngestPlan, address: Address, say: Say, clock: Callable[[], float], stop: threading.Event
+    store: Store,
+    plan: IngestPlan,
+    addresses: Sequence[Address],
+    say: Say,
+    clock: Callable[[], float],
+    stop: threading.Event,
 ) -> None:
     draining = replace(plan, draining=True)
-    intake = open_intake(address, draining, say)
+    intake = open_intake(addresses, draining, say)
     ingest = Ingest(draining, store, intake, say=say, clock=clock)
     last = time.monotonic()
     while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
@@ -143,4 +196,4 @@ def _empty_session(
             last = time.monotonic()
     intake.close()
     if not stop.is_set():
-        forget_session(address.of_worker(plan.slot), plan.client_id)
+        forget_session(broker_of(addresses, plan), plan.client_id)

@@ -28,18 +28,19 @@ class SqlStore(Database):
 
     def meta(self) -> dict[str, str]:
         table = tables.meta
-        return {row.name: row.value for row in self._rows(select(table).where(self._mine(table)))}
+        return {row.name: row.value for row in self.rows(select(table).where(self.mine(table)))}
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         rows = [{"name": name, "value": value} for name, value in values.items()]
-        self._upsert(tables.meta, rows, lambda new: {"value": new.value})
-        if "campaign" in values:
-            own = tables.campaigns.c.id == self._campaign
-            self._execute(tables.campaigns.update().where(own).values(name=values["campaign"]))
+        with self.transaction():
+            self.upsert(tables.meta, rows, lambda new: {"value": new.value})
+            if "campaign" in values:
+                own = tables.campaigns.c.id == self._campaign
+                self.execute(tables.campaigns.update().where(own).values(name=values["campaign"]))
 
     def epochs(self) -> list[Epoch]:
         table = tables.epochs
-        rows = self._rows(select(table).where(self._mine(table)).order_by(table.c.epoch))
+        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.epoch))
         return [
             Epoch(
                 Campaign(bytes(r.body)),
@@ -53,23 +54,23 @@ class SqlStore(Database):
 
     def epoch_count(self) -> int:
         table = tables.epochs
-        count = self._kept("epochs", lambda: select(func.count()).select_from(table).where(self._mine(table)))
-        return int(self._execute(count).scalar_one())
+        count = self.kept("epochs", lambda: select(func.count()).select_from(table).where(self.mine(table)))
+        return int(self.execute(count).scalar_one())
 
     def add_epoch(self, epoch: Epoch) -> None:
-        self._execute(
-            tables.epochs.insert().values(
-                campaign=self._campaign,
-                epoch=epoch.campaign.epoch,
-                fingerprint=epoch.campaign.fingerprint,
-                body=bytes(epoch.campaign.body),
-                issued_at=epoch.issued_at,
-                threshold=epoch.chosen,
-                decoded=None if epoch.decoded is None else json.dumps(epoch.decoded),
-                epsilon=None if epoch.budget is None else str(epoch.budget.epsilon),
-                delta=None if epoch.budget is None else epoch.budget.as_json()["delta"],
-            )
+        row = tables.epochs.insert().values(
+            campaign=self._campaign,
+            epoch=epoch.campaign.epoch,
+            fingerprint=epoch.campaign.fingerprint,
+            body=bytes(epoch.campaign.body),
+            issued_at=epoch.issued_at,
+            threshold=epoch.chosen,
+            decoded=None if epoch.decoded is None else json.dumps(epoch.decoded),
+            epsilon=None if epoch.budget is None else str(epoch.budget.epsilon),
+            delta=None if epoch.budget is None else epoch.budget.as_json()["delta"],
         )
+        with self.transaction():
+            self.execute(row)
 
     # --- what was counted
 
@@ -82,7 +83,7 @@ class SqlStore(Database):
                 self._append(tables.chains, worker, bytes(batch.chains))
             if batch.sequences:
                 self._append(tables.sequences, worker, bytes(batch.sequences))
-            self._upsert(
+            self.upsert(
                 tables.losses,
                 [
                     {"worker": worker, "grp": group, "slot": slot, "n": n}
@@ -91,13 +92,13 @@ class SqlStore(Database):
                 ],
                 lambda new: {"n": tables.losses.c.n + new.n},
             )
-            self._upsert(
+            self.upsert(
                 tables.counters,
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
             )
             # The first outcome of a report stands, unless a later delivery of it was counted.
-            self._upsert(
+            self.upsert(
                 tables.audit,
                 [{"device": device, "digest": digest, "outcome": outcome} for device, digest, outcome in batch.audit],
                 lambda new: {"outcome": new.outcome},
@@ -114,9 +115,9 @@ class SqlStore(Database):
         def build() -> Any:
             places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
             wanted = places.in_(bindparam("places", expanding=True))
-            return select(table).where(and_(self._mine(table), table.c.worker == bindparam("owner"), wanted))
+            return select(table).where(and_(self.mine(table), table.c.worker == bindparam("owner"), wanted))
 
-        there = self._rows(self._kept("partials", build), {"owner": worker, "places": keys})
+        there = self.rows(self.kept("partials", build), {"owner": worker, "places": keys})
         kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
 
         def merged(place: tuple[int, bytes, int, str], counts: Counts) -> Counts:
@@ -133,63 +134,74 @@ class SqlStore(Database):
             }
             for place, counts in zip(keys, partial.values(), strict=True)
         ]
-        self._upsert(table, rows, lambda new: {"counts": new.counts})
+        self.upsert(table, rows, lambda new: {"counts": new.counts})
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None) -> Partial:
         table = tables.partials
-        wanted = [self._mine(table), table.c.slot.between(first, last)]
+        wanted = [self.mine(table), table.c.slot.between(first, last)]
         if kind is not None:
             wanted.append(table.c.kind == kind)
         campaign = self.meta().get("campaign", "")
         return Partial.gather(
             (Key(campaign, bytes(r.fingerprint), r.kind, r.grp, r.slot), unpack_counts(bytes(r.counts)))
-            for r in self._rows(select(table).where(and_(*wanted)))
+            for r in self.rows(select(table).where(and_(*wanted)))
         )
 
     def newest_slot(self) -> int | None:
         table = tables.partials
-        newest: int | None = self._execute(select(func.max(table.c.slot)).where(self._mine(table))).scalar_one()
+        newest: int | None = self.execute(select(func.max(table.c.slot)).where(self.mine(table))).scalar_one()
         return newest
 
     def outcomes(self) -> Counter[str]:
         table = tables.counters
-        total = select(table.c.outcome, func.sum(table.c.n)).where(self._mine(table)).group_by(table.c.outcome)
-        counters = Counter({outcome: int(n) for outcome, n in self._rows(total)})
+        total = select(table.c.outcome, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.outcome)
+        counters = Counter({outcome: int(n) for outcome, n in self.rows(total)})
         counters[RECEIVED] = sum(counters.values())
         return counters
 
     def losses(self) -> dict[tuple[str, int], int]:
         table = tables.losses
-        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self._mine(table))
-        rows = self._rows(total.group_by(table.c.grp, table.c.slot))
+        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.mine(table))
+        rows = self.rows(total.group_by(table.c.grp, table.c.slot))
         return {(group, slot): int(n) for group, slot, n in rows if n}
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         table = tables.audit
-        for row in self._rows(select(table).where(self._mine(table))):
+        for row in self.rows(select(table).where(self.mine(table))):
             yield row.device, bytes(row.digest), row.outcome
 
     # --- the operator's inventory
 
+    def groups(self) -> dict[str, str]:
+        table = tables.groups
+        return {row.device: row.grp for row in self.rows(select(table).where(self.mine(table)))}
+
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        table = tables.groups
+        with self.transaction():
+            self.execute(delete(table).where(self.mine(table)))
+            rows = [{"device": device, "grp": group} for device, group in groups.items()]
+            self.upsert(table, rows, lambda new: {"grp": new.grp})
+
     def devices(self) -> dict[str, Device]:
         table = tables.devices
-        rows = self._rows(select(table).where(self._mine(table)).order_by(table.c.name))
+        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.name))
         return {r.name: Device(r.name, r.grp, r.state, r.since) for r in rows}
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         table = tables.devices
         rows = [{"name": d.name, "grp": d.group, "state": d.state, "since": d.since} for d in devices]
         with self.transaction():
-            self._execute(delete(table).where(and_(self._mine(table), table.c.name.in_(list(without)))))
-            self._upsert(table, rows, lambda new: {"grp": new.grp, "state": new.state, "since": new.since})
+            self.execute(delete(table).where(and_(self.mine(table), table.c.name.in_(list(without)))))
+            self.upsert(table, rows, lambda new: {"grp": new.grp, "state": new.state, "since": new.since})
 
     def revoked_count(self) -> int:
         table = tables.devices
 
         def build() -> Any:
-            return select(func.count()).select_from(table).where(and_(self._mine(table), table.c.state == REVOKED))
+            return select(func.count()).select_from(table).where(and_(self.mine(table), table.c.state == REVOKED))
 
-        return int(self._execute(self._kept("revoked", build)).scalar_one())
+        return int(self.execute(self.kept("revoked", build)).scalar_one())
 
     # --- deduplication
 
@@ -221,15 +233,15 @@ class SqlStore(Database):
             self._append(tables.chains, worker, records)
 
     def _segments(self, table: Table) -> Iterator[Any]:
-        return self._rows(select(table).where(self._mine(table)).order_by(table.c.id))
+        return self.rows(select(table).where(self.mine(table)).order_by(table.c.id))
 
     def _append(self, table: Table, worker: str, data: bytes, **columns: bool) -> None:
         row = {"campaign": self._campaign, "worker": worker, "data": data, **columns}
-        self._execute(self._kept(f"append {table.name}", table.insert), row)
+        self.execute(self.kept(f"append {table.name}", table.insert), row)
 
     def _forget(self, table: Table, worker: str, everyone: bool) -> None:
-        whose = self._mine(table) if everyone else and_(self._mine(table), table.c.worker == worker)
-        self._execute(delete(table).where(whose))
+        whose = self.mine(table) if everyone else and_(self.mine(table), table.c.worker == worker)
+        self.execute(delete(table).where(whose))
 
 
 def _decoded(text: str | None) -> tuple[tuple[int, ...], int] | None:

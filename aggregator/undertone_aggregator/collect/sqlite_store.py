@@ -60,12 +60,16 @@ class SqliteStore(SqlStore):
     def url(self) -> str:
         return f"sqlite:{self._path}"
 
+    @property
+    def leases(self) -> None:
+        """None: a file is one machine's."""
+
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already: a backup replaces nothing")
         # SQLite takes an empty file: made here, it is its owner's alone.
         _make_private(path)
-        self._execute(text("VACUUM INTO :path").bindparams(path=str(path)))
+        self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
 
     def __enter__(self) -> "SqliteStore":
         return self

@@ -10,14 +10,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.inventory import Device
 from undertone_aggregator.collect.partial import Partial
 from undertone_shared.errors import Invalid
 
+if TYPE_CHECKING:
+    from undertone_aggregator.collect.leases import Leases
+
 RECEIVED = "received"
+# How long a store may still be in use by the workers of a server that was killed.
+LOCK_SECONDS = 5.0
 # scheme -> (module, class): a kind of store is one line. Each is opened by (where, campaign=, read_only=).
 _KINDS = {
     "sqlite": ("undertone_aggregator.collect.sqlite_store", "SqliteStore"),
@@ -81,7 +86,14 @@ class Store(Protocol):
         """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing; waits for other writers. On return it is durable."""
+        """All or nothing; waits for other writers. On return it is durable. Within another it is a part of that."""
+
+    @property
+    def leases(self) -> "Leases | None":
+        """Who owns what, for workers on several machines; None: the store is one machine's, held by `exclusive`."""
+
+    def fence(self, check: Callable[[], None] | None) -> None:
+        """From now on every transaction of this connection begins with ``check``, and is refused when that raises."""
 
     # --- what the campaign is
 
@@ -121,6 +133,12 @@ class Store(Protocol):
         """(device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
 
     # --- the operator's inventory
+
+    def groups(self) -> dict[str, str]:
+        """Device -> group, as the server that runs the campaign read them."""
+
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        """Replace them all, in one transaction."""
 
     def devices(self) -> dict[str, Device]:
         """By name, every device that was ever added."""

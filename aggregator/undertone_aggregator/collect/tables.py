@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0005"
+HEAD = "0006"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -134,4 +134,34 @@ devices = Table(
     Column("grp", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("since", BigInteger, nullable=False),
+)
+# Who works on a campaign whose workers are on several machines, see `leases`. role: a partition's number of all, as
+# 3of8, or the coordinator. until: when the lease ends, Unix seconds of the database's clock. begun: the broker keeps
+# reports for the partition.
+leases = Table(
+    "leases",
+    metadata,
+    _campaign(primary_key=True),
+    Column("role", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("until", Float, nullable=False),
+    Column("begun", Boolean, nullable=False),
+)
+# most: how many partitions the worker takes at most.
+members = Table(
+    "members",
+    metadata,
+    _campaign(primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("most", Integer, nullable=False),
+    Column("until", Float, nullable=False),
+)
+# The groups of devices, for workers on machines without the file.
+groups = Table(
+    "groups",
+    metadata,
+    _campaign(primary_key=True),
+    Column("device", Text, primary_key=True),
+    Column("grp", Text, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Ingest workers: one is a thread of the server, several are processes on disjoint shards of one store."""
+"""A server's ingest workers: one is a thread, several are processes on disjoint shards of one store."""
 
 import contextlib
 import multiprocessing
@@ -8,18 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say
-from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.background import Background
+from undertone_aggregator.collect.crew import Means, OpenIntake, work_together
+from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, Say
 from undertone_aggregator.collect.room import until_room
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.store import LOCK_SECONDS, open_store
 
 RESTART_SECONDS = 1.0
-# How long a store may still be in use by the workers of a server that was killed.
-LOCK_SECONDS = 5.0
 _STOP_SECONDS = 30.0
-
-# Makes the intake of one worker; a worker in a process of its own gets it by pickle.
-OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 
 class Worker(Protocol):
@@ -36,45 +32,16 @@ class Worker(Protocol):
         """Let it commit and acknowledge what it has read, then end it."""
 
 
-class ThreadWorker:
+def thread_worker(
+    plan: IngestPlan,
+    store: str,
+    open_intake: OpenIntake,
+    say: Say,
+    clock: Callable[[], float],
+    failpoint: Failpoint,
+) -> Background:
     """The lone worker, in a thread with its own connection to the store."""
-
-    def __init__(
-        self,
-        plan: IngestPlan,
-        store: str,
-        open_intake: OpenIntake,
-        say: Say,
-        clock: Callable[[], float],
-        failpoint: Failpoint,
-    ) -> None:
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._stop = threading.Event()
-
-        def work() -> None:
-            try:
-                _ingest(plan, store, open_intake, say, clock, failpoint, self._stop, self._ready.set)
-            except BaseException as failure:
-                self._failure = failure
-
-        self._thread = threading.Thread(target=work, name="ingest", daemon=True)
-        self._thread.start()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the broker keeps reports for it."""
-        return self._ready.is_set()
-
-    def check(self) -> None:
-        """Raises what ended the thread, if anything did."""
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        """Let it commit and acknowledge what it has read, then end it."""
-        self._stop.set()
-        self._thread.join()
+    return Background("ingest", lambda stop, ready: work(plan, store, open_intake, say, clock, failpoint, stop, ready))
 
 
 class ProcessWorker:
@@ -167,10 +134,10 @@ def _work(
             pipe.send(message)
 
     threading.Thread(target=watch, daemon=True).start()
-    _ingest(plan, url, open_intake, send, clock, failpoint, stop, lambda: send(None))
+    work(plan, url, open_intake, send, clock, failpoint, stop, lambda: send(None))
 
 
-def _ingest(
+def work(
     plan: IngestPlan,
     url: str,
     open_intake: OpenIntake,
@@ -180,9 +147,14 @@ def _ingest(
     stop: threading.Event,
     ready: Callable[[], None],
 ) -> None:
+    """One worker until ``stop`` is set: on the shards of its number, or on what it gets of those that are shared."""
+    own = Means(url, plan.cells, open_intake, say, clock, failpoint)
+    if plan.lease_seconds:
+        work_together(plan.campaign, own, stop, ready)
+        return
+
     def run() -> None:
         with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
-            ingest = Ingest(plan, store, open_intake(plan, say), say=say, clock=clock, failpoint=failpoint)
-            ingest.run(stop, ready)
+            own.ingest(plan, store).run(stop, ready)
 
     until_room(run, say, stop)

@@ -127,7 +127,9 @@ class Endpoint:
         """Whether it listens."""
         return self._server is not None
 
-    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = lambda: True
+    ) -> None:
         """Hand the campaign to all who subscribed, now and later. Other topics are nobody's here."""
         if topic == self.config_topic:
             self._in_loop(self._fan_out(topic, payload))

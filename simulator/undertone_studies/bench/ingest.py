@@ -100,7 +100,7 @@ class _Scene:
         self._campaign = campaign
         self._reports = reports
         self._drains: dict[str, Callable[[], Drain]] = {
-            "ours": lambda: _ingest(ours, open_intake(address, PLAN, lambda _: None), reports, lane.LEAST),
+            "ours": lambda: _ingest(ours, open_intake([address], PLAN, lambda _: None), reports, lane.LEAST),
             "old": lambda: _ingest(old, PahoIntake(address, _OLD, FILTER, 2000), reports, sys.maxsize),
             "paho": lambda: _paho(address, reports),
             "sub": lambda: _mosquitto_sub(address, reports),

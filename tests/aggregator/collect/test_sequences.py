@@ -169,7 +169,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Manag
     store = MemoryStore()
     store.set_meta({"campaign": "meters"})
     store.add_epoch(OLD)
-    intake = Dropping(open_intake(deliveries.address(broker), plan, print), drop)
+    intake = Dropping(open_intake([deliveries.address(broker)], plan, print), drop)
     deliveries.wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
     ingest = Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     sender = deliveries.Sender(broker)

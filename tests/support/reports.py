@@ -1,0 +1,46 @@
+"""Reports of a campaign, honest and not, and what one admission makes of all of them: the fault tests' truth."""
+
+import random
+
+from support.child_server import NOW, PREFIX
+from support.server import delivery
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.seen import COUNTED, Seen
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collection import cells_of
+from undertone_shared.campaign import Campaign
+from undertone_shared.topics import report_topic
+
+
+def some_reports(campaign: Campaign, chance: random.Random, number: int, count: int) -> list[tuple[str, bytes]]:
+    """Reports of one slot, some of them twice, a few that are none."""
+    slot = campaign.first_slot + number
+    symbols = campaign.cohort.mechanism.symbols
+    made = [delivery(campaign, f"d{i}", slot, chance.randrange(symbols)) for i in range(count)]
+    made += chance.sample(made, count // 10)
+    made.append((made[0][0], b"no report"))
+    made.append((made[1][0].replace("/d1/", "/d0/"), made[1][1]))
+    chance.shuffle(made)
+    return made
+
+
+def expected(
+    campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]], own_only: bool = False
+) -> tuple[Partial, dict[object, str]]:
+    """What one admission makes of everything that was sent, and the outcome of each distinct report.
+
+    ``own_only``: a connection's reports under another topic than its own come under none.
+    """
+    admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
+    admission.timeline = epochs
+    batch = Batch()
+    for topic, payload in sent:
+        own = not own_only or topic == report_topic(PREFIX, "meters", topic.split("/")[-2])
+        admission.judge(topic if own else "", payload, False, NOW, batch)
+    outcomes: dict[object, str] = {}
+    for device, code, outcome in batch.audit:
+        if outcome == COUNTED or (device, code) not in outcomes:
+            outcomes[device, code] = outcome
+    return batch.partial, outcomes
