@@ -126,3 +126,14 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
         )
     if workers > 1:
         raise Invalid(f"server.workers is {workers}, but mode 'direct' has one: use a broker for several workers")
+
+
+def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
+    """Raises Invalid for sessions that workers or brokers cannot share out. ``sessions``: of all workers together."""
+    name = "workers" if sessions == workers else "partitions"
+    if workers > sessions:
+        raise Invalid(f"server.workers is {workers}, expected at most server.partitions = {sessions}")
+    if sessions % len(broker.places):
+        raise Invalid(
+            f"server.{name} is {sessions}, expected a multiple of the {len(broker.places)} brokers in broker.hosts"
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
-from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, topic_prefix
+from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions, topic_prefix
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
 from undertone_shared.campaign import MEASURES, Campaign
@@ -297,16 +297,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
     )
     check_broker(config.broker, config.server.workers)
-    if config.server.workers > config.sessions:
-        raise Invalid(
-            f"server.workers is {config.server.workers}, expected at most server.partitions = {config.sessions}"
-        )
-    if config.sessions % len(config.broker.places):
-        name = "partitions" if config.shares else "workers"
-        raise Invalid(
-            f"server.{name} is {config.sessions}, expected a multiple of the {len(config.broker.places)} brokers of"
-            " broker.hosts"
-        )
+    check_sessions(config.broker, config.server.workers, config.sessions)
     return config
 
 

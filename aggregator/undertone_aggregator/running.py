@@ -84,8 +84,7 @@ class Running:
 
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
-        self._workers.clear()
-        self._begun, self._lease, self.coordinator = False, None, None
+        self._clear()
         with open_store(config.store_url, campaign=self.name) as store:
             seed = open_campaign(
                 store,
@@ -113,6 +112,10 @@ class Running:
                         self.coordinator.status(int(clock()))
                 store.fence(None)
                 election.close()
+
+    def _clear(self) -> None:
+        self._workers.clear()
+        self._begun, self._lease, self.coordinator = False, None, None
 
     def _election(self, store: Store) -> Election:
         """Whether it coordinates is asked of the database where workers on any machine share the campaign."""

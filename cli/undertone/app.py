@@ -25,6 +25,7 @@ from undertone.commands import (
     simulate,
     verify,
     web,
+    worker,
 )
 from undertone_shared.errors import Invalid, Refused
 
@@ -68,6 +69,7 @@ serve.register(app)
 simulate.register(app)
 verify.register(app)
 web.register(app)
+worker.register(app)
 
 
 def run() -> int:

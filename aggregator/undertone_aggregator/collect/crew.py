@@ -84,9 +84,11 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
         text = plan_text(store)
         crew = Crew(name, read_plan(store, means.cells), means, leases)
         held.callback(crew.close)
+        begun = False
         while not stop.is_set() and plan_text(store) == text:
             crew.look()
-            if leases.begun():
+            if not begun and leases.begun():
+                begun = True
                 ready()
             stop.wait(LOOK_SECONDS)
 

@@ -1,0 +1,151 @@
+"""Several servers and workers of one campaign, as child processes on one PostgreSQL database, and who owns what."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from support import deliveries
+from support.deliveries import wait_for
+from undertone_aggregator.collect.leases import COORDINATOR
+from undertone_aggregator.collect.store import StoreError, open_store
+
+FOLDER = Path(deliveries.__file__).parent
+NOW = 1_800_000_000
+PREFIX = "undertone-test/server"
+PARTITIONS = 4
+
+
+class Site:
+    """What runs on "machines" of one host, at a clock that stands still. ``brokers``: the lines of [broker]."""
+
+    def __init__(self, folder: Path, store: str, brokers: str, lease_seconds: int, batch: int = 20) -> None:
+        self.folder = folder
+        self.store = store
+        self.lease_seconds = lease_seconds
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "password").write_text(deliveries.PASSWORD)
+        (folder / "c.toml").write_text(f"""
+[broker]
+mode = "external"
+password_file = "password"
+prefix = "{PREFIX}"
+{brokers}
+[store]
+path = "{store}"
+audit = true
+[campaign]
+name = "meters"
+sensor = "load"
+unit = "Wh"
+bound = 1000
+epsilon = 4
+slot_seconds = 1
+rounds = [40]
+cells = 16
+[server]
+batch = {batch}
+batch_milliseconds = 5
+partitions = {PARTITIONS}
+lease_seconds = {lease_seconds}
+""")
+
+    def server(self, name: str) -> None:
+        """Start `undertone aggregate`: a candidate for the coordinator, with a worker of its own."""
+        self._start(name, "aggregate_child.py", self.folder / "c.toml", "nowhere", "-1")
+
+    def worker(self, name: str, place: str = "nowhere", passages: int = -1) -> None:
+        """Start `undertone worker`, which may stop itself (SIGSTOP) at a failpoint."""
+        self._start(name, "worker_child.py", self.store, self.folder / "password", place, str(passages))
+
+    def _start(self, name: str, child: str, *arguments: str | Path) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            environment = {"UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"}
+            self._children[name] = subprocess.Popen(
+                [sys.executable, FOLDER / child, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, "PYTHONPATH": str(FOLDER.parent)},
+            )
+
+    def send(self, name: str, how: signal.Signals) -> None:
+        """A signal to one of them."""
+        self._children[name].send_signal(how)
+        if how == signal.SIGKILL:
+            self._children.pop(name).wait(30)
+
+    def end(self, name: str) -> None:
+        """Let it end in order."""
+        child = self._children.pop(name)
+        child.terminate()
+        assert child.wait(30) == 0, self.log(name)
+
+    def close(self) -> None:
+        for child in self._children.values():
+            child.kill()
+            child.wait()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def is_stopped(self, name: str) -> bool:
+        """Whether it is stopped by a signal."""
+        stat = Path(f"/proc/{self._children[name].pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def owners(self) -> dict[str, str]:
+        """Role -> the child that has it, "" for nobody."""
+        by_pid = {child.pid: name for name, child in self._children.items()}
+        with open_store(self.store, read_only=True) as store:
+            assert store.leases is not None
+            owners = store.leases.owners()
+        return {role: owner and by_pid.get(int(owner.split("-")[-2]), "gone") for role, owner in owners.items()}
+
+    def coordinator(self) -> str:
+        return self.owners().get(COORDINATOR, "")
+
+    def wait_until_shared(self, *names: str, seconds: float = 30.0) -> None:
+        """Wait until each of these has partitions, and nobody else has."""
+
+        def shared() -> bool:
+            owners = {owner for role, owner in self.owners().items() if role != COORDINATOR}
+            return owners == set(names)
+
+        wait_for(shared, seconds, f"partitions of {', '.join(names)}")
+
+
+class Watchman:
+    """Asks again and again who owns what: ``longest`` says how long each role had no owner whose lease was alive."""
+
+    def __init__(self, site: Site) -> None:
+        self.longest: dict[str, float] = defaultdict(float)
+        self._site = site
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        owned: dict[str, float] = {}
+        while not self._stop.wait(0.1):
+            try:
+                with open_store(self._site.store, read_only=True) as store:
+                    assert store.leases is not None
+                    while not self._stop.wait(0.1):
+                        owners = store.leases.owners()
+                        now = time.monotonic()
+                        for role, owner in owners.items():
+                            self.longest[role] = max(self.longest[role], now - owned.setdefault(role, now))
+                            if owner:
+                                owned[role] = now
+            except StoreError:
+                # The database is away; the clock runs on.
+                continue
