@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
-from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions, topic_prefix
+from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.options import Checked, boolean, choice, integer, option, parse, text
+from undertone_aggregator.options import Checked, choice, integer, option, parse, text
+from undertone_aggregator.server_options import ServerOptions, StoreOptions
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
@@ -20,7 +21,6 @@ from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.stream import StreamRule
-from undertone_shared.topics import SHARDS
 
 if TYPE_CHECKING:
     from undertone_aggregator.estimate.calendar import Days
@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1 << 20
 _U32 = 0xFFFFFFFF
 _READING = SMALL - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreOptions(Checked):
-    """[store]: where counts are kept."""
-
-    TABLE = "store"
-
-    path: str = option(
-        "undertone.sqlite", "the store: a file beside this one, or postgresql://user@host/database", text
-    )
-    audit: bool = option(False, "keep one row per distinct report with its outcome, for undertone verify", boolean)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,30 +176,6 @@ class StreamPlan(Checked):
     restart: int = option(0, "a chain ends after so many missed reports; 0: never", integer(0, 0xFFFF))
     renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
                           integer(0, 1 << 24))  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerOptions(Checked):
-    """[server]: this process."""
-
-    TABLE = "server"
-
-    workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
-    partitions: int = option(8, "postgresql: parts of the shards, each with a session of its own, which the workers of "
-                             "all machines share out: as many as there will be workers, or more",
-                             integer(1, SHARDS))  # fmt: skip
-    lease_seconds: int = option(15, "postgresql: a worker or coordinator that is silent so long is replaced",
-                                integer(1, 3600))  # fmt: skip
-    batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
-    signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
-                              "provision; without it they are not signed, and only insecure devices accept them",
-                              text)  # fmt: skip
-    batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
-    health: str | None = option(None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", text)
-    page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", text)
-    page_token: str | None = option(None, "a file of mode 0600 with the token of who may pause, resume and retire on "
-                                    "the page; nobody may without it", text)  # fmt: skip
-    home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
-from undertone_aggregator.config import LARGEST_FILE, Config, ServerOptions, config_of
+from undertone_aggregator.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.options import parse
+from undertone_aggregator.server_options import ServerOptions
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 

@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 
 from support import deliveries
+from support.ci import unavailable
 from support.deliveries import Sender, wait_for
 from support.machines import PARTITIONS, Site, Watchman
-from support.postgres import Postgres
+from support.postgres import MISSING, Postgres, folder_of_binaries
 from support.reports import expected, some_reports
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.store import StoreError, open_store
 from undertone_shared.campaign import Campaign
-
-pytestmark = [pytest.mark.services, pytest.mark.broker]
 
 
 @pytest.fixture
@@ -34,6 +33,8 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def database(free_port: Callable[[], int]) -> Iterator[Postgres]:
     """A server of this test's own: it is killed."""
+    if folder_of_binaries() is None:
+        unavailable(MISSING)
     server = Postgres(free_port())
     yield server
     server.close()
@@ -114,8 +115,6 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     fleet.go_on(1)
     site.wait_until_shared("a", "b")
     site.worker("c")
-    site.wait_until_shared("a", "b", "c")
-    fleet.go_on(1)
 
     # The coordinator dies: the other server is elected.
     first = site.coordinator()
@@ -136,46 +135,41 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     fleet.go_on(1)
 
     # A worker stops between judging a batch and committing it, others take over, it comes back.
-    site.end("c")
-    site.worker("z", "before_commit", 3)
-    site.wait_until_shared("a", "b", "z")
+    site.stop_before_commit("c")
     until = time.monotonic() + 30
-    while not site.is_stopped("z"):
+    while not site.is_stopped("c"):
         assert time.monotonic() < until
-        fleet.send()
-        time.sleep(0.3)
+        fleet.go_on(0.3)
     stopped = time.monotonic()
     fleet.go_on(1)
     site.wait_until_shared("a", "b", seconds=site.lease_seconds + 15)
     time.sleep(max(0.0, stopped + pause - time.monotonic()))
-    site.send("z", signal.SIGCONT)
-    wait_for(lambda: "is another worker's now" in site.log("z"), what="the refusal of the late commit")
-    site.wait_until_shared("a", "b", "z")
-    fleet.go_on(1)
+    site.send("c", signal.SIGCONT)
+    wait_for(lambda: "it is another worker's now" in site.log("c"), what="the refusal of the late commit")
+    site.wait_until_shared("a", "b", "c")
 
     # A rolling restart, the coordinator's last.
-    for name in ("z", "a", "b"):
+    for name in ("c", first, other):
         site.end(name)
-        site.server(name) if name != "z" else site.worker(name)
+        site.worker(name) if name == "c" else site.server(name)
         fleet.go_on(1)
-        site.wait_until_shared("a", "b", "z")
+    site.wait_until_shared("a", "b", "c")
     check_counts(site, sender, fleet)
     watchman.close()
-    for name in ("z", "a", "b"):
-        site.end(name)
     return watchman.longest
 
 
+@pytest.mark.services
 def test_machines_die_stop_and_come_back(
     tmp_path: Path, broker: ManagedBroker, sender: Sender, database: Postgres
 ) -> None:
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=2)
     try:
-        longest = ordeal(site, sender, database, pause=5)
+        longest = ordeal(site, sender, database, pause=4)
     finally:
         site.close()
     assert len(longest) == PARTITIONS + 1
-    assert max(longest.values()) < 10, longest
+    assert max(longest.values()) < 15, longest
 
 
 @pytest.mark.slow

@@ -58,9 +58,13 @@ lease_seconds = {lease_seconds}
         """Start `undertone aggregate`: a candidate for the coordinator, with a worker of its own."""
         self._start(name, "aggregate_child.py", self.folder / "c.toml", "nowhere", "-1")
 
-    def worker(self, name: str, place: str = "nowhere", passages: int = -1) -> None:
-        """Start `undertone worker`, which may stop itself (SIGSTOP) at a failpoint."""
-        self._start(name, "worker_child.py", self.store, self.folder / "password", place, str(passages))
+    def worker(self, name: str) -> None:
+        """Start `undertone worker`."""
+        self._start(name, "worker_child.py", self.store, self.folder / "password", self.folder / f"{name}.stop")
+
+    def stop_before_commit(self, name: str) -> None:
+        """The worker stops (SIGSTOP) when it has judged its next batch and not yet committed it."""
+        (self.folder / f"{name}.stop").touch()
 
     def _start(self, name: str, child: str, *arguments: str | Path) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -1,6 +1,6 @@
-"""`undertone worker` as a child process that may stop itself at a failpoint: for the fault tests only.
+"""`undertone worker` as a child process that stops itself between judging a batch and committing it: for tests only.
 
-Arguments: store, password file, place, how often the place is passed before it stops (a negative number: never).
+Arguments: store, password file, a file: when it is there, it is deleted and the process stops (SIGSTOP).
 """
 
 import os
@@ -18,16 +18,13 @@ def main() -> None:
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())
-    store, password_file, place, passages = sys.argv[1:]
-    left = int(passages)
+    store, password_file, asked = sys.argv[1:]
     journal = Journal()
 
     def failpoint(where: str) -> None:
-        nonlocal left
-        if where == place:
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGSTOP)
+        if where == "before_commit" and os.path.exists(asked):
+            os.remove(asked)
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     joining = Joining(store, None, Path(password_file))
     joining.run(stop, lambda said: journal.say("worker", said), clock=now, failpoint=failpoint)

@@ -85,11 +85,17 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
         crew = Crew(name, read_plan(store, means.cells), means, leases)
         held.callback(crew.close)
         begun = False
-        while not stop.is_set() and plan_text(store) == text:
-            crew.look()
-            if not begun and leases.begun():
-                begun = True
-                ready()
+        while not stop.is_set():
+            try:
+                if plan_text(store) != text:
+                    return
+                crew.look()
+                if not begun and leases.begun():
+                    begun = True
+                    ready()
+            except StoreError as wrong:
+                # What we own stays ours until its time is over, and goes on when the database is back.
+                means.say(f"the store cannot be reached, trying again: {wrong}")
             stop.wait(LOOK_SECONDS)
 
 
@@ -140,7 +146,9 @@ class Crew:
         for role in [role for role, thread in self._threads.items() if thread.ended]:
             try:
                 self._threads.pop(role).check()
-            except (Fenced, StoreError) as wrong:
+            except Fenced as wrong:
+                self._means.say(f"partition {wrong}")
+            except StoreError as wrong:
                 self._means.say(f"partition {role}: {wrong}")
 
     def _body(self, lease: Lease) -> Callable[[threading.Event, Callable[[], None]], None]:

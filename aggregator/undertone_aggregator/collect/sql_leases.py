@@ -110,4 +110,4 @@ class SqlLeases:
 
 def lost(lease: Lease) -> Fenced:
     """What is raised when it is no longer ours."""
-    return Fenced(f"{lease.role} is another worker's now")
+    return Fenced(f"{lease.role}: it is another worker's now")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Postgres
-from undertone_aggregator.collect.leases import COORDINATOR, Fenced, SqlLeases, fair_shares
+from undertone_aggregator.collect.leases import COORDINATOR, Fenced, fair_shares
 from undertone_aggregator.collect.postgres_store import PostgresStore
+from undertone_aggregator.collect.sql_leases import SqlLeases
 from undertone_aggregator.collect.sqlite_store import SqliteStore
 from undertone_aggregator.collect.store import Batch, StoreError, open_store
 
@@ -44,7 +45,7 @@ def test_a_role_has_one_owner_at_a_time(opened: Opened) -> None:
         assert after is not None
         assert after.token > lease.token
         for act in (leases.renew, leases.begin):
-            with pytest.raises(Fenced, match="0of2 is another worker's now"):
+            with pytest.raises(Fenced, match="0of2: it is another worker's now"):
                 act(lease)
         # What is another's is not let go.
         leases.release(lease)
