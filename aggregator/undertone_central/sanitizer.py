@@ -122,7 +122,7 @@ class Sanitizer(StreamingSanitizer):
         share: Epsilon = Fraction(1),
     ) -> None:
         self.epsilon = parse_epsilon(epsilon)
-        part = parse_share("share", share, Fraction(1))
+        part = parse_share("share", share, "1")
         kept = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
         self._used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
         super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept)

@@ -97,7 +97,7 @@ class FleetPlan:
 
     devices: int
     reports: int
-    epsilon: float
+    epsilon: Fraction
     unit: str
     per_day: int
     mean: float
@@ -170,7 +170,7 @@ def plan_fleet(
     return FleetPlan(
         devices,
         reports,
-        float(exact),
+        exact,
         known.unit,
         known.per_day,
         known.mean,
@@ -183,7 +183,7 @@ def plan_fleet(
             known.unit, known.bound, known.per_day, ReportRule(0, threshold.theta, mechanism), exact, campaign, device
         ),
         statements(exact, known.per_day, total),
-        visible(known, devices, float(exact), predicted, threshold.bias) + (() if reason is None else (reason,)),
+        visible(known, devices, exact, predicted, threshold.bias) + (() if reason is None else (reason,)),
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(known, reports, wanted),
@@ -219,12 +219,12 @@ def epsilon_needed(known: Known, reports: int, wanted: float) -> float | None:
     return None
 
 
-def visible(known: Known, devices: int, epsilon: float, spans: Sequence[Span], bias: float) -> tuple[str, ...]:
+def visible(known: Known, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float) -> tuple[str, ...]:
     """Plain sentences about what could not be seen, if anything: noise against what truncation leaves of the signal."""
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = known.mean - bias
     curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0
-    fleet = f"with {devices} devices at ε = {epsilon:g}"
+    fleet = f"with {devices} devices at ε = {shown(epsilon)}"
     level = f"a truncated mean of {left:.3g} {known.unit}"
     if day > left / 2:
         return (f"{fleet} nothing would be visible: even over a day the noise is ± {day:.3g} on {level}",)

@@ -23,6 +23,7 @@ from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
 from undertone_aggregator.estimate.filter import filtered
+from undertone_aggregator.estimate.guarantee import lasting
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.checks import check_integer
@@ -65,7 +66,7 @@ class WindowPlan:
 
     window_seconds: int
     devices: int
-    epsilon: float
+    epsilon: Fraction
     unit: str
     ways: tuple[Way, ...]
     recommended: str
@@ -179,7 +180,7 @@ def plan_window(
     courses = [way for way in ways if way.same and way.slot_seconds < 86400]
     best = min(courses, key=lambda way: way.raw if way.filtered is None else min(way.raw, way.filtered))
     return WindowPlan(
-        window_seconds, devices, budget.approximate[0], source.unit, tuple(ways), best.name, _sentences(ways, best)
+        window_seconds, devices, budget.epsilon, source.unit, tuple(ways), best.name, _sentences(ways, best)
     )
 
 
@@ -206,15 +207,11 @@ def _way(name: str, slots: Slots, predicted: Predicted, seconds: int, reports: f
     )
 
 
-def _hours(seconds: int) -> str:
-    return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"
-
-
 def _turns(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     stride = -(-window // (seconds * slots.span)) + 1
     predicted = predict(slots, devices, stride, budget.epsilon)
-    name = f"turns of {_hours(seconds * slots.span)}"
-    said = f"{budget.text} for any {_hours(window)}, by the device alone"
+    name = f"turns of {lasting(seconds * slots.span, short=True)}"
+    said = f"{budget.text} for any {lasting(window)}, by the device alone"
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=said)
 
 
@@ -230,21 +227,21 @@ def _split(slots: Slots, devices: int, budget: Budget, window: int, seconds: int
     noise = np.square(thetas / 2.0) / tau**2 / devices
     best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + noise))
     predicted = Predicted(int(thetas[best]), np.full(slots.per_day, noise[best]), slots.raw - means[best])
-    said = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {_hours(window)}"
+    said = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {lasting(window)}"
     return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=said)
 
 
 def _stream(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
-    said = f"{budget.text} for any {_hours(window)}: two windows of half the rho"
+    said = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=said, carried=share)
 
 
 def _event(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted = predict(slots, devices, 1, budget.epsilon)
     together = shown(budget.epsilon * (window // seconds + 1))
-    said = f"{budget.text} a reading, {together} for any {_hours(window)}"
+    said = f"{budget.text} a reading, {together} for any {lasting(window)}"
     return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=said, same=False)
 
 

@@ -43,7 +43,7 @@ def test_an_epsilon_is_the_decimal_that_is_written() -> None:
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"epsilon": 9}, "campaign.epsilon: epsilon is 9, expected a decimal number from 0.05 to 8"),
+        ({"epsilon": 9}, "campaign.epsilon: epsilon is 9, expected a number from 0.05 to 8"),
         ({"bound": 0}, "campaign.bound is 0, expected an integer from 1"),
         ({"bound": '"1"'}, "campaign.bound is '1', expected an integer"),
         ({"name": '"Meters"'}, "campaign.name is 'Meters'"),

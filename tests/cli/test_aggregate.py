@@ -30,7 +30,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     config.write_text(sample().replace("epsilon = 1", "epsilon = 100"))
     done = run("--config", str(config))
     assert done.returncode == 2
-    assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a decimal number from 0.05 to 8\n"
+    assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a number from 0.05 to 8\n"
 
 
 def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: str) -> None:

@@ -199,7 +199,7 @@ def test_a_failed_check_is_exit_code_1(monkeypatch):
     ("call", "sentence"),
     [
         (lambda: certificate.certify_named("laplace", "1"), "mechanism is 'laplace', expected one of stochastic"),
-        (lambda: certificate.certify_named("hybrid", "nan"), "epsilon is 'nan', expected a decimal number"),
+        (lambda: certificate.certify_named("hybrid", "nan"), "epsilon is 'nan', expected a number"),
         (lambda: certificate.certify_named("hybrid", "1", 0), "levels is 0, expected an integer from 1"),
         (lambda: certificate.certify_named("square-wave", "1", bins=1), "bins is 1, expected an integer from 2 to 256"),
         (lambda: certificate.certify_table(b"[1]", "1"), "the file is not a JSON object"),

@@ -10,7 +10,7 @@ from undertone.__main__ import main
     ("options", "sentence"),
     [
         (["--devices", "1"], "devices is 1, expected an integer from 2"),
-        (["--epsilon", "99"], "expected a decimal number from 0.05 to 8"),
+        (["--epsilon", "99"], "expected a number from 0.05 to 8"),
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--data", "readings.txt"], "expected .npz, .csv or .parquet"),
     ],

@@ -15,7 +15,7 @@ from undertone_device.tools.compile import manifest as written_manifest
 
 REPO = mp.REPO
 NOT_ON_BOARDS = {
-    "shared": {"analysis.py", "discovery.py", "intake.py", "issue.py", "rule_analysis.py"},
+    "shared": {"analysis.py", "discovery.py", "intake.py", "issue.py", "rationals.py", "rule_analysis.py"},
     "device": {
         "__main__.py",
         "gateway.py",

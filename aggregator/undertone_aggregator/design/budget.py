@@ -6,47 +6,25 @@ from functools import lru_cache
 from typing import Self
 
 from undertone_shared.errors import Invalid
+from undertone_shared.rationals import rational
 
-LEAST = Fraction(1, 20)
-MOST = Fraction(8)
-LEAST_DELTA = Fraction(1, 10**300)
+LEAST, MOST = "0.05", "8"
 LARGEST_NUMERATOR = 4095
 _TERMS = 64
-_LARGEST_TEXT = 32
 _CAP_DENOMINATOR = 1 << 48
 
 
-def _rational(epsilon: Fraction | float | str) -> Fraction:
-    """The exact rational that ``epsilon`` is written as: 0.1 is 1/10, not the nearest double.
+def _epsilon(epsilon: Fraction | float | str) -> Fraction:
+    return Fraction(*rational("epsilon", epsilon, LEAST, MOST))
 
-    Raises Invalid unless it is a decimal number (or a Fraction) from 0.05 to 8.
-    """
-    sentence = f"epsilon is {epsilon!r}, expected a decimal number from 0.05 to 8"
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (Fraction, int, float, str)):
-        raise Invalid(sentence)
-    if not isinstance(epsilon, Fraction):
-        text = str(epsilon)
-        try:
-            # As a double first: an exponent that is out of range never becomes a large integer.
-            if len(text) > _LARGEST_TEXT or not 0.04 < float(text) < 9:
-                raise Invalid(sentence)
-            epsilon = Fraction(text)
-        except ValueError:
-            raise Invalid(sentence) from None
-    if not LEAST <= epsilon <= MOST:
-        raise Invalid(sentence)
-    return epsilon
+
+def _delta(delta: Fraction | float | str) -> Fraction:
+    return Fraction(*rational("delta", delta, "1e-300", "0.99"))
 
 
 def shown(value: Fraction, digits: int = 6) -> str:
     """A rational as people read it, in so many significant digits."""
     return f"{float(value):.{digits}g}"
-
-
-def _probability(delta: Fraction | float) -> Fraction:
-    if isinstance(delta, bool) or not isinstance(delta, (Fraction, int, float)) or not LEAST_DELTA <= delta < 1:
-        raise Invalid(f"delta is {delta!r}, expected a number above 0 and below 1")
-    return delta if isinstance(delta, Fraction) else Fraction(str(delta))
 
 
 def exponential_below(epsilon: Fraction) -> Fraction:
@@ -69,7 +47,7 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
     a * denominator <= b * numerator of ``exponential_below`` proves the bound. Raises Invalid for an epsilon out of
     range, or where no a/b > 1 is small enough.
     """
-    bound = exponential_below(_rational(epsilon))
+    bound = exponential_below(_epsilon(epsilon))
     best = (1, 1)
     for a in range(2, largest + 1):
         # The least b with a/b <= bound.
@@ -89,15 +67,15 @@ class Budget:
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        """Raises Invalid unless epsilon is from 0.05 to 8 and delta, if any, between 0 and 1."""
-        _rational(self.epsilon)
+        """Raises Invalid unless epsilon is from 0.05 to 8 and delta, if any, from 1e-300 to 0.99."""
+        _epsilon(self.epsilon)
         if self.delta is not None:
-            _probability(self.delta)
+            _delta(self.delta)
 
     @classmethod
-    def parse(cls, epsilon: Fraction | float | str, delta: Fraction | float | None = None) -> Self:
+    def parse(cls, epsilon: Fraction | float | str, delta: Fraction | float | str | None = None) -> Self:
         """From what a person or a program gives. Raises Invalid."""
-        return cls(_rational(epsilon), None if delta is None else _probability(delta))
+        return cls(_epsilon(epsilon), None if delta is None else _delta(delta))
 
     @classmethod
     def stored(cls, epsilon: str, delta: str | float | None) -> Self:

@@ -10,7 +10,7 @@ from typing import Any
 
 from undertone_aggregator.design import audit, continuous, window
 from undertone_aggregator.design.audit import AuditedLevel
-from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.design.budget import Budget, shown
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
 from undertone_shared.campaign import MAGIC, Campaign, body_of, digest_of, header, signature_of
@@ -38,7 +38,7 @@ class Certificate:
     """A mechanism that passed every check; moments and formula are None where it has no unbiased decode."""
 
     name: str
-    epsilon: float
+    epsilon: Fraction
     ratio: Fraction
     mechanism: Mechanism
     levels: list[AuditedLevel] | None
@@ -98,7 +98,7 @@ class Certificate:
         """The keys that users may rely on."""
         return {
             "mechanism": self.name,
-            "epsilon_cap": self.epsilon,
+            "epsilon_cap": float(self.epsilon),
             "certificate": f"{self.ratio.numerator}/{self.ratio.denominator}",
             "epsilon_achieved": self.epsilon_achieved,
             "guarantee": "event level: one reading",
@@ -121,7 +121,7 @@ class Certificate:
             f"mechanism    {self.name}: {integers}",
             f"size         {self.cells:,} cells, levels 0 to {mechanism.levels}, "
             f"each row of weights sums to {mechanism.row_total():,}",
-            f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{self.epsilon:g}, "
+            f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{shown(self.epsilon)}, "
             f"so epsilon = {achieved:.9f} is achieved",
             f"guarantee    event level: one reading costs {achieved:.6g}; {REPORTS_PER_DAY} reports a day add up to "
             f"{REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
@@ -272,12 +272,12 @@ def certify_mechanism(
     name: str, mechanism: Mechanism, epsilon: str, theta: int, formula: Formula | None, worst_only: bool = False
 ) -> Certificate:
     """The certificate of any mechanism that `design.mechanisms` knows. Raises Invalid, `audit.NotCertified`."""
-    ratio = audit.checked_ratio(mechanism, Budget.parse(epsilon).cap)
+    budget = Budget.parse(epsilon)
+    ratio = audit.checked_ratio(mechanism, budget.cap)
     audit.check_rows(mechanism)
     decodes = mechanism.edges is None and traits_of(mechanism).decodes
     levels = audit.exact_levels(mechanism, theta) if decodes else None
-    e, _ = Budget.parse(epsilon).approximate
-    return Certificate(name, e, ratio, mechanism, levels, formula, worst_only, theta)
+    return Certificate(name, budget.epsilon, ratio, mechanism, levels, formula, worst_only, theta)
 
 
 def _json(data: bytes, name: str) -> dict[str, object]:

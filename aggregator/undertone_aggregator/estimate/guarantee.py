@@ -14,6 +14,7 @@ EVENT = "event"
 WINDOW = "window"
 USER = "user"
 _HABIT_DAYS = 30
+_UNITS = (("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ def _turns(budget: Budget, rest: int, slot: int) -> str:
     )
 
 
-def lasting(seconds: int) -> str:
-    """So many whole hours, minutes or seconds, in words."""
-    unit, size = next((u, n) for u, n in (("hour", 3600), ("minute", 60), ("second", 1)) if seconds % n == 0)
-    return f"{seconds // size} {unit}" + "s" * (seconds != size)
+def lasting(seconds: int, *, short: bool = False) -> str:
+    """So many whole hours, minutes or seconds, in words: "24 hours", or ``short`` "24 h"."""
+    word, symbol, size = next(unit for unit in _UNITS if seconds % unit[2] == 0)
+    return f"{seconds // size} {symbol}" if short else f"{seconds // size} {word}" + "s" * (seconds != size)
 
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +13,6 @@ from undertone_shared.errors import Invalid
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamComparison
     from undertone_simulator.planning import FleetPlan
-
-_LARGEST_TEXT = 32
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +65,7 @@ def plan(
     make, show = _PAGES[collect]
     planned = make(given)
     if as_json:
-        print(json.dumps(asdict(planned), ensure_ascii=False))
+        print(json.dumps(asdict(planned), ensure_ascii=False, default=float))
         return
     show(planned)
 
@@ -79,7 +76,7 @@ def _window(given: dict[str, Any], as_json: bool) -> None:
     names = "window devices epsilon population data unit bound delta"
     planned = doors.plan_window(**{name: given[name] for name in names.split()})
     if as_json:
-        print(json.dumps(asdict(planned), ensure_ascii=False))
+        print(json.dumps(asdict(planned), ensure_ascii=False, default=float))
         return
     show_window(planned)
 
@@ -94,25 +91,9 @@ def _reports(given: dict[str, Any]) -> "FleetPlan":
 def _stream(given: dict[str, Any]) -> "StreamComparison":
     from undertone_aggregator.design.stream import plan_stream
 
-    try:
-        epsilon = float(given["epsilon"])
-    except ValueError:
-        raise Invalid(f"epsilon is {given['epsilon']!r}, expected a number") from None
-    names = "devices slots delta query chains movement per_report"
-    rest = {name: given[name] for name in names.split()}
-    return plan_stream(epsilon=epsilon, slew=parse_share("slew", given["slew"]), **rest)
+    names = "devices slots epsilon delta slew query chains movement per_report"
+    return plan_stream(**{name: given[name] for name in names.split()})
 
 
 # What plans, and what shows it, by the way of collecting.
 _PAGES: dict[str, tuple[Any, Any]] = {"reports": (_reports, show_reports), "stream": (_stream, show_stream)}
-
-
-def parse_share(name: str, text: str) -> Fraction:
-    """The exact fraction that ``text`` is written as: 0.05 is 1/20. Raises Invalid."""
-    try:
-        # As a double first: an exponent that is out of range never becomes a large integer.
-        if len(text) <= _LARGEST_TEXT and ("/" in text or 1e-6 < float(text) < 1e6):
-            return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        pass
-    raise Invalid(f"{name} is {text!r}, expected a decimal number or a fraction such as 0.05 or 1/20")

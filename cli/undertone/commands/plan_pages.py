@@ -13,6 +13,8 @@ def show_reports(plan: "FleetPlan") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from undertone_aggregator.design.budget import shown
+
     unit, console = plan.unit, Console(highlight=False)
     table = Table("mean over", "noise ±", "error ±", "of the mean", box=None, pad_edge=False)
     for span in plan.spans:
@@ -22,7 +24,7 @@ def show_reports(plan: "FleetPlan") -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
-        f"{plan.devices} devices, ε = {plan.epsilon:g} per reading; mean reading {plan.mean:.3g} {unit},"
+        f"{plan.devices} devices, ε = {shown(plan.epsilon)} per reading; mean reading {plan.mean:.3g} {unit},"
         f" {plan.per_day} a day"
     )
     console.print(table)
@@ -38,7 +40,7 @@ def show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
         console.print(
-            f"for an error of {plan.wanted:.3g} {unit} a slot: {needed} devices at ε = {plan.epsilon:g},"
+            f"for an error of {plan.wanted:.3g} {unit} a slot: {needed} devices at ε = {shown(plan.epsilon)},"
             f" or ε = {dear} with {plan.devices} devices (Hybrid)"
         )
     of = plan.traffic

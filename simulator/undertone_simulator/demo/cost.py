@@ -3,7 +3,10 @@
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+
+from undertone_aggregator.design.budget import shown
 
 # A report that the broker received and that is not repeated.
 _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/']+)/report'")
@@ -21,33 +24,34 @@ class Turns:
     closest: int | None
 
 
-def cost(epsilon: float, per_day: int, readings: int, turns: Turns | None) -> list[str]:
+def cost(epsilon: Fraction, per_day: int, readings: int, turns: Turns | None) -> list[str]:
     """What a device has spent in a demonstration of so many reports, and what it means."""
-    spent = epsilon * readings
+    reading, day, spent = (shown(epsilon * n) for n in (1, per_day, readings))
     if turns is None:
         return [
-            f"spent: ε = {epsilon:g} per reading (event level), {epsilon * per_day:g} per played day of {per_day}"
-            f" readings, {spent:g} in all for the {readings} readings of a device in this demo",
+            f"spent: ε = {reading} per reading (event level), {day} per played day of {per_day}"
+            f" readings, {spent} in all for the {readings} readings of a device in this demo",
             meaning(epsilon, per_day),
         ]
     window = turns.window
     apart = "nobody published twice" if turns.closest is None else f"the closest two are {turns.closest} s apart"
     return [
-        f"spent: ε = {epsilon:g} for all readings in any {window} s: a device reports every {turns.stride}th slot and"
-        f" rests between; {spent:g} in all for its {readings} reports in this demo",
+        f"spent: ε = {reading} for all readings in any {window} s: a device reports every {turns.stride}th slot and"
+        f" rests between; {spent} in all for its {readings} reports in this demo",
         f"what it means: to somebody who already knows the rest of the record, all that a device ever sends shifts the"
-        f" odds of what happened in any {window} s by a factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; a"
+        f" odds of what happened in any {window} s by a factor of at most e^{reading} = {math.exp(epsilon):.3g}; a"
         f" habit over d such windows by at most d times as much",
         f"the broker's own record: of the messages of one device {apart}",
     ]
 
 
-def meaning(epsilon: float, per_day: int) -> str:
+def meaning(epsilon: Fraction, per_day: int) -> str:
     """What epsilon per reading means for a household, in plain words."""
+    reading, day = shown(epsilon), shown(epsilon * per_day)
     return (
         f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
-        f" factor of at most e^{epsilon:g} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
-        f" a whole day to at most e^{epsilon * per_day:g}: single readings are protected, a habit repeated daily is not"
+        f" factor of at most e^{reading} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
+        f" a whole day to at most e^{day}: single readings are protected, a habit repeated daily is not"
     )
 
 

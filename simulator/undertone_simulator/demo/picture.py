@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.demo.plan import Result
 from undertone_simulator.demo.reports import ReportsResult
@@ -38,7 +39,7 @@ def _reports(result: ReportsResult, path: Path) -> None:
     _cost(figure.add_subplot(grid[1, 1]), result)
     protected = "per reading (event level)" if result.turns is None else f"for any {result.turns.window} s (turns)"
     figure.suptitle(
-        f"Undertone: {result.devices} devices, ε = {result.epsilon:g} {protected}",
+        f"Undertone: {result.devices} devices, ε = {shown(result.epsilon)} {protected}",
         fontsize=15,
         fontweight="bold",
         color=INK,
@@ -160,7 +161,7 @@ def _cost(axes: Axes, result: ReportsResult) -> None:
         a_day = f"any {result.turns.window} s\n(1 report)", 1
     spans = [("one reading", 1), a_day, (f"this demo\n({result.readings_spent} readings)", result.readings_spent)]
     names = [name for name, _ in spans]
-    costs = [result.epsilon * count for _, count in spans]
+    costs = [float(result.epsilon * count) for _, count in spans]
     bars = axes.barh(names, costs, color=[BLUE, "#7f93ab", "#7f93ab"], height=0.62)
     axes.set_xscale("log")
     axes.set_xlim(min(costs) / 2, max(costs) * 6)

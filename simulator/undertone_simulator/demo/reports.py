@@ -13,6 +13,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collection import guarantee_of
+from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import MEASURED, Z
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
@@ -64,7 +65,7 @@ class ReportsResult:
     per_day: int
     theta: int
     threshold: Threshold
-    epsilon: float
+    epsilon: Fraction
     certificate: Fraction
     guarantee: str
     slots: list[SlotResult]
@@ -125,7 +126,7 @@ class ReportsResult:
         """The demo's JSON."""
         return {
             "theta": self.theta,
-            "epsilon": self.epsilon,
+            "epsilon": float(self.epsilon),
             "certificate": float(self.certificate),
             "guarantee": self.guarantee,
             "slots": [{name: getattr(slot, name) for name in SLOT_KEYS} for slot in self.slots],
@@ -154,7 +155,7 @@ class ReportsResult:
     def sentences(self) -> list[str]:
         """θ, certificate, what was spent and what it means, measured against predicted error, the accounts."""
         unit, epsilon, exact = self.unit, self.epsilon, self.certificate
-        bound = f"e^{epsilon:g} = {math.exp(epsilon):.9g}"
+        bound = f"e^{shown(epsilon)} = {math.exp(epsilon):.9g}"
         level = sum(slot.estimate for slot in self.slots) / len(self.slots)
         verdict = "it agrees" if self.agrees else "it disagrees"
         weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
@@ -219,7 +220,7 @@ cohort_seed = "{seed.hex()}"
             per_day=plan.readings.per_day,
             theta=rule.theta,
             threshold=reporting[0].threshold,
-            epsilon=campaign.budget.approximate[0],
+            epsilon=campaign.budget.epsilon,
             certificate=cost.certificate,
             guarantee=cost.sentence,
             slots=slots,

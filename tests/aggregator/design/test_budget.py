@@ -34,15 +34,17 @@ def test_fraction_is_proven_and_best(epsilon):
 
 def test_a_decimal_is_taken_as_written():
     assert Budget.parse(0.1) == Budget.parse("0.1") == Budget.parse(Fraction(1, 10)) == Budget(Fraction(1, 10))
-    assert Budget.parse("5e-2", 1e-5) == Budget(Fraction(1, 20), Fraction(1, 100_000))
+    assert (
+        Budget.parse("1/20", "0.00001") == Budget.parse("5e-2", 1e-5) == Budget(Fraction(1, 20), Fraction(1, 100_000))
+    )
 
 
 @pytest.mark.parametrize(
     "epsilon",
-    [0, -1, 0.049, 8.01, float("nan"), float("inf"), "one", "", "1/2", "1e999999999", "1e-999999999", "1" * 50, True],
+    [0, -1, 0.049, 8.01, float("nan"), float("inf"), "one", "", "1/0", "1e999999999", "1e-999999999", "1" * 50, True],
 )
 def test_bad_epsilon_is_one_sentence(epsilon):
-    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a decimal number from 0\.05 to 8$"):
+    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a number from 0\.05 to 8$"):
         best_fraction(epsilon)
 
 
@@ -73,14 +75,14 @@ def test_the_cap_is_just_below_the_exponential(epsilon):
     assert bound - Fraction(1, 2**47) < Fraction(p, q) <= bound
 
 
-@pytest.mark.parametrize("delta", [0, -1e-9, 1, 1.5, float("nan"), float("inf"), True, "0.1"])
+@pytest.mark.parametrize("delta", [0, -1e-9, 1, 1.5, float("nan"), float("inf"), True, "x"])
 def test_bad_delta_is_one_sentence(delta):
-    with pytest.raises(Invalid, match=r"^delta is .*, expected a number above 0 and below 1$"):
+    with pytest.raises(Invalid, match=r"^delta is .*, expected a number from 1e-300 to 0\.99$"):
         Budget.parse(1, delta)
 
 
 def test_no_budget_out_of_range_exists():
-    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a decimal number from 0\.05 to 8$"):
+    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a number from 0\.05 to 8$"):
         Budget(Fraction(9))
     with pytest.raises(Invalid, match=r"^delta is "):
         Budget(Fraction(1), Fraction(1))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from undertone_aggregator.design.audit import NotCertified
-from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.design.budget import Budget, shown
 from undertone_aggregator.design.stream.integers import epsilon_spent
 from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
@@ -27,8 +27,7 @@ class StreamCertificate:
     """
 
     rule: StreamRule
-    epsilon: float
-    delta: float
+    budget: Budget
     rho: Fraction
     epsilon_achieved: float
     chain_rho: Fraction
@@ -37,10 +36,11 @@ class StreamCertificate:
 
     def as_json(self) -> dict[str, object]:
         """The keys that users may rely on."""
+        cap, delta = self.budget.approximate
         return {
             "mechanism": f"{self.rule.law} stream",
-            "epsilon_cap": self.epsilon,
-            "delta": self.delta,
+            "epsilon_cap": cap,
+            "delta": delta,
             "epsilon_achieved": self.epsilon_achieved,
             "rho": float(self.rho),
             "rho_of_one_chain": float(self.chain_rho),
@@ -59,10 +59,11 @@ class StreamCertificate:
         single = (
             "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
         )
+        _, delta = self.budget.approximate
         return [
             f"mechanism    {self.rule.law} stream: {integers}",
-            f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {self.delta:g})"
-            f" <= ({self.epsilon:g}, {self.delta:g})",
+            f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
+            f" <= ({shown(self.budget.epsilon)}, {delta:g})",
             f"guarantee    user level: {self._span()}; a window more costs its rho again",
             f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by the exact programme",
             f"one report   ε = {single}",
@@ -77,7 +78,8 @@ class StreamCertificate:
 
 def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:
     """The certificate of a stream, held to (ε, δ). Raises Invalid, `audit.NotCertified`."""
-    cap, delta = Budget.parse(epsilon, delta).approximate
+    budget = Budget.parse(epsilon, delta)
+    cap, delta = budget.approximate
     rho = Fraction(*rule.rho())
     _, achieved = epsilon_spent(rule, delta)
     if achieved > cap * (1 + 1e-9):
@@ -92,7 +94,7 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
     if exact is not None and exact > chain:
         raise NotCertified(f"one chain costs rho = {float(exact):.6f}, the closed form says {float(chain):.6f}")
     ratio = None if rule.law == GAUSSIAN else math.log(report_ratio(rule))
-    return StreamCertificate(rule, cap, delta, rho, achieved, chain, exact, ratio)
+    return StreamCertificate(rule, budget, rho, achieved, chain, exact, ratio)
 
 
 def report_ratio(rule: StreamRule) -> Fraction:

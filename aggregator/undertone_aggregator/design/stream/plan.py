@@ -13,8 +13,11 @@ from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_
 from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
 from undertone_aggregator.design.stream.smoother import posterior_covariance, prior
 from undertone_shared.errors import Invalid
+from undertone_shared.rationals import rational
 
 Array = NDArray[np.float64]
+# A number as a person or a program gives it; it stays exact.
+Written = Fraction | float | str
 
 LARGEST_PLANNED = 10**9
 # Shares r that are tried for the smoothed error.
@@ -66,9 +69,9 @@ def plan_stream(
     *,
     devices: int,
     slots: int,
-    epsilon: float,
-    delta: float,
-    slew: Fraction,
+    epsilon: Written,
+    delta: Written,
+    slew: Written,
     query: str = "slot",
     chains: int = 1,
     movement: float | None = None,
@@ -78,16 +81,18 @@ def plan_stream(
     if not 1 <= devices <= LARGEST_PLANNED:
         raise Invalid(f"devices is {devices}, expected 1 to {LARGEST_PLANNED}")
     length = parse_query(query, slots)
-    methods = all_methods(slew, slots, epsilon, delta, chains=chains, per_report=per_report)
-    step = float(slew) / 4 if movement is None else movement
+    loss, chance = float(_exact("epsilon", epsilon, "1e-6", "50")), float(_exact("delta", delta, "1e-300", "0.99"))
+    share = _exact("slew", slew, "1e-6", "1/2")
+    methods = all_methods(share, slots, loss, chance, chains=chains, per_report=per_report)
+    step = float(share) / 4 if movement is None else movement
     if not 0 < step < 1:
         raise Invalid(f"movement is {step}, expected a share of the range between 0 and 1")
     reference = next(float(np.mean(np.diag(m.covariance))) for m in methods if m.name == "paper")
     known = prior(range(slots), step, 0.0, None, 1.0)
     lines = tuple(_line(method, devices, length, known, step, reference) for method in methods)
-    squared = mu(epsilon, delta) ** 2 * (slots if per_report else 1)
+    squared = mu(loss, chance) ** 2 * (slots if per_report else 1)
     tuned = [
-        _line(with_share(r, slew, slots, squared, chains), devices, length, known, step, reference)
+        _line(with_share(r, share, slots, squared, chains), devices, length, known, step, reference)
         for r in (Fraction(i, _SHARES) for i in range(1, _SHARES))
     ]
     lines += (min(tuned, key=lambda line: line.smoothed),)
@@ -96,10 +101,14 @@ def plan_stream(
         lines,
         step,
         query,
-        _guarantees(epsilon, delta, slots, per_report),
+        _guarantees(loss, chance, slots, per_report),
         min(checked, key=lambda line: line.smoothed).method,
         min(lines, key=lambda line: line.smoothed).method,
     )
+
+
+def _exact(name: str, value: Written, least: str, most: str) -> Fraction:
+    return Fraction(*rational(name, value, least, most))
 
 
 def _line(method: Method, devices: int, length: int, known: Array, movement: float, reference: float) -> Line:
