@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # No clock that is right shows a time before this code existed (2026-11-01).
 BUILT = 1793491200
-DAY = 86400
+_DAY = 86400
 
 
 class Acceptance:
@@ -124,7 +124,7 @@ class Acceptance:
 
 
 def _agree(now: int, issued_at: int) -> bool:
-    return now >= BUILT and -DAY <= now - issued_at <= DAY
+    return now >= BUILT and -_DAY <= now - issued_at <= _DAY
 
 
 def _check_name(campaign: "Campaign", name: "str | None") -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from undertone_device.slot_value import Sample
     from undertone_shared.policy import Policy
 
-LARGEST_CA = 65536
+_LARGEST_CA = 65536
 
 
 def read_policy(config: "Config") -> "Policy":
@@ -56,7 +56,7 @@ def tls_context(broker: "Broker", policy: "Policy") -> "Any":
         return None
     if not broker.tls:
         return system_context()
-    return verified_context(read_bounded(broker.tls, LARGEST_CA))
+    return verified_context(read_bounded(broker.tls, _LARGEST_CA))
 
 
 def board_transport(
@@ -79,7 +79,7 @@ def board_transport(
     )
 
 
-def state_folder(path: str) -> None:
+def _state_folder(path: str) -> None:
     """Make the device's folder if need be; when and how often it reported is its owner's alone. Raises Invalid."""
     try:
         try:
@@ -109,7 +109,7 @@ def make_client(
     asleep: "int | None" = None,
 ) -> Client:
     """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
-    state_folder(config.state)
+    _state_folder(config.state)
     entropy = Entropy()
     reporter = Reporter(
         config.name, policy, FileStorage(config.state), entropy, ticks, config.counter_modulus, asleep=asleep

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from undertone_device.slot_value import Sample
     from undertone_shared.entropy import Entropy
 
-FIRST_DELAY = 1000
-LONGEST_DELAY = 300000
+_FIRST_DELAY = 1000
+_LONGEST_DELAY = 300000
 _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
@@ -204,7 +204,7 @@ class Client:
 
     def _back_off(self) -> None:
         """Wait a uniform time below twice the previous bound, so that a fleet does not return at once."""
-        self._delay = min(max(FIRST_DELAY, 2 * self._delay), LONGEST_DELAY)
+        self._delay = min(max(_FIRST_DELAY, 2 * self._delay), _LONGEST_DELAY)
         self._wait = self.jitter(self._delay)
         self._waits_since = self._ticks()
 

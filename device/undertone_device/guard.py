@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
     from undertone_shared.policy import Policy
 
-DAY = 86400
+_DAY = 86400
 # Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
 BEGUN = "begun"
 # "FROM UNTIL" in Unix seconds: slots that the household does not report, decided ahead.
@@ -125,7 +125,7 @@ class Guard:
         if rest and (self.begins(campaign, slot) < ledger.spent_until + rest or not rested):
             return "rest"
         if self._drew_at is None:
-            if not policy.one_shot and now // DAY <= ledger.day and ledger.boots >= policy.boots_per_day:
+            if not policy.one_shot and now // _DAY <= ledger.day and ledger.boots >= policy.boots_per_day:
                 return "boots"
         elif policy.one_shot and self._drawn:
             return "one_shot"
@@ -173,10 +173,10 @@ class Guard:
         ledger.spent_until = start + campaign.slot_seconds
         ledger.sequence += 1
         ledger.ever += units
-        ledger.sums.spend(start // DAY, units)
+        ledger.sums.spend(start // _DAY, units)
         ledger.sums.add(start, ledger.uptime)
         if self._drew_at is None:
-            day = ledger.spent_until // DAY
+            day = ledger.spent_until // _DAY
             if day > ledger.day:
                 ledger.day = day
                 ledger.boots = 0

@@ -44,7 +44,7 @@ GRACE_SLOTS = 2
 MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
 LARGEST_TIME = 0xFFFFFFFF
 _READING = SMALL - 1
-FIELDS = (
+_FIELDS = (
     "version campaign sensor unit measure offset bound slot_seconds cycle epoch last_slot default cohort rule schedule"
 ).split()
 
@@ -75,7 +75,7 @@ class Campaign(CampaignAnalysis):
         digest = hashlib.sha256(body).digest()
         if not _is_canonical(value, digest):
             raise Invalid("the campaign is not canonical JSON: sorted keys, no white space")
-        fields = check_object("the campaign", value, tuple(FIELDS))
+        fields = check_object("the campaign", value, tuple(_FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body
         self.fingerprint = digest[:FINGERPRINT_BYTES]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Mechanism = WindowMechanism | Hybrid | TableMechanism
 
-LARGEST_EDGES = 257
+_LARGEST_EDGES = 257
 
 _FIELDS = {
     "window": ("a", "b", "window", "stride", "levels"),
@@ -35,7 +35,7 @@ def parse_mechanism(name: str, value: object) -> "Mechanism":
     if kind == "window":
         return WindowMechanism(fields["a"], fields["b"], fields["window"], fields["stride"], fields["levels"])
     if kind == "square-wave":
-        edges = integers(name + ".edges", fields["edges"], 3, LARGEST_EDGES)
+        edges = integers(name + ".edges", fields["edges"], 3, _LARGEST_EDGES)
         return WindowMechanism(fields["a"], fields["b"], fields["window"], 1, len(edges) - 2, edges)
     if kind == "hybrid":
         a, b = integers(name + ".rounding", fields["rounding"], 2, 2)

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 LARGEST = 4096
-MOST_SIGNERS = 4
+_MOST_SIGNERS = 4
 _KEY_BYTES = 32
 _YEAR = 366 * 86400
 # The tick counter comes round after 12.4 days.
-LARGEST_REST_SECONDS = 6 * 86400
+_LARGEST_REST_SECONDS = 6 * 86400
 
 _FIELDS = {
     "version": VERSION,
@@ -113,7 +113,7 @@ class Policy:
         self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
         self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
         self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
-        self.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, LARGEST_REST_SECONDS)
+        self.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, _LARGEST_REST_SECONDS)
         self.lifetime = check_integer("lifetime", merged["lifetime"], 0, 1 << 62)
         self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
         self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
@@ -214,10 +214,10 @@ def _signers(keys: "Any", insecure: bool) -> "tuple[bytes, ...]":
         signers = tuple([bytes.fromhex(key) for key in keys])
     except (TypeError, ValueError):
         signers = (b"",)
-    if len(signers) > MOST_SIGNERS or not (signers or insecure) or [key for key in signers if len(key) != _KEY_BYTES]:
+    if len(signers) > _MOST_SIGNERS or not (signers or insecure) or [key for key in signers if len(key) != _KEY_BYTES]:
         raise Invalid(
             "signers is %r, expected 1 to %d public keys of %d bytes in hexadecimal, or none with insecure"
-            % (keys, MOST_SIGNERS, _KEY_BYTES)
+            % (keys, _MOST_SIGNERS, _KEY_BYTES)
         )
     return signers
 

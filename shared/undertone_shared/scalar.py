@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from undertone_shared.schedule import Schedule
     from undertone_shared.truncation import Range
 
-MOST_RANGES = 8
+_MOST_RANGES = 8
 _READING = SMALL - 1
 
 
@@ -51,7 +51,7 @@ class ReportRule:
         self.theta = theta
         self.mechanism = mechanism
         self.ranges = ((0, low, theta),) + later
-        check_integer("the number of rule.ranges", len(self.ranges), 1, MOST_RANGES)
+        check_integer("the number of rule.ranges", len(self.ranges), 1, _MOST_RANGES)
         before = -1
         for first, low, theta in self.ranges:
             check_integer("a first slot in rule.ranges", first, before + 1, _READING)

@@ -17,7 +17,7 @@ from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 SEED_BYTES = 16
-LARGEST_STRIDE = 1 << 20
+_LARGEST_STRIDE = 1 << 20
 
 
 class Schedule:
@@ -30,8 +30,8 @@ class Schedule:
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
             raise Invalid("schedule.seed is %r, expected %d bytes" % (seed, SEED_BYTES))
         self.seed = seed
-        self.stride = check_integer("schedule.stride", stride, 1, LARGEST_STRIDE)
-        self.cohort_stride = check_integer("schedule.cohort_stride", cohort_stride, 0, LARGEST_STRIDE)
+        self.stride = check_integer("schedule.stride", stride, 1, _LARGEST_STRIDE)
+        self.cohort_stride = check_integer("schedule.cohort_stride", cohort_stride, 0, _LARGEST_STRIDE)
         check_coprime("cohort_stride", cohort_stride, "stride", stride)
 
     def place(self, device: str) -> int:

@@ -44,7 +44,7 @@ LARGEST_RHO = (1 << 32) - 1
 ROUNDING_VARIANCE = 4
 _LEAST_VARIANCE = 16
 
-FIELDS = ("kind law low theta levels slew shift reuse noise dimension lag reports chains restart renewal").split()
+_FIELDS = ("kind law low theta levels slew shift reuse noise dimension lag reports chains restart renewal").split()
 
 
 class StreamRule(StreamAnalysis):
@@ -58,7 +58,7 @@ class StreamRule(StreamAnalysis):
     """
 
     kind = "stream"
-    fields = FIELDS
+    fields = _FIELDS
     # A report for the threshold would cost a budget of its own.
     cohort = None
     report = None
@@ -225,7 +225,7 @@ def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Sche
             "schedule has strides %d and %d, expected 1 and 0 in a stream campaign"
             % (schedule.stride, schedule.cohort_stride)
         )
-    rule = StreamRule(check_object("rule", fields["rule"], tuple(FIELDS)))
+    rule = StreamRule(check_object("rule", fields["rule"], tuple(_FIELDS)))
     if rule.theta > bound:
         raise Invalid("rule.theta is %d, expected at most the bound %d" % (rule.theta, bound))
     return rule

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # One weight is 3 bytes, big-endian.
 WIDTH = 3
 LARGEST_LEVEL = 1 << 20
-MOST_LEVELS = 257
+_MOST_LEVELS = 257
 # Characters of base64 in all rows, and the bytes that they stand for.
 LARGEST_ROWS = 6600
 LARGEST_PACKED = LARGEST_ROWS // 4 * 3
@@ -54,7 +54,7 @@ class TableMechanism(TableAnalysis):
         check_integer("bits", bits, 8, 8 * WIDTH)
         check_integer("shift", shift, 0, 20)
         levels = len(values) - 1
-        check_integer("the table's number of levels less one", levels, 1, MOST_LEVELS - 1)
+        check_integer("the table's number of levels less one", levels, 1, _MOST_LEVELS - 1)
         if len(rows) != levels + 1:
             raise Invalid("the table has %d rows, expected one for each of %d levels" % (len(rows), levels + 1))
         for k in range(levels + 1):
@@ -186,5 +186,5 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
         size += len(row)
         if size > LARGEST_PACKED:
             raise Invalid("%s.rows have more than %d characters" % (name, LARGEST_ROWS))
-    values = integers(name + ".values", fields["values"], 2, MOST_LEVELS)
+    values = integers(name + ".values", fields["values"], 2, _MOST_LEVELS)
     return TableMechanism(fields["bits"], rows, values, fields["shift"])

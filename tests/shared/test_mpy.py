@@ -3,6 +3,7 @@
 import pytest
 
 from support import micropython as mp
+from undertone_device.tools.compile import shorten
 
 PACKAGE = mp.REPO / "shared/undertone_shared"
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
@@ -32,6 +33,11 @@ def test_size(tmp_path):
     assert sum(sizes[name] for name in SIGNATURES) <= LARGEST_SIGNATURE_BYTES
     assert sum(sizes[name] for name in TABLES) <= LARGEST_TABLE_BYTES
     assert sum(sizes[name] for name in sizes.keys() - {*STREAMS, *TABLES, *SIGNATURES}) <= LARGEST_BYTES
+
+
+def test_private_integers_are_constants_of_the_compiler():
+    source = "_DAY = 86400\n_WEEK = 7 * _DAY\nOPEN = 3\n_NAME = 'x'\n_lower = 1\n_THERE = OPEN + 1\n"
+    assert shorten(source) == "_0 = const(86400)\n_1 = const(7 * _0)\nOPEN = 3\n_2 = 'x'\n_3 = 1\n_4 = OPEN + 1\n"
 
 
 @pytest.mark.parametrize("module", MODULES)

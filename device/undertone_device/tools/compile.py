@@ -5,6 +5,7 @@ only type checkers read is left out, and private names are made short, the same 
 distinct name for good, 8 bytes and its length.
 """
 
+import ast
 import io
 import json
 import re
@@ -47,9 +48,13 @@ def manifest() -> str:
 
 
 def shorten(source: str) -> str:
-    """The module without what only type checkers read, its private names as _0, _1, ... in the order of first use."""
+    """The module without what only type checkers read, its private names as _0, _1, ... in the order of first use,
+
+    its constants marked: the compiler puts an integer where the name of one stands, and forgets a private name.
+    """
     # The compiler leaves out what stands under `if False`.
     source = source.replace("TYPE_CHECKING = False\n", "").replace("if TYPE_CHECKING:\n", "if False:\n")
+    source = _marked(source)
     short: dict[str, str] = {}
     lines = source.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
@@ -61,6 +66,25 @@ def shorten(source: str) -> str:
         row, column = token.start
         line = lines[row - 1]
         lines[row - 1] = line[:column] + short[token.string] + line[column + len(token.string) :]
+    return "".join(lines)
+
+
+def _marked(source: str) -> str:
+    """``_DAY = 86400`` as ``_DAY = const(86400)``: a module's private names in capitals that are integers."""
+    lines = source.splitlines(keepends=True)
+    known: dict[str, int] = {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name, value = node.targets[0].id, ast.unparse(node.value)
+        try:
+            # Integers, operators and such names alone: nothing else has a meaning here.
+            number = eval(value, {"__builtins__": {}}, known)
+        except (NameError, TypeError):
+            continue
+        if re.match("_[A-Z]", name) and type(number) is int and node.lineno == node.end_lineno:
+            known[name] = number
+            lines[node.lineno - 1] = f"{name} = const({value})\n"
     return "".join(lines)
 
 

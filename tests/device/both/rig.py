@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from undertone_device.acceptance import BUILT, DAY
+from undertone_device.acceptance import BUILT
 from undertone_device.reporter import Reporter
 from undertone_device.spent import drawn_since
 from undertone_shared import issue
@@ -14,6 +14,7 @@ from undertone_shared.scalar import Cohort, ReportRule
 
 SLOT = 1800
 # A day's start, well after the firmware was built.
+DAY = 86400
 START = (BUILT // DAY + 10) * DAY
 
 
