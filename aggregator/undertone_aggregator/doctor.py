@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.addresses import external_addresses, read_password
+from undertone_aggregator.binding import RETIRED, STATE
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.broker_options import DIRECT, EXTERNAL
 from undertone_aggregator.collect.link import Address, Outlet
@@ -19,7 +21,6 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import SERVER, Home
 from undertone_aggregator.signing import read_key
-from undertone_aggregator.source import external_addresses, read_password
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
@@ -266,7 +267,17 @@ def _retained(configs: list[Config], address: Address) -> Iterator[Finding]:
         outlet.stop()
 
 
+def _state(config: Config) -> str | None:
+    try:
+        with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
+            return store.meta().get(STATE)
+    except (Invalid, OSError):
+        return None
+
+
 def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
+    if not message and _state(config) == RETIRED:
+        return Finding(check, OK, "the campaign is retired, and off the air")
     if not message:
         return Finding(check, WARNING, "no campaign is on the air", "start the server: undertone serve")
     try:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator import credentials
+from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.broker import mosquitto_limits
 from undertone_aggregator.broker_options import EXTERNAL, MANAGED
 from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE
 from undertone_aggregator.home import BROKER, CAMPAIGNS, FLEETS, SERVER
 from undertone_aggregator.sample import sample_tables
 from undertone_aggregator.signing import make_key
-from undertone_aggregator.source import PLAIN_PORT, TLS_PORT
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from undertone_aggregator.addresses import addresses_from_json
 from undertone_aggregator.collect.crew import Means, work_together
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, Say, nowhere
 from undertone_aggregator.collect.intake import Intake
@@ -14,7 +15,6 @@ from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.shared_plan import read_brokers
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.collection import cells_of
-from undertone_aggregator.source import addresses_from_json
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 

@@ -114,6 +114,12 @@ class Server:
             for member in self.members.values():
                 member.join()
 
+    @property
+    def ready(self) -> bool:
+        """Whether every campaign that runs takes in reports."""
+        members = tuple(self.members.values())
+        return bool(members) and all(member.ready or member.failure for member in members)
+
     def status(self) -> dict[str, Any]:
         """What runs, for health and metrics."""
         return {
@@ -180,11 +186,12 @@ def open_server(home: Home, stop: threading.Event, journal: Journal, options: Op
             raise Invalid("it was stopped while it waited for room")
         if config.broker.mode == DIRECT and len(home.names()) > 1:
             raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
-        watch_hang_up(source, journal, stop)
         outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
         outlet.start()
         try:
-            yield Server(home, source, outlet, journal, options)
+            server = Server(home, source, outlet, journal, options)
+            watch_hang_up(source, journal, stop, lambda: server.ready and outlet.settled)
+            yield server
         finally:
             outlet.stop()
 

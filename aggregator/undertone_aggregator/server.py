@@ -37,8 +37,8 @@ def serve(
         if source is None:
             return
         running = Running(config, source, journal, Options(clock, failpoint, apply, take_over))
-        watch_hang_up(source, journal, stop)
         outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
+        watch_hang_up(source, journal, stop, lambda: running.ready and outlet.settled)
         outlet.start()
         try:
             running.run(outlet, stop)
@@ -46,20 +46,27 @@ def serve(
             outlet.stop()
 
 
-def watch_hang_up(source: Source, journal: Journal, stop: threading.Event) -> None:
-    """From now on SIGHUP, or a change of its files, makes the source read its passwords and certificates again."""
-    if threading.current_thread() is not threading.main_thread():
-        return
+def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settled: Callable[[], bool]) -> None:
+    """From now on SIGHUP, or a change of its files, makes the source read its passwords and certificates again.
+
+    It waits until this server's own sessions are ``settled``. Mosquitto throws a session off when it cannot verify its
+    password any more, as after a restart until the session comes back; what arrives for it until then is dropped.
+    """
     hung_up = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
 
     def watch() -> None:
-        before = _changed(source)
+        # What was changed while no server ran is read now, by a broker that is not ours to start.
+        before: list[int] | None = None if source.outlives else _changed(source)
         while not stop.is_set():
-            if hung_up.wait(_WATCH_SECONDS) or _changed(source) != before:
+            asked = hung_up.wait(_WATCH_SECONDS)
+            if settled() and (asked or _changed(source) != before):
                 hung_up.clear()
                 before = _changed(source)
                 _reload(source, journal)
+            elif asked:
+                stop.wait(_WATCH_SECONDS)
 
     threading.Thread(target=watch, name="hang-up", daemon=True).start()
 

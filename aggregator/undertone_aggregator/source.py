@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT, brokers_as_json, external_addresses, read_password
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.broker_options import DIRECT, EXTERNAL, is_loopback
+from undertone_aggregator.broker_options import DIRECT, EXTERNAL
+from undertone_aggregator.broker_process import CONFIG_FILE, reload_running
 from undertone_aggregator.collect.crew import OpenIntake
 from undertone_aggregator.collect.ingest import IngestPlan, Say
 from undertone_aggregator.collect.link import Address, Outlet, Outlets, always
@@ -18,12 +20,10 @@ from undertone_aggregator.collect.sessions import open_intake, take_over
 from undertone_aggregator.collect.shared_plan import write_plan
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config
+from undertone_aggregator.direct.passwords import password_matches, read_passwords
 from undertone_aggregator.journal import Journal
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
-
-PLAIN_PORT = 1883
-TLS_PORT = 8883
 
 
 class Outgoing(Protocol):
@@ -37,6 +37,10 @@ class Outgoing(Protocol):
 
     @property
     def heard(self) -> dict[str, bytes]: ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether every connection of this server that a broker has lost must be back by now."""
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
         """The campaign that a topic held when we came; None without one. Waits for the broker, or ``stop``."""
@@ -59,6 +63,10 @@ class Source(Protocol):
     @property
     def files(self) -> Sequence[Path]:
         """Passwords and rules: when they change, it is time to ``reload``."""
+
+    @property
+    def outlives(self) -> bool:
+        """Whether what has read the files ran before this server, and goes on after it."""
 
     @property
     def open_intake(self) -> OpenIntake:
@@ -86,11 +94,20 @@ class Source(Protocol):
 
 
 class BrokerSource:
-    """Brokers at addresses. ``files``: of whom they know, and ``again`` makes one read them, if it is ours."""
+    """Brokers at addresses. ``files``: of whom they know, passwords first.
+
+    ``again`` makes one read them, if it is ours; ``outlives``: see `Source`.
+    """
 
     def __init__(
-        self, addresses: Sequence[Address], files: Sequence[Path] = (), again: Callable[[], None] = lambda: None
+        self,
+        addresses: Sequence[Address],
+        files: Sequence[Path] = (),
+        again: Callable[[], object] = lambda: None,
+        *,
+        outlives: bool = False,
     ) -> None:
+        self.outlives = outlives
         self._addresses = tuple(addresses)
         self.files = tuple(files)
         self._again = again
@@ -122,7 +139,15 @@ class BrokerSource:
         return outlets[0] if len(outlets) == 1 else Outlets(outlets)
 
     def reload(self) -> None:
-        """A managed broker reads its files again, and throws off who is no longer in them."""
+        """The broker reads its files again, and throws off who is no longer in them.
+
+        Raises Invalid when this server would be: what its sessions wait for would be dropped.
+        """
+        for path in self.files[:1]:
+            own = self._addresses[0]
+            entry = read_passwords(path).get(own.user)
+            if entry is not None and not password_matches(entry, own.password):
+                raise Invalid("this server's own password was changed: start the broker again, and then the server")
         self._again()
 
     def facts(self) -> Mapping[str, Any]:
@@ -138,7 +163,7 @@ def open_source(config: Config, journal: Journal) -> Iterator[Source]:
         with _endpoint(config, journal) as source:
             yield source
     elif settings.mode == EXTERNAL:
-        yield BrokerSource(external_addresses(config))
+        yield _external(config)
     else:
         with _managed(config, journal) as source:
             yield source
@@ -153,6 +178,16 @@ def enter_source(
         lambda sentence: journal.say_once("room", sentence),
         stop,
     )
+
+
+def _external(config: Config) -> BrokerSource:
+    """Where `init` made the broker's files here, and a mosquitto of this machine runs by them, we have it read them."""
+    directory = config.path(config.broker.directory)
+    files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
+    if not all(path.is_file() for path in files):
+        return BrokerSource(external_addresses(config))
+    again = partial(reload_running, directory)
+    return BrokerSource(external_addresses(config), files[:2], again, outlives=True)
 
 
 @contextlib.contextmanager
@@ -179,7 +214,7 @@ def _managed(config: Config, journal: Journal) -> Iterator[Source]:
             worker_users=settings.worker_users,
             password_file=password_file,
         )
-        yield BrokerSource([address], broker.files, broker.reload)
+        yield BrokerSource([address], broker.files, broker.reload, outlives=broker.adopted)
 
 
 @contextlib.contextmanager
@@ -206,71 +241,6 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     )
     with source.endpoint:
         yield source
-
-
-def external_addresses(config: Config) -> list[Address]:
-    """How to reach somebody's brokers: TLS, unless on this machine or ``insecure``. Raises Invalid."""
-    settings = config.broker
-    assert settings.password_file is not None
-    password_file = config.secret(settings.password_file)
-    addresses = []
-    for host, port in settings.places:
-        tls = settings.ca_file is not None or not (settings.insecure or is_loopback(host))
-        addresses.append(
-            Address(
-                host,
-                port or settings.port or (TLS_PORT if tls else PLAIN_PORT),
-                settings.user,
-                read_password(password_file),
-                _named(config, settings.ca_file),
-                settings.keepalive,
-                tls,
-                settings.worker_users,
-                password_file,
-            )
-        )
-    return addresses
-
-
-def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
-    """How workers on other machines reach them; passwords and authorities stay where they are."""
-    first = addresses[0]
-    return {
-        "brokers": [[address.host, address.port, address.tls] for address in addresses],
-        "user": first.user,
-        "worker_users": first.worker_users,
-        "keepalive": first.keepalive,
-        "authority": first.ca_file is not None,
-    }
-
-
-def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file: Path | None) -> list[Address]:
-    """The brokers that `brokers_as_json` tells of. Raises Invalid."""
-    if brokers["authority"] and ca_file is None:
-        raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
-    password = read_password(password_file)
-    return [
-        Address(
-            host,
-            port,
-            brokers["user"],
-            password,
-            ca_file if tls else None,
-            brokers["keepalive"],
-            tls,
-            brokers["worker_users"],
-            password_file,
-        )
-        for host, port, tls in brokers["brokers"]
-    ]
-
-
-def read_password(path: Path) -> str:
-    """The password in a file of one line. Raises Invalid when there is none."""
-    text = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not text or "\n" in text:
-        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
-    return text
 
 
 def _named(config: Config, name: str | None) -> Path | None:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
+from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
 from undertone_aggregator.broker_process import kept_port
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.signing import ensure_key
-from undertone_aggregator.source import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid

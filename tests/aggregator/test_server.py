@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from undertone_aggregator.addresses import external_addresses
 from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.source import external_addresses
 from undertone_shared.errors import Invalid
 
 CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'

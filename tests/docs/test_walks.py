@@ -12,8 +12,11 @@ from support.ci import unavailable
 from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.store import open_store
 
-WALK = mp.REPO / "docs/walk/field.sh"
-_COMMAND = re.compile(r"\bundertone ([a-z-]+(?: (?:run|status|add|rotate|revoke|list)\b)?)")
+WALKS = mp.REPO / "docs/walk"
+WALK = WALKS / "field.sh"
+_COMMAND = re.compile(
+    r"\bundertone ([a-z-]+(?: (?:run|status|add|rotate|revoke|list|show|create|diff|apply|retire)\b)?)"
+)
 
 
 def walk(folder, mosquitto_binary, interpreter):
@@ -45,13 +48,35 @@ def test_a_fleet_of_boards_with_floats_of_32_bits(tmp_path, mosquitto_binary):
     walk(tmp_path / "walk", mosquitto_binary, interpreter)
 
 
-def test_each_step_is_a_command_of_the_guides():
+@pytest.mark.services
+def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
+    """Restarts, a kill, new passwords, a changed plan, a full disk, a retired campaign: nothing unexplained."""
+    places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(places), "COLUMNS": "120"}
+    environment.pop("WHEEL", None)
+    done = subprocess.run(
+        [str(WALKS / "operator.sh"), str(tmp_path / "walk"), "24", "8"],
+        env=environment, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    log = (tmp_path / "walk/serve.log").read_text()
+    assert "Traceback" not in done.stdout + done.stderr + log
+    assert done.stdout.count("Both identities hold: zero unexplained.") == 2
+    for said in ("connected again to the broker", "cannot be written", "takes up its changed plan", "is retired"):
+        assert said in log
+    for name in ("electricity", "water"):
+        with open_store(tmp_path / "walk/home/stores" / f"{name}.sqlite", read_only=True) as store:
+            assert len({device for device, _, outcome in store.audit() if outcome == "counted"}) == 8
+
+
+@pytest.mark.parametrize("walk", sorted(WALKS.glob("*.sh")), ids=lambda walk: walk.stem)
+def test_each_step_is_a_command_of_the_guides(walk):
     guides = " ".join(
         path.read_text("utf-8")
         for folder in ("docs", "device", "aggregator")
         for path in (mp.REPO / folder).glob("*.md")
     )
     shown = set(_COMMAND.findall(guides))
-    used = set(_COMMAND.findall(WALK.read_text("utf-8")))
+    used = set(_COMMAND.findall(walk.read_text("utf-8")))
     assert len(used) >= 8
     assert used <= shown

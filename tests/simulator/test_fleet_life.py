@@ -97,7 +97,7 @@ def test_add_rotate_and_revoke_on_a_running_broker(run, tmp_path, mosquitto_bina
     config = read_config(tmp_path / "aggregator.toml")
     stop = threading.Event()
     with open(tmp_path / "log", "w") as log, open_source(config, Journal(log)) as source:
-        watch_hang_up(source, Journal(log), stop)
+        watch_hang_up(source, Journal(log), stop, lambda: True)
         try:
             port = config.broker.port
             before = password(tmp_path, "load-001")

@@ -1,6 +1,7 @@
 """Devices of a server's folder: made by commands alone, for two campaigns on one TLS broker of the operator's own."""
 
 import io
+import socket
 import ssl
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,9 +17,13 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.deliveries import wait_for
+from support.many import Running
 from support.paho_client import leave
 from undertone.__main__ import main
 from undertone_aggregator.broker_process import running_pid
+from undertone_aggregator.collect.link import worker_password
+from undertone_aggregator.collect.store import open_store
 from undertone_shared.topics import report_topic
 
 PREFIX = "undertone/v2"
@@ -31,102 +37,160 @@ def said(*words: str, code: int = 0) -> str:
     return (err if code else out).getvalue()
 
 
-def accepted(home: Path, port: int, name: str, password: str, topic: str | None = None) -> bool | None:
-    """Whether the broker lets it in; with a topic, whether what it publishes there reaches the server's worker."""
-    told: dict[str, bool] = {}
-    answered, heard = threading.Event(), threading.Event()
+def worker_secret(folder: Path, slot: int) -> str:
+    return worker_password((folder / "aggregator.password").read_text().strip(), f"aggregator-{slot}")
 
-    def client(user: str, secret: str) -> paho.Client:
-        made = paho.Client(CallbackAPIVersion.VERSION2, user, reconnect_on_failure=False)
-        made.username_pw_set(user, secret)
-        made.tls_set_context(ssl.create_default_context(cafile=str(home / "tls/ca.crt")))
-        made.on_connect = lambda _c, _d, _f, code, _p: (told.update({user: not code.is_failure}), answered.set())
-        answered.clear()
-        made.connect("localhost", port)
-        made.loop_start()
-        assert answered.wait(10)
-        return made
 
-    device = client(name, password)
-    try:
-        if not told[name] or topic is None:
-            return told[name]
-        from undertone_aggregator.collect.link import worker_password
+def connected(folder: Path, port: int, name: str, password: str) -> paho.Client | None:
+    """A client that the broker has let in."""
+    answered, answers = threading.Event(), []
+    made = paho.Client(CallbackAPIVersion.VERSION2, name, reconnect_on_failure=False)
+    made.username_pw_set(name, password)
+    made.tls_set_context(ssl.create_default_context(cafile=str(folder / "tls/ca.crt")))
+    made.on_connect = lambda _c, _d, _f, code, _p: (answers.append(code), answered.set())
+    made.connect("localhost", port)
+    made.loop_start()
+    assert answered.wait(10)
+    if answers[0].is_failure:
+        leave(made)
+        return None
+    return made
 
-        worker = client(
-            "aggregator-0", worker_password((home / "aggregator.password").read_text().strip(), "aggregator-0")
-        )
-        subscribed = threading.Event()
-        worker.on_subscribe = lambda *_: subscribed.set()
-        worker.on_message = lambda *_: heard.set()
-        worker.subscribe(topic, 1)
-        assert subscribed.wait(10)
-        device.publish(topic, b"x", qos=1)
-        arrived = heard.wait(1)
-        leave(worker)
-        return arrived
-    finally:
-        leave(device)
+
+def accepted(folder: Path, port: int, name: str, password: str, topic: str | None = None) -> bool:
+    """Whether the broker lets it in; with a topic, whether what it publishes there reaches a worker of the server."""
+    device = connected(folder, port, name, password)
+    if device is None or topic is None:
+        if device is not None:
+            leave(device)
+        return device is not None
+    worker = connected(folder, port, "aggregator-50", worker_secret(folder, 50))
+    assert worker is not None
+    heard, subscribed = threading.Event(), threading.Event()
+    worker.on_subscribe = lambda *_: subscribed.set()
+    worker.on_message = lambda *_: heard.set()
+    worker.subscribe(topic, 1)
+    assert subscribed.wait(10)
+    device.publish(topic, b"x", qos=1)
+    arrived = heard.wait(1)
+    leave(worker)
+    leave(device)
+    return arrived
+
+
+@dataclass
+class Place:
+    """A server's folder, the mosquitto of its own files, and, when asked for, the server."""
+
+    folder: Path
+    port: int
+    mosquitto: str
+    broker: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [self.mosquitto, "-c", str(self.folder / "broker/mosquitto.conf")]
+        self.broker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_for(self._listens)
+        assert running_pid(self.folder / "broker") == self.broker.pid
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self) -> None:
+        assert self.broker is not None
+        self.broker.terminate()
+        self.broker.wait(20)
+
+    def password(self, campaign: str, name: str) -> str:
+        return (self.folder / "fleets" / campaign / "devices" / name / "password").read_text().strip()
 
 
 @pytest.fixture
-def home(tmp_path: Path, free_port: Callable[[], int], mosquitto_binary: str) -> Iterator[Path]:
-    folder, port = tmp_path / "home", free_port()
-    said("init", str(folder), "--tls", "--host", "localhost", "--port", str(port))
+def home(tmp_path: Path, free_port: Callable[[], int], mosquitto_binary: str) -> Iterator[Place]:
+    place = Place(tmp_path / "home", free_port(), mosquitto_binary)
+    said("init", str(place.folder), "--tls", "--host", "localhost", "--port", str(place.port))
     for name, sensor in CAMPAIGNS.items():
-        said("campaign", "create", str(folder), name, "--sensor", sensor, "--unit", "u", "--bound", "100",
+        said("campaign", "create", str(place.folder), name, "--sensor", sensor, "--unit", "u", "--bound", "100",
              "--epsilon", "1", "--slot-seconds", "2")  # fmt: skip
-    config = folder / "broker/mosquitto.conf"
-    with subprocess.Popen([mosquitto_binary, "-c", str(config)], stderr=subprocess.DEVNULL) as child:
-        end = time.monotonic() + 10
-        while running_pid(folder / "broker") is None:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        (folder / "port").write_text(str(port))
-        yield folder
-        child.terminate()
+    place.start()
+    yield place
+    place.stop()
 
 
 @pytest.mark.broker
-def test_two_campaigns_get_devices_of_one_broker(home: Path) -> None:
-    port = int((home / "port").read_text())
-    assert "expected one of" in said("devices", "add", "1", "--home", str(home), code=2), "which campaign is not said"
+def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
+    folder, port = home.folder, home.port
+    assert "expected one of" in said("devices", "add", "1", "--home", str(folder), code=2), "which campaign is not said"
     for name in CAMPAIGNS:
-        told = said("devices", "add", "2", "--home", str(home), "--campaign", name)
+        told = said("devices", "add", "2", "--home", str(folder), "--campaign", name)
         assert f"{name}-001 to {name}-002" in told
-        assert "the broker has read its files again" in told
-    password = (home / "fleets/electricity/devices/electricity-001/password").read_text().strip()
-    own, other = (report_topic(PREFIX, name, "electricity-001") for name in CAMPAIGNS)
-    assert accepted(home, port, "electricity-001", password, own)
-    assert not accepted(home, port, "electricity-001", password, other), "the rules name one topic of one campaign"
+    # What was changed while no server ran is read by the broker when one starts.
+    running = Running(folder)
+    try:
+        password = home.password("electricity", "electricity-001")
+        own, other = (report_topic(PREFIX, name, "electricity-001") for name in CAMPAIGNS)
+        wait_for(lambda: accepted(folder, port, "electricity-001", password), 60)
+        assert accepted(folder, port, "electricity-001", password, own)
+        assert not accepted(folder, port, "electricity-001", password, other), "the rules name a topic of one campaign"
 
-    at = ("--home", str(home), "--campaign", "electricity")
-    said("devices", "rotate", "electricity-001", *at)
-    renewed = (home / "fleets/electricity/devices/electricity-001/password").read_text().strip()
-    assert renewed != password
-    assert not accepted(home, port, "electricity-001", password)
-    assert accepted(home, port, "electricity-001", renewed, own)
-    said("devices", "revoke", "electricity-002", *at)
-    revoked = (home / "fleets/electricity/devices/electricity-002/password").read_text().strip()
-    assert not accepted(home, port, "electricity-002", revoked)
-    assert "electricity-003" in said("devices", "add", "1", *at)
-    assert "user water-002" in (home / "broker/access").read_text(), "the other campaign's devices stay"
-
-    before = (home / "aggregator.password").read_text().strip()
-    assert "start the server again" in said("broker", "rotate", str(home))
-    assert (home / "aggregator.password").read_text().strip() != before
-    assert not accepted(home, port, "aggregator", before)
-    assert accepted(home, port, "electricity-001", renewed, own), "a worker with its new password hears it"
-    assert "expected aggregator or analyst" in said("broker", "rotate", str(home), "water-001", code=2)
+        at = ("--home", str(folder), "--campaign", "electricity")
+        said("devices", "rotate", "electricity-001", *at)
+        renewed = home.password("electricity", "electricity-001")
+        wait_for(lambda: not accepted(folder, port, "electricity-001", password))
+        assert accepted(folder, port, "electricity-001", renewed, own)
+        revoked = home.password("electricity", "electricity-002")
+        assert accepted(folder, port, "electricity-002", revoked)
+        said("devices", "revoke", "electricity-002", *at)
+        wait_for(lambda: not accepted(folder, port, "electricity-002", revoked))
+        assert "electricity-003" in said("devices", "add", "1", *at)
+        assert "user water-002" in (folder / "broker/access").read_text(), "the other campaign's devices stay"
+    finally:
+        running.end()
 
 
 @pytest.mark.broker
-def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: Path) -> None:
-    said("devices", "add", "3", "--home", str(home), "--campaign", "water")
+def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> None:
+    """A SIGHUP with it would have mosquitto drop what a session may read, and then what arrives for it: not sent."""
+    folder, port = home.folder, home.port
+    said("devices", "add", "1", "--home", str(folder), "--campaign", "water")
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60)
+        device, before = home.password("water", "water-001"), worker_secret(folder, 0)
+        wait_for(lambda: accepted(folder, port, "water-001", device))
+        assert "a SIGHUP would lose" in said("broker", "rotate", str(folder))
+        wait_for(lambda: "own password was changed" in running.log.getvalue())
+        assert accepted(folder, port, "aggregator-60", worker_secret(folder, 60)) is False, "the broker was not told"
+        home.stop()
+        home.start()
+        # The server is refused until it starts again; what comes meanwhile waits.
+        assert not accepted(folder, port, "aggregator-0", before)
+        with_device = connected(folder, port, "water-001", device)
+        with_device.publish(report_topic(PREFIX, "water", "water-001"), b"x" * 24, qos=1).wait_for_publish(10)
+        leave(with_device)
+    finally:
+        running.end()
+    running = Running(folder)
+    try:
+
+        def received() -> int:
+            with open_store(folder / "stores/water.sqlite", read_only=True) as store:
+                return store.outcomes()["received"]
+
+        wait_for(lambda: received() == 1, 60)
+    finally:
+        running.end()
+    assert "expected aggregator or analyst" in said("broker", "rotate", str(folder), "water-001", code=2)
+
+
+@pytest.mark.broker
+def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: Place) -> None:
+    said("devices", "add", "3", "--home", str(home.folder), "--campaign", "water")
     from undertone_aggregator.binding import refusals_of
     from undertone_aggregator.home import Home
 
-    opened = Home(home)
+    opened = Home(home.folder)
     text = opened.file("water").read_text()
     assert "0 of 3 known policies" in refusals_of(opened.config("water", text), int(time.time()))
     dearer = opened.config("water", text.replace('epsilon = "1"', 'epsilon = "2"'))

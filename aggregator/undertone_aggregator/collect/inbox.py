@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address, Disconnections
+from undertone_aggregator.collect.link import LONGEST_PAUSE, Address, Disconnections
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import ProtocolError
 from undertone_aggregator.collect.mqtt.subscriber import Subscriber, connection_of, is_repeated, packet_of
@@ -19,7 +19,6 @@ __all__ = ["Inbox", "is_repeated", "packet_of"]
 # A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
 QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 30.0
 _CONNECT_SECONDS = 5.0
 _WRITE_SECONDS = 5.0
 _READ_BYTES = 1 << 18
@@ -179,7 +178,7 @@ class Inbox:
         except (OSError, ValueError) as wrong:
             self._say(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}")
         self._retry_at = time.monotonic() + self._pause * random.uniform(0.5, 1.0)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _new_subscriber(self, number: int) -> Subscriber:
         return Subscriber(

@@ -17,6 +17,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 # Where mosquitto tells how many messages it threw away, as when a queue is full.
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
+# Nobody waits longer than this, in seconds, before the next try to reach the broker.
+LONGEST_PAUSE = 30.0
 # So many lost connections in so long a time are an alarm.
 _LOSSES = 3
 _LOSSES_SECONDS = 60.0
@@ -139,17 +141,23 @@ class Outlet:
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[bytes, Callable[[], bool]]] = {}
         self._client = address.client(client_id, clean_session=True)
-        self._client.reconnect_delay_set(1, 30)
+        self._client.reconnect_delay_set(1, int(LONGEST_PAUSE))
         self._client.on_connect = self._on_connect
         self._client.on_message = self._on_message
         self._client.on_subscribe = lambda *_: self._answered.set()
         self._started = False
         self._connections = 0
+        self._since = 0.0
 
     @property
     def connected(self) -> bool:
         """Whether the broker is reachable now."""
         return self._client.is_connected()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been connected for so long that the workers' connections, too, must be back."""
+        return self.connected and (self._connections == 1 or time.monotonic() - self._since > LONGEST_PAUSE + 1)
 
     def start(self) -> None:
         """Connect in the background, again and again when the connection is lost."""
@@ -188,6 +196,7 @@ class Outlet:
             self._say(self._address.refusal(reason))
             return
         self._connections += 1
+        self._since = time.monotonic()
         if self._connections > 1:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
         client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, *self._watch)])
@@ -222,6 +231,11 @@ class Outlets:
         """By all of them, as far as they tell."""
         known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
         return sum(known) if known else None
+
+    @property
+    def settled(self) -> bool:
+        """All of them."""
+        return all(outlet.settled for outlet in self._outlets)
 
     def start(self) -> None:
         """Connect to all."""

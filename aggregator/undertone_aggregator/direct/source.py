@@ -18,6 +18,7 @@ class Board:
     """In the place of a broker's outlet: the campaign goes to the devices, estimates to nobody."""
 
     dropped: int | None = None
+    settled = True
     heard: dict[str, bytes]
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -37,6 +38,8 @@ class Board:
 
 class DirectSource:
     """``endpoint`` runs as long as its context; it listens from the first intake on. Raises Invalid or OSError."""
+
+    outlives = False
 
     def __init__(
         self, listener: Listener, gate: Gate, limits: Limits, prefix: str, campaign: str, batch: int, say: Say

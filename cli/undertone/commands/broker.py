@@ -31,7 +31,6 @@ def rotate(
     A device's is undertone devices rotate.
     """
     from undertone_aggregator import credentials
-    from undertone_aggregator.broker_process import reload_running
     from undertone_aggregator.home import Home
 
     home = Home(folder)
@@ -43,6 +42,6 @@ def rotate(
         credentials.change_passwords(home.broker / "passwords", changed)
     path = home.folder / f"{user}.password"
     credentials.write_private(path, password + "\n")
-    if not reload_running(home.broker):
-        print(f"for the broker: give it {home.broker / 'passwords'}, and kill -HUP its process")
-    print(f"{path} holds the new password" + (": start the server again" if user == credentials.AGGREGATOR else ""))
+    print(f"{path} holds the new password")
+    if user == credentials.AGGREGATOR:
+        print("start the broker again, and then the server: a SIGHUP would lose what waits for the server")

@@ -198,15 +198,11 @@ def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: P
 def _told(fleet: "Fleet") -> str:
     """How the broker comes to know."""
     from undertone_aggregator.broker_options import EXTERNAL
-    from undertone_aggregator.broker_process import reload_running
+    from undertone_aggregator.broker_process import CONFIG_FILE
 
-    if fleet.config.broker.mode != EXTERNAL:
-        return "a server that runs, or that starts, knows it within a second"
-    if reload_running(fleet.broker):
-        return "the broker has read its files again"
-    return (
-        f"for the broker: kill -HUP its process, once it has {fleet.broker / 'passwords'} and {fleet.broker / 'access'}"
-    )
+    if fleet.config.broker.mode != EXTERNAL or (fleet.broker / CONFIG_FILE).is_file():
+        return "a server that runs, or that starts, has its broker know it"
+    return f"for the broker: give it passwords and access of {fleet.broker}, and kill -HUP it while the server runs"
 
 
 def _rows(fleet: "Fleet", now: int, silent: int | None) -> list[dict[str, Any]]:
