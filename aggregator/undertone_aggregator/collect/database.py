@@ -1,7 +1,6 @@
 """One campaign's part of a SQL database: connection, transactions, revisions; both kinds of store stand on it."""
 
 import contextlib
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.store import NoRoom, StoreError
 from undertone_shared.errors import Invalid
-
-# SQLite says FULL for ENOSPC alone: a quota or a file's limit is a failed write, or shared memory that cannot grow.
-_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-_POSTGRES_FULL = "53100"
 
 
 class Database:
@@ -33,7 +28,7 @@ class Database:
         self._inside = False
         self._fence: Callable[[], None] | None = None
         try:
-            with typed():
+            with self.typed():
                 if not read_only:
                     self._migrate()
                 _check_version(self._connection, name)
@@ -62,6 +57,20 @@ class Database:
 
     def _begin(self) -> None:
         raise NotImplementedError
+
+    def _no_room(self, cause: BaseException) -> bool:
+        """Whether the driver's error says that there is no room to write."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def typed(self) -> Iterator[None]:
+        """What SQLAlchemy raises as StoreError, in its cause's first line."""
+        try:
+            yield
+        except SQLAlchemyError as wrong:
+            cause = getattr(wrong, "orig", None) or wrong
+            kind = NoRoom if self._no_room(cause) else StoreError
+            raise kind(str(cause).strip().partition("\n")[0]) from wrong
 
     def _lock_migration(self) -> None:
         """Wait until no other process migrates this database."""
@@ -116,7 +125,7 @@ class Database:
         if self._inside:
             yield
             return
-        with typed():
+        with self.typed():
             self._begin()
             self._inside = True
             try:
@@ -134,12 +143,12 @@ class Database:
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
         """Run a statement, in the transaction that is open or one of its own."""
-        with typed():
+        with self.typed():
             return self._connection.execute(statement, rows)
 
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """The rows of a query, one by one."""
-        with typed():
+        with self.typed():
             yield from self._connection.execute(statement, values)
 
     def mine(self, table: Table) -> Any:
@@ -186,20 +195,3 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
     if newest and version != tables.HEAD:
         raise Invalid(f"{name} is a store from before {tables.HEAD}: let an aggregator open it once")
-
-
-@contextlib.contextmanager
-def typed() -> Iterator[None]:
-    """What SQLAlchemy raises as StoreError, in its cause's first line."""
-    try:
-        yield
-    except SQLAlchemyError as wrong:
-        cause = getattr(wrong, "orig", None) or wrong
-        kind = NoRoom if _wants_room(cause) else StoreError
-        raise kind(str(cause).strip().partition("\n")[0]) from wrong
-
-
-def _wants_room(cause: BaseException) -> bool:
-    if isinstance(cause, sqlite3.Error):
-        return getattr(cause, "sqlite_errorcode", None) in _SQLITE_FULL
-    return getattr(cause, "sqlstate", None) == _POSTGRES_FULL

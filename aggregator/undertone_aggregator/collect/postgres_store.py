@@ -12,7 +12,6 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
-from undertone_aggregator.collect.database import typed
 from undertone_aggregator.collect.leases import Leases
 from undertone_aggregator.collect.sql_leases import SqlLeases
 from undertone_aggregator.collect.sql_store import SqlStore
@@ -31,6 +30,7 @@ _PATIENCE = {
     "keepalives_count": 2,
     "tcp_user_timeout": 15_000,
 }
+_DISK_FULL = "53100"
 
 
 class PostgresStore(SqlStore):
@@ -79,6 +79,9 @@ class PostgresStore(SqlStore):
     def _begin(self) -> None:
         self._connection.exec_driver_sql("BEGIN")
 
+    def _no_room(self, cause: BaseException) -> bool:
+        return getattr(cause, "sqlstate", None) == _DISK_FULL
+
     def _lock_migration(self) -> None:
         self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
 
@@ -89,7 +92,7 @@ class PostgresStore(SqlStore):
             if shared
             else (func.pg_try_advisory_lock, func.pg_advisory_unlock)
         )
-        with typed(), self._engine.connect() as held:
+        with self.typed(), self._engine.connect() as held:
             deadline = time.monotonic() + seconds
             while not held.execute(select(lock(_LOCKS, self._campaign))).scalar_one():
                 if time.monotonic() > deadline:

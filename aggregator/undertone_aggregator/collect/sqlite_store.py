@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
 _RETRY_SECONDS = 0.05
+# FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 class SqliteStore(SqlStore):
@@ -79,6 +82,9 @@ class SqliteStore(SqlStore):
 
     def _begin(self) -> None:
         self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _no_room(self, cause: BaseException) -> bool:
+        return getattr(cause, "sqlite_errorcode", None) in _FULL
 
     @contextlib.contextmanager
     def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:

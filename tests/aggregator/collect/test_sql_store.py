@@ -12,7 +12,9 @@ import pytest
 
 from support.postgres import Postgres
 from undertone_aggregator.collect.partial import pack_counts
-from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
+from undertone_aggregator.collect.postgres_store import PostgresStore
+from undertone_aggregator.collect.sqlite_store import SqliteStore
+from undertone_aggregator.collect.store import Batch, NoRoom, Store, StoreError, open_store
 from undertone_aggregator.collect.tables import HEAD
 from undertone_shared.errors import Invalid
 
@@ -188,3 +190,21 @@ def test_a_server_that_is_killed_loses_nothing_that_was_committed(free_port: Cal
         store.close()
     finally:
         server.close()
+
+
+def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqliteStore)
+        store._connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(NoRoom, match="database or disk is full"):
+            store.set_meta({"long": "x" * 100_000})
+        store._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+        store.set_meta({"long": "x" * 100_000})
+        store._connection.exec_driver_sql("DROP TABLE meta")
+        with pytest.raises(StoreError, match="no such table") as caught:
+            store.set_meta({"long": "y"})
+        assert not isinstance(caught.value, NoRoom)
+    for state, expected in (("53100", True), ("53200", False), (None, False)):
+        error = RuntimeError("could not extend file")
+        error.sqlstate = state  # type: ignore[attr-defined]
+        assert PostgresStore._no_room(None, error) == expected  # type: ignore[arg-type]
