@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.collect.landing_plan import SERVER
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import CampaignPlan, Config, StreamPlan
 from undertone_shared.campaign import Campaign
@@ -19,6 +20,7 @@ from undertone_shared.schedule import SEED_BYTES
 # What a store's numbers depend on: it cannot change under them.
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
+_COUNTS = "counts"
 # The campaign's life.
 STATE = "state"
 RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
@@ -94,6 +96,21 @@ def open_campaign(
     with store.transaction():
         _keep(store, plan, stream)
     return bytes.fromhex(meta["cohort_seed"])
+
+
+def bind_counting(store: Store, counts: str) -> None:
+    """Note who counts a campaign's reports, see `undertone_aggregator.landing_options`. Raises Invalid for another.
+
+    Each remembers by itself which reports it has counted, so a campaign cannot change from one to the other.
+    """
+    with store.transaction():
+        before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
+        if before != counts:
+            raise Invalid(
+                f"landing.counts is {counts!r}, but the reports in {store.url} were counted by {before!r}: a campaign"
+                " cannot change it; make a new campaign with a store of its own"
+            )
+        store.set_meta({_COUNTS: counts})
 
 
 def known_refusals(folder: Path, campaign: Campaign) -> str:

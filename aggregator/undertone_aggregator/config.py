@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from undertone_aggregator import plan_checks as check
 from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.landing_options import LandingOptions
 from undertone_aggregator.options import Checked, choice, integer, option, parse, text
 from undertone_aggregator.server_options import ServerOptions, StoreOptions
 from undertone_shared.campaign import MEASURES, Campaign
@@ -191,6 +192,7 @@ class Config:
     server: ServerOptions
     folder: Path
     stream: StreamPlan | None = None
+    landing: LandingOptions = field(default_factory=LandingOptions)
     fleet: Path | None = None
 
     @property
@@ -234,6 +236,7 @@ SECTIONS = {
     "store": StoreOptions,
     "campaign": CampaignPlan,
     "server": ServerOptions,
+    "landing": LandingOptions,
     "stream": StreamPlan,
 }
 
@@ -259,6 +262,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         parse(ServerOptions, "server", tables.get("server", {})),
         folder,
         parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
+        parse(LandingOptions, "landing", tables.get("landing", {})),
     )
     check_broker(config.broker, config.server.workers)
     check_sessions(config.broker, config.server.workers, config.sessions)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, open_campaign, refusals_of
+from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, bind_counting, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
@@ -93,6 +93,9 @@ class Running:
                 apply=self._options.apply,
                 refusing=lambda: refusals_of(config, int(clock())),
             )
+            bind_counting(store, config.landing.counts)
+            if config.landing.folder is not None:
+                self.journal.say("warning", config.landing.warning())
             self.check_broadcast(store, outlet, stop)
             plan = self._take_over(store, clock, stop)
             election = self._election(store)
@@ -200,6 +203,7 @@ class Running:
             batch_seconds=config.server.batch_milliseconds / 1000,
             audit=config.store.audit,
             groups=self._groups,
+            landing=config.landing.plan(config.folder),
         )
 
     def _start(self, plan: IngestPlan, store: Store, stop: threading.Event) -> None:

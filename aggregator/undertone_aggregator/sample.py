@@ -26,6 +26,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "groups": '"groups.csv"',
         "holidays": '"GB-SCT"',
     },
+    "landing": {"folder": '"landing"'},
     "server": {
         "home_assistant": '"homeassistant"',
         "health": '"127.0.0.1:9464"',

@@ -20,6 +20,7 @@ from undertone.commands import (
     plan,
     provision,
     query,
+    recount,
     release,
     serve,
     simulate,
@@ -64,6 +65,7 @@ init.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)
+recount.register(app)
 release.register(app)
 serve.register(app)
 simulate.register(app)

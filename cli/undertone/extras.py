@@ -3,9 +3,11 @@
 DISTRIBUTION = "undertone-ldp"
 _EXTRAS = {
     "datasketches": "sketches",
+    "duckdb": "recount",
     "matplotlib": "simulator",
     "pandas": "all",
     "pyarrow": "all",
+    "pyspark": "spark",
 }
 # Whose pictures need matplotlib.
 _DRAW = ("bench", "demo", "experiment")

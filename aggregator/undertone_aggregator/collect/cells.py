@@ -30,6 +30,9 @@ class Cells(Protocol):
     ``admits`` and ``add`` say and do one by one, in any order of the devices.
     """
 
+    def length(self, rule: Any, kind: int) -> int:
+        """Number of cells that the reports of a kind are counted in."""
+
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
         """Which reports [n] the rule admits; ``member``: which are a turn for the threshold."""
 
@@ -45,7 +48,12 @@ class Histogram:
 
     def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
         """Count its symbol."""
-        batch.partial.add(at, came.values[0], dict(rule.mechanisms)[_PART[came.kind]].symbols)
+        batch.partial.add(at, came.values[0], self.length(rule, came.kind))
+
+    def length(self, rule: Any, kind: int) -> int:
+        """The symbols of the mechanism that draws this kind."""
+        symbols: int = dict(rule.mechanisms)[_PART[kind]].symbols
+        return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
         """The kind that the turn asks for, with a symbol that its mechanism draws."""
@@ -59,8 +67,7 @@ class Histogram:
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
         """A histogram of their symbols."""
-        symbols = dict(rule.mechanisms)[_PART[key.kind]].symbols
-        batch.partial.add_counts(key, np.bincount(columns.symbol[at], minlength=symbols))
+        batch.partial.add_counts(key, np.bincount(columns.symbol[at], minlength=self.length(rule, key.kind)))
 
 
 def _occurs(mechanism: Any, symbols: Integers) -> Mask:
@@ -85,6 +92,10 @@ class Moments:
         for later, lag in chains.observe(device, came.slot, origin):
             batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
         batch.chains += chain_record(device, came.slot, origin)
+
+    def length(self, rule: Any, kind: int) -> int:
+        """The moments of this rule's reports."""
+        return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
         """One coordinate, a chain index and a release within the rule's bounds."""

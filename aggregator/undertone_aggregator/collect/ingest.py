@@ -12,6 +12,8 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.inventory import REVOKED
+from undertone_aggregator.collect.landing import Landing, rows_of
+from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
 from undertone_aggregator.collect.sequences import MissingReports, Sequences
@@ -39,6 +41,7 @@ class IngestPlan:
     machine share out (`undertone_aggregator.collect.crew`), and one that is silent so long loses its own.
     ``secret``: random digits in the sessions' names.
     ``draining``: take what is queued for the session of every shard, and subscribe no more.
+    ``landing``: where deliveries are kept as files, and whether they are counted here.
     """
 
     prefix: str
@@ -55,6 +58,7 @@ class IngestPlan:
     slots: tuple[int, ...] = ()
     secret: str = ""
     lease_seconds: float = 0
+    landing: LandingPlan | None = None
 
     @property
     def name(self) -> str:
@@ -82,9 +86,9 @@ def nowhere(_: str) -> None:
 class Ingest:
     """One worker: an intake, its shards' deduplication state, a connection to the store.
 
-    ``failpoint(place)`` is called at before_commit, after_commit, during_acknowledgement and after_acknowledgement:
-    a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called between batches: it raises
-    when the shards are another worker's.
+    ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
+    after_acknowledgement: a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called
+    between batches: it raises when the shards are another worker's.
     """
 
     def __init__(
@@ -105,6 +109,8 @@ class Ingest:
         self._clock = clock
         self._failpoint = failpoint
         self._intake = intake
+        self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
+        self._counts = plan.landing is None or plan.landing.counts == SERVER
         self._admission = self._resume()
         # Whether the admission counted what the store does not hold.
         self._stale = False
@@ -126,12 +132,14 @@ class Ingest:
                     ready()
         finally:
             self._intake.close()
+            self._gather(Landing.gather)
 
     def step(self) -> int:
         """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
         # Before the intake connects again: the session would be taken from its new owner.
         self._still_ours()
         deliveries = self._intake.take(IDLE_SECONDS)
+        self._gather(Landing.step)
         if not deliveries or not self.commit(deliveries):
             return 0
         self._failpoint("after_commit")
@@ -144,14 +152,25 @@ class Ingest:
 
     def commit(self, deliveries: Sequence[Delivery]) -> bool:
         """Judge and store them; False when the store failed until it was time to stop."""
+        landed = self._landing is None
+        batch = Batch()
+        # What is landed and what is counted judge a report by the same second.
+        now = int(self._clock())
         while True:
             try:
                 if self._stale:
                     self._admission = self._resume()
                     self._stale = False
-                batch = self.judge(deliveries)
-                self._failpoint("before_commit")
-                self._store.commit(self._plan.name, batch)
+                self._refresh()
+                if self._landing is not None and not landed:
+                    self._landing.land(rows_of(self._admission, deliveries, now))
+                    landed = True
+                    self._failpoint("after_landing")
+                if self._counts:
+                    batch = Batch()
+                    Lane(self._admission, self._say).judge(deliveries, now, batch)
+                    self._failpoint("before_commit")
+                    self._store.commit(self._plan.name, batch)
                 break
             except StoreError as wrong:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.
@@ -178,8 +197,16 @@ class Ingest:
             self._store.compact_sequences(self._plan.name, admission.sequences.snapshot())
         self._records = 0
 
-    def judge(self, deliveries: Sequence[Delivery]) -> Batch:
-        """The batch that these deliveries make."""
+    def _gather(self, how: Callable[[Landing], None]) -> None:
+        if self._landing is not None:
+            try:
+                how(self._landing)
+            except StoreError as wrong:
+                # What waits is durable, and is gathered another time.
+                self._say(f"landed reports cannot be gathered, trying again: {wrong}")
+
+    def _refresh(self) -> None:
+        """Take note of epochs and revocations that the store has heard of since."""
         # A new epoch is in the store before it is broadcast, hence before any report that follows it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
@@ -187,10 +214,6 @@ class Ingest:
         if self._store.revoked_count() != len(self._admission.revoked):
             devices = self._store.devices().values()
             self._admission.revoke(device.name for device in devices if device.state == REVOKED)
-        batch = Batch()
-        now = int(self._clock())
-        Lane(self._admission, self._say).judge(deliveries, now, batch)
-        return batch
 
     def _resume(self) -> Admission:
         """The admission as the store left it."""

@@ -49,6 +49,12 @@ class Layout:
             added += [(at + 1 + 3 * k, u), (at + 2 + 3 * k, u * u >> _HALF), (at + 3 + 3 * k, u * u & _LOW)]
         return added
 
+    def sums_at(self, index: int, coordinate: int, n: int, *sums: int) -> list[tuple[int, int]]:
+        """(cell, amount) that ``n`` reports with chain index ``index`` add; ``sums``: Σu and the halves of Σu²."""
+        at = _HEAD + (min(index, self.ages) - 1) * self._row
+        added = [(at + 1 + 3 * coordinate + part, amount) for part, amount in enumerate(sums)]
+        return added if coordinate else [(0, n), (at, n), *added]
+
     def reports(self, released: Counts, index: Counts) -> Counts:
         """What reports [n] of one coordinate with chain indices [n] add, as a whole vector."""
         counts = np.zeros(self.cells, dtype=np.int64)

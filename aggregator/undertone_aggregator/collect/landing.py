@@ -1,0 +1,223 @@
+"""Landed reports: what a worker took in, with what the rules without memory say of it, as Parquet files.
+
+For an engine that counts them on many machines (`undertone spark run`), and to count them again (`undertone recount`).
+Off unless a folder is named: the files hold each device's perturbed reports under its name.
+
+A batch becomes a small file in a hidden folder of its worker, durable before anything is acknowledged; from time to
+time those are gathered into one file in the folder of its day. Every file is written under a name that begins with a
+dot, synced and renamed: there is no half file. A worker that died leaves its hidden folder to the next one of its name.
+What is landed twice, as when a worker died before its acknowledgement, is a duplicate to whoever counts.
+"""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
+from undertone_aggregator.collect.lane import Lane
+from undertone_aggregator.collect.seen import digest
+from undertone_aggregator.collect.store import StoreError
+from undertone_shared.errors import Invalid
+
+# The outcome of a report that only memory can still refuse.
+RAW = "raw"
+LANDED, COUNTED = "landed", "counted"
+_PENDING = ".pending"
+# Rows of one file at most, about.
+_MOST_ROWS = 100_000
+
+
+# Column -> type; int32s: a list of them. ``place``: the order in which a worker's rows are judged. ``second``: when it
+# came. ``outcome``: `RAW`, or why it was refused; then only device, place, second and code say something. ``key`` and
+# ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the others.
+COLUMNS = {
+    "place": "int64",
+    "second": "int64",
+    "outcome": "string",
+    "device": "string",
+    "key": "int64",
+    "grp": "string",
+    "fingerprint": "int64",
+    "kind": "int32",
+    "slot": "int64",
+    "value": "int64",
+    "further": "int32s",
+    "chain": "int32",
+    "sequence": "int64",
+    "code": "int32",
+}
+
+
+def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> dict[str, Any]:
+    """The columns of deliveries in their order, but ``place``: what each is, and what the rules say of it."""
+    columns = {
+        name: np.zeros(len(deliveries), dtype=np.int64) for name, kind in COLUMNS.items() if kind in ("int64", "int32")
+    }
+    columns["second"][:] = now
+    device, outcome = [""] * len(deliveries), [""] * len(deliveries)
+    further: list[tuple[int, ...]] = [()] * len(deliveries)
+    plain = np.zeros(len(deliveries), dtype=bool)
+    try:
+        admitted, rows = Lane(admission).admitted(deliveries, now)
+        plain, fields = admitted.good, admitted.columns
+        columns["key"][plain] = fields.device.view(np.int64)[plain]
+        columns["fingerprint"][plain] = fields.fingerprint.view(np.int64)[plain]
+        for name in ("kind", "slot", "chain", "sequence"):
+            columns[name][plain] = getattr(fields, name)[plain]
+        streams = np.array([epoch.campaign.rule.kind == "stream" for epoch in admitted.epochs] or [False])
+        columns["value"][plain] = np.where(streams[admitted.epoch], fields.released, fields.symbol)[plain]
+        for i in np.flatnonzero(plain).tolist():
+            device[i], outcome[i] = admission.devices.name(int(rows[i])), RAW
+    except Exception:
+        # As in the lane: one by one, each by the rules.
+        plain[:] = False
+    for i in np.flatnonzero(~plain).tolist():
+        topic, payload, retained, _ = deliveries[i]
+        refused, device[i], key, came, _ = admission.examine(topic, payload, retained, now)
+        outcome[i] = refused or RAW
+        if not refused and came is not None:
+            columns["value"][i] = came.values[0]
+            for name in ("kind", "slot", "chain", "sequence"):
+                columns[name][i] = getattr(came, name)
+            columns["key"][i] = np.uint64(key).astype(np.int64)
+            columns["fingerprint"][i] = int.from_bytes(came.fingerprint, "big", signed=True)
+            further[i] = came.values[1:]
+    columns["code"][:] = [digest(payload) for _, payload, _, _ in deliveries]
+    groups = [admission.group_of(name) for name in device]
+    del columns["place"]
+    return {**columns, "outcome": outcome, "device": device, "grp": groups, "further": further}
+
+
+class Landing:
+    """The files of one worker. Raises StoreError when they cannot be written: then nothing may be acknowledged."""
+
+    def __init__(self, plan: LandingPlan, worker: str) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ModuleNotFoundError:
+            raise Invalid("[landing] needs pyarrow: pip install 'undertone-ldp[recount]'") from None
+        self._pa, self._pq = pa, pq
+        listed = pa.list_(pa.int32())
+        self._schema = pa.schema([(name, listed if kind == "int32s" else kind) for name, kind in COLUMNS.items()])
+        self._plan = plan
+        self._worker = worker
+        self._own = plan.folder / _PENDING / f"{worker}-{secrets.token_hex(8)}"
+        self._place = self._newest_place()
+        self._rows = 0
+        self._since = time.monotonic()
+        with _stored():
+            for folder in (plan.folder, plan.folder / _PENDING, plan.folder / LANDED):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._adopt()
+
+    def land(self, columns: dict[str, Any]) -> None:
+        """Keep a batch, see `rows_of`; on return it is durable."""
+        rows = len(columns["second"])
+        # A clock that was set back does not turn the order round.
+        first = max(self._place + 1, time.time_ns())
+        place = first + np.arange(rows, dtype=np.int64)
+        with _stored():
+            table = self._pa.table({**columns, "place": place}, schema=self._schema)
+            self._write(table, self._own / f"{first + rows - 1:020d}.parquet")
+        self._place = first + rows - 1
+        self._since = self._since if self._rows else time.monotonic()
+        self._rows += rows
+
+    def step(self) -> None:
+        """Gather what has waited long enough, or is much. Raises StoreError; then it is tried again."""
+        if self._rows and (self._rows >= _MOST_ROWS or time.monotonic() > self._since + self._plan.seconds):
+            self.gather()
+
+    def gather(self) -> None:
+        """One file of all that waits; files that are too old go."""
+        with _stored():
+            self._gather(self._own)
+            self._rows = 0
+            self._expire()
+
+    def _gather(self, folder: Path) -> None:
+        files = sorted(folder.glob("[!.]*.parquet"))
+        if not files:
+            return
+        table = self._pa.concat_tables([self._pq.read_table(file, schema=self._schema) for file in files])
+        first, last = table["place"][0].as_py(), table["place"][-1].as_py()
+        day = datetime.fromtimestamp(table["second"][0].as_py(), UTC).date()
+        self._write(table, self._plan.folder / LANDED / str(day) / f"{self._worker}-{first:020d}-{last:020d}.parquet")
+        # The oldest first: what a crash leaves here is gathered under another name.
+        for file in files:
+            file.unlink()
+
+    def _adopt(self) -> None:
+        """Gather what earlier workers of this name left; the first worker also looks after other numbers of them.
+
+        One that lives on, as a zombie does, finds its folder gone and makes a new one.
+        """
+        number, _, workers = self._worker.partition("of")
+        for left in sorted((self._plan.folder / _PENDING).glob("*-*")):
+            name = left.name.partition("-")[0]
+            if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
+                mine = self._own.with_name(f"{self._worker}-{secrets.token_hex(8)}")
+                with suppress(FileNotFoundError):
+                    left.rename(mine)
+                    self._gather(mine)
+                    shutil.rmtree(mine)
+
+    def _newest_place(self) -> int:
+        files = list(self._plan.folder.rglob("*.parquet"))
+        return max((int(file.stem.rpartition("-")[2]) for file in files if not file.name.startswith(".")), default=0)
+
+    def _expire(self) -> None:
+        """Remove the days that are over; of those that another engine counts, what it has set aside."""
+        oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
+        kept = self._plan.folder / (LANDED if self._plan.counts == SERVER else COUNTED)
+        for folder in list(kept.rglob("????-??-??")):
+            with suppress(ValueError):
+                if date.fromisoformat(folder.name) < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _write(self, table: Any, path: Path) -> None:
+        """A whole file or none, durable on return."""
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (path.parent.parent, path.parent.parent.parent):
+                _sync(folder)
+        hidden = path.with_name(f".{path.name}")
+        self._pq.write_table(table, hidden, compression="zstd")
+        _sync(hidden)
+        hidden.replace(path)
+        _sync(path.parent)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none."""
+    files = [file for file in sorted(folder.rglob("*.parquet")) if not file.name.startswith(".")]
+    if not files:
+        raise Invalid(f"{folder} holds no landed file")
+    return files
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    try:
+        yield
+    except OSError as wrong:
+        raise StoreError(f"landing: {wrong}") from wrong
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

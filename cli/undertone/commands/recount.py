@@ -1,0 +1,49 @@
+"""``undertone recount``: do landed files and a store say the same?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_MOST_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("recount")(recount)
+
+
+def recount(
+    folder: Annotated[Path, typer.Argument(help="The folder of [landing]; of several machines, their common one.")],
+    store: Annotated[str, typer.Option(help="The store: a file, or postgresql://user@host/database.")],
+    campaign: Annotated[str | None, typer.Option(help="Which one of those in the database.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="First slot, by its number.")] = 0,
+    last: Annotated[int, typer.Option(min=0, help="Last slot, by its number.")] = 0xFFFFFFFF,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Count landed files again on this machine, and compare with a store; exit code 1 if a histogram differs.
+
+    Choose slots whose files are still kept and that no report is waited for.
+    """
+    from undertone_aggregator.collect.store import open_store
+    from undertone_aggregator.recount import compare, merged
+    from undertone_aggregator.recount import recount as count_again
+
+    with open_store(store, campaign=campaign, read_only=True) as opened:
+        again = count_again(folder, opened.epochs(), first, last)
+        differing = compare(again, opened, first, last)
+        landed, stored = merged(again.outcomes), merged(opened.outcomes())
+    reports, histograms = again.partial.reports, len(again.partial)
+    if as_json:
+        print(json.dumps({"reports": reports, "histograms": histograms, "differing": [str(d) for d in differing],
+                          "landed": landed, "stored": stored}, indent=2))  # fmt: skip
+    else:
+        print(f"{reports} reports in {histograms} histograms; {len(differing)} histograms differ")
+        for difference in differing[:_MOST_SHOWN]:
+            print(f"  {difference}")
+        print("deliveries of all slots, landed and stored:")
+        for outcome in sorted({*landed, *stored}):
+            print(f"  {outcome}: {landed.get(outcome, 0)} {stored.get(outcome, 0)}")
+    if differing:
+        raise typer.Exit(1)
