@@ -37,4 +37,6 @@ class LandingOptions(Checked):
 
     def plan(self, base: Path) -> LandingPlan | None:
         """What workers do, the folder relative to ``base``; None when nothing is landed."""
-        return None if self.folder is None else LandingPlan(base / self.folder, self.seconds, self.days, self.counts)
+        if self.folder is None:
+            return None
+        return LandingPlan(str((base / self.folder).resolve()), self.seconds, self.days, self.counts)

@@ -111,13 +111,14 @@ class Landing:
         listed = pa.list_(pa.int32())
         self._schema = pa.schema([(name, listed if kind == "int32s" else kind) for name, kind in COLUMNS.items()])
         self._plan = plan
+        self._folder = Path(plan.folder)
         self._worker = worker
-        self._own = plan.folder / _PENDING / f"{worker}-{secrets.token_hex(8)}"
+        self._own = self._folder / _PENDING / f"{worker}-{secrets.token_hex(8)}"
         self._place = self._newest_place()
         self._rows = 0
         self._since = time.monotonic()
         with _stored():
-            for folder in (plan.folder, plan.folder / _PENDING, plan.folder / LANDED):
+            for folder in (self._folder, self._folder / _PENDING, self._folder / LANDED):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._adopt()
 
@@ -153,7 +154,7 @@ class Landing:
         table = self._pa.concat_tables([self._pq.read_table(file, schema=self._schema) for file in files])
         first, last = table["place"][0].as_py(), table["place"][-1].as_py()
         day = datetime.fromtimestamp(table["second"][0].as_py(), UTC).date()
-        self._write(table, self._plan.folder / LANDED / str(day) / f"{self._worker}-{first:020d}-{last:020d}.parquet")
+        self._write(table, self._folder / LANDED / str(day) / f"{self._worker}-{first:020d}-{last:020d}.parquet")
         # The oldest first: what a crash leaves here is gathered under another name.
         for file in files:
             file.unlink()
@@ -164,7 +165,7 @@ class Landing:
         One that lives on, as a zombie does, finds its folder gone and makes a new one.
         """
         number, _, workers = self._worker.partition("of")
-        for left in sorted((self._plan.folder / _PENDING).glob("*-*")):
+        for left in sorted((self._folder / _PENDING).glob("*-*")):
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
                 mine = self._own.with_name(f"{self._worker}-{secrets.token_hex(8)}")
@@ -174,13 +175,13 @@ class Landing:
                     shutil.rmtree(mine)
 
     def _newest_place(self) -> int:
-        files = list(self._plan.folder.rglob("*.parquet"))
+        files = list(self._folder.rglob("*.parquet"))
         return max((int(file.stem.rpartition("-")[2]) for file in files if not file.name.startswith(".")), default=0)
 
     def _expire(self) -> None:
         """Remove the days that are over; of those that another engine counts, what it has set aside."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
-        kept = self._plan.folder / (LANDED if self._plan.counts == SERVER else COUNTED)
+        kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(kept.rglob("????-??-??")):
             with suppress(ValueError):
                 if date.fromisoformat(folder.name) < oldest:

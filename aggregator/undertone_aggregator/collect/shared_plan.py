@@ -8,6 +8,7 @@ from typing import Any
 
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.ingest import IngestPlan
+from undertone_aggregator.collect.landing_plan import LandingPlan
 from undertone_aggregator.collect.store import Store
 
 _PLAN = "worker_plan"
@@ -42,6 +43,8 @@ def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
     fields = json.loads(meta[_PLAN])
     groups = store.groups() if fields.pop("groups") else None
     fields["slots"] = tuple(fields["slots"])
+    if fields["landing"] is not None:
+        fields["landing"] = LandingPlan(*fields["landing"])
     return IngestPlan(**fields, cells=cells, groups=groups, secret=meta.get(SECRET, ""))
 
 

@@ -3,6 +3,7 @@
 import random
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.landing import COLUMNS, LANDED, RAW, Landing, files_of, rows_of
 from undertone_aggregator.collect.landing_plan import SERVER, SPARK, LandingPlan
 from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.shared_plan import read_plan, write_plan
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.recount import compare, merged, recount
 from undertone_shared.errors import Invalid
@@ -40,7 +42,7 @@ def make_store(epochs: list[Epoch]) -> MemoryStore:
 
 
 def landing(folder: Path, counts: str = SERVER, seconds: float = 3600) -> LandingPlan:
-    return LandingPlan(folder, seconds, 7, counts)
+    return LandingPlan(str(folder), seconds, 7, counts)
 
 
 def make(
@@ -235,10 +237,19 @@ def test_it_is_off_unless_a_folder_is_named_and_says_what_it_means(tmp_path: Pat
     options = config(tmp_path, '[landing]\nfolder = "kept"\n').landing
     plan = options.plan(tmp_path)
     assert plan is not None
-    assert (plan.folder, plan.days, plan.counts) == (tmp_path / "kept", 7, SERVER)
+    assert (plan.folder, plan.days, plan.counts) == (str(tmp_path / "kept"), 7, SERVER)
     assert "under its device's name in kept, for 7 days" in options.warning()
     with pytest.raises(Invalid, match=r"landing\.counts is 'spark', but \[landing\] has no folder"):
         config(tmp_path, '[landing]\ncounts = "spark"\n')
+
+
+def test_workers_on_other_machines_are_told(tmp_path: Path) -> None:
+    store = make_store([OLD])
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of, landing=landing(tmp_path, SPARK))
+    write_plan(store, plan, {})
+    assert read_plan(store, cells_of) == plan
+    write_plan(store, replace(plan, landing=None), {})
+    assert read_plan(store, cells_of).landing is None
 
 
 def test_who_counts_cannot_change(tmp_path: Path) -> None:
