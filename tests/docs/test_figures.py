@@ -1,7 +1,7 @@
 """A figure in prose is the one in docs/results: ``<!-- figure: STUDY column=value … column -->0.95`` is compared.
 
 The first row of STUDY.json whose columns have these values is meant; the text after the comment is its cell, rounded to
-as many digits as are shown.
+as many digits as are shown. ``column[2]`` is the second figure of a cell like ``72 / 93``.
 """
 
 import json
@@ -23,7 +23,8 @@ def cell(study, where):
     *conditions, column = parts
     for row in rows:
         if all(_same(row[name], wanted) for name, wanted in (part.split("=", 1) for part in conditions)):
-            return float(row[column])
+            name, _, part = column.rstrip("]").partition("[")
+            return float(str(row[name]).split(" / ")[int(part) - 1 if part else 0])
     raise LookupError(f"{study} has no row with {where}")
 
 
