@@ -12,37 +12,52 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from undertone_shared.table import TableMechanism
 
     Mechanism = WindowMechanism | Hybrid | TableMechanism
 
 _LARGEST_EDGES = 257
 
-_FIELDS = {
-    "window": ("a", "b", "window", "stride", "levels"),
-    "square-wave": ("a", "b", "window", "edges"),
-    "hybrid": ("coin", "rounding", "piecewise"),
-    "table": ("bits", "shift", "values", "rows"),
-}
-
 
 def parse_mechanism(name: str, value: object) -> "Mechanism":
     """The mechanism that a JSON value describes. Raises Invalid, the field named below ``name``."""
     kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise Invalid("%s has kind %r, expected one of window, square-wave, hybrid, table" % (name, kind))
-    fields = check_object(name, value, ("kind",) + _FIELDS[kind])
-    if kind == "window":
-        return WindowMechanism(fields["a"], fields["b"], fields["window"], fields["stride"], fields["levels"])
-    if kind == "square-wave":
-        edges = integers(name + ".edges", fields["edges"], 3, _LARGEST_EDGES)
-        return WindowMechanism(fields["a"], fields["b"], fields["window"], 1, len(edges) - 2, edges)
-    if kind == "hybrid":
-        a, b = integers(name + ".rounding", fields["rounding"], 2, 2)
-        rounding = WindowMechanism(a, b, 1, 1, 1)
-        a, b, window, stride, levels = integers(name + ".piecewise", fields["piecewise"], 5, 5)
-        return Hybrid(fields["coin"], rounding, WindowMechanism(a, b, window, stride, levels, None, rounding.symbols))
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Invalid("%s has kind %r, expected one of %s" % (name, kind, ", ".join(sorted(KINDS))))
+    names, make = KINDS[kind]
+    return make(name, check_object(name, value, ("kind",) + names))
+
+
+def _window(name: str, fields: "dict[str, Any]") -> "Mechanism":
+    return WindowMechanism(fields["a"], fields["b"], fields["window"], fields["stride"], fields["levels"])
+
+
+def _square_wave(name: str, fields: "dict[str, Any]") -> "Mechanism":
+    edges = integers(name + ".edges", fields["edges"], 3, _LARGEST_EDGES)
+    return WindowMechanism(fields["a"], fields["b"], fields["window"], 1, len(edges) - 2, edges)
+
+
+def _hybrid(name: str, fields: "dict[str, Any]") -> "Mechanism":
+    a, b = integers(name + ".rounding", fields["rounding"], 2, 2)
+    rounding = WindowMechanism(a, b, 1, 1, 1)
+    a, b, window, stride, levels = integers(name + ".piecewise", fields["piecewise"], 5, 5)
+    return Hybrid(fields["coin"], rounding, WindowMechanism(a, b, window, stride, levels, None, rounding.symbols))
+
+
+def _table(name: str, fields: "dict[str, Any]") -> "Mechanism":
     # A board without tables never loads their code.
     from undertone_shared.table import parse_table
 
     return parse_table(name, fields)
+
+
+# Kind -> its other fields, and what makes the mechanism of the field's name and them.
+KINDS: "dict[str, tuple[tuple[str, ...], Callable[[str, dict[str, Any]], Mechanism]]]" = {
+    "window": (("a", "b", "window", "stride", "levels"), _window),
+    "square-wave": (("a", "b", "window", "edges"), _square_wave),
+    "hybrid": (("coin", "rounding", "piecewise"), _hybrid),
+    "table": (("bits", "shift", "values", "rows"), _table),
+}

@@ -11,11 +11,14 @@ class ThreeOutputs:
     levels, symbols, edges, first = 2, 3, None, 0
 
     def __init__(self, a, b, n, d):
-        self.a, self.b = a, b
+        self.a, self.b, self.n, self.d = a, b, n, d
         rest = a * d - b * n
         self.c = Fraction(d * a * (a + b), (a - b) * rest)
         end = [2 * a * rest, 2 * n * b * (a + b), 2 * b * rest]
         self._rows = [end, [(d - n) * a * (a + b), 2 * n * a * (a + b), (d - n) * a * (a + b)], end[::-1]]
+
+    def describe(self):
+        return {"kind": "three-outputs", "a": self.a, "b": self.b, "n": self.n, "d": self.d}
 
     @property
     def parts(self):
@@ -56,6 +59,10 @@ class ThreeOutputs:
     def variance(self, level, theta):
         second = self.c**2 * (1 - Fraction(self._rows[level][1], self.row_total()))
         return ((second - (level - 1) ** 2) * theta**2 / 4).as_integer_ratio()
+
+
+# In a campaign's JSON: its fields, and what makes it of them.
+KIND = (("a", "b", "n", "d"), lambda name, fields: ThreeOutputs(*(fields[key] for key in "abnd")))
 
 
 def traits(mechanism):

@@ -1,17 +1,25 @@
 """A mechanism is one class and one entry in one table: shown with one that the product does not ship."""
 
+import json
+import os
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from support import server
 from support.designed import check_all
-from support.three_outputs import ThreeOutputs, traits
+from support.three_outputs import KIND, ThreeOutputs, traits
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import best_fraction, mechanisms
-from undertone_aggregator.design.certificate import certify_mechanism
+from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.noise import noise_of
-from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
+from undertone_shared import notation, report
+from undertone_shared.campaign import Campaign, write_canonical
+from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
 
@@ -21,6 +29,7 @@ THETA = 1000
 @pytest.fixture
 def mechanism(monkeypatch):
     monkeypatch.setitem(mechanisms.TABLE, ThreeOutputs, traits)
+    monkeypatch.setitem(notation.KINDS, "three-outputs", KIND)
     return ThreeOutputs(*best_fraction("2"), 1, 3)
 
 
@@ -43,6 +52,34 @@ def test_its_reports_become_a_mean_with_its_own_error(mechanism):
     assert abs(mean - 700) < 6 * (exact / n) ** 0.5
     assert variance == pytest.approx(exact / n, rel=1e-3)
     assert decoder.goodness.misfits(counts[None])[0] < 6
+
+
+def test_a_campaign_carries_it_by_its_kind(mechanism):
+    plain = server.campaign(theta=THETA)
+    fields = json.loads(plain.body)
+    fields["rule"]["mechanism"] = mechanism.describe()
+    pieces = []
+    write_canonical(fields, pieces.append)
+    campaign = Campaign(b"".join(pieces))
+    assert json.loads(campaign.body)["rule"]["mechanism"]["kind"] == "three-outputs"
+    # Its reports, drawn as a device draws them, become an estimate.
+    entropy, counts = Entropy(os.urandom), np.zeros(3, dtype=np.int64)
+    for _ in range(40):
+        entropy.refill()
+        _, (symbol,), _ = campaign.rule.draw(campaign, server.FIRST, 700, False, None, entropy)
+        counts[symbol] += 1
+    key = Key("meters", campaign.fingerprint, report.REPORT, "all", server.FIRST)
+    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0)])).estimates({key: counts})
+    assert estimate.reports == 40
+    _, certificate = certify_campaign(campaign.body, "4")
+    assert certificate.as_json()["integers"] == mechanism.describe()
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(
+        Invalid, match=r"^m has kind 'three-outputs', expected one of hybrid, square-wave, table, window$"
+    ):
+        notation.parse_mechanism("m", ThreeOutputs(7, 1, 1, 3).describe())
 
 
 def test_a_mechanism_that_nobody_entered_is_refused_not_guessed():
