@@ -48,6 +48,8 @@ def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | No
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
     if "kind" in fixed:
         fixed["collect"] = fixed.pop("kind")
+    # What older stores call it.
+    fixed["collect"] = {"report": "reports"}.get(fixed["collect"], fixed["collect"])
     kept = json.loads(meta.get(_PLAN, "{}")) or {"epsilon": meta["epsilon"]}
     made = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
     # An option that is new in this version was not there to be applied.
@@ -158,7 +160,7 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
 
 def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
     facts = {field.name: _plain(getattr(plan, field.name)) for field in fields(plan)}
-    facts["collect"] = "stream" if stream else "report"
+    facts["collect"] = "stream" if stream else "reports"
     if stream:
         facts |= {f"stream.{field.name}": _plain(getattr(stream, field.name)) for field in fields(stream)}
     return facts

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1 << 20
 _U32 = 0xFFFFFFFF
 _READING = SMALL - 1
+# How a campaign collects: the same words in configurations and commands.
+COLLECT = ("reports", "stream")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,8 @@ class CampaignPlan(Checked):
     offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
+    collect: str = option("reports", "reports, or stream: all of a device's under one budget; [stream] says how",
+                          choice(*COLLECT))  # fmt: skip
     default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
     epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
                                check.epsilon)  # fmt: skip
@@ -160,7 +164,7 @@ class CampaignPlan(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Checked):
-    """[stream]: the campaign collects streams, and its epsilon is of a whole one (user level), with this delta."""
+    """[stream], where collect is stream: the campaign's epsilon is of a whole stream (user level), with this delta."""
 
     TABLE = "stream"
 
@@ -181,7 +185,7 @@ class StreamPlan(Checked):
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None without its table.
+    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None where reports are collected.
 
     ``fleet``: where the devices' policies are, if not in ``folder``.
     """
@@ -255,13 +259,16 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     for name in tables:
         if name not in SECTIONS:
             raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
+    campaign = parse(CampaignPlan, "campaign", tables.get("campaign", {}))
+    if "stream" in tables and campaign.collect != "stream":
+        raise Invalid(f"the table [stream] is there, but campaign.collect is {campaign.collect!r}, expected 'stream'")
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
         parse(StoreOptions, "store", tables.get("store", {})),
-        parse(CampaignPlan, "campaign", tables.get("campaign", {})),
+        campaign,
         parse(ServerOptions, "server", tables.get("server", {})),
         folder,
-        parse(StreamPlan, "stream", tables["stream"]) if "stream" in tables else None,
+        parse(StreamPlan, "stream", tables.get("stream", {})) if campaign.collect == "stream" else None,
         parse(LandingOptions, "landing", tables.get("landing", {})),
     )
     check_broker(config.broker, config.server.workers)

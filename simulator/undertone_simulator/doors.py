@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.config import CampaignPlan, Config, StreamPlan, read_config
+from undertone_aggregator.config import COLLECT, CampaignPlan, Config, StreamPlan, read_config
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.options import parse
 from undertone_aggregator.plan_checks import seconds_of
@@ -25,7 +25,6 @@ from undertone_simulator.spread import workers as crew
 
 SLOTS = 48
 ROUNDS = (1.0, 1.0, 1.0)
-COLLECTIONS = ("reports", "stream")
 
 
 def simulate(
@@ -184,8 +183,8 @@ def _configured(path: Path, slots: int | None, given: dict[str, Any]) -> Config:
 def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> tuple[CampaignPlan, StreamPlan | None]:
     per_day = source.per_day
     collect = given.get("collect", "reports")
-    if collect not in COLLECTIONS:
-        raise Invalid(f"collect is {collect!r}, expected one of {', '.join(COLLECTIONS)}")
+    if collect not in COLLECT:
+        raise Invalid(f"collect is {collect!r}, expected one of {', '.join(COLLECT)}")
     table = {
         "name": "simulation",
         "sensor": "load",
@@ -200,7 +199,7 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
         _refuse(given, ("rounds", "cohort_share", "window"), collect)
         fields = {"theta": bound, "reports": slots}
         fields |= {name: given[name] for name in ("mechanism", "delta", "slew", "theta", "dimension") if name in given}
-        return parse(CampaignPlan, "campaign", table), parse(StreamPlan, "stream", fields)
+        return parse(CampaignPlan, "campaign", table | {"collect": collect}), parse(StreamPlan, "stream", fields)
     _refuse(given, ("delta", "slew", "theta", "dimension"), collect)
     days = given.get("rounds", ROUNDS)
     if not days or not all(0 < day <= 1000 for day in days):

@@ -140,6 +140,17 @@ def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], part: str) -
         assert part in str(caught.value)
 
 
+def test_one_word_says_how_a_campaign_collects() -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    assert parse_config(plain, Path()).kind == "scalar"
+    stream = parse_config(plain + 'collect = "stream"\n', Path())
+    assert (stream.kind, stream.stream) == ("stream", StreamPlan())
+    with pytest.raises(Invalid, match=r"^campaign\.collect is 'streams', expected one of reports, stream$"):
+        parse_config(plain + 'collect = "streams"\n', Path())
+    with pytest.raises(Invalid, match=r"\[stream\] is there, but campaign\.collect is 'reports', expected 'stream'$"):
+        parse_config(plain + "[stream]\n", Path())
+
+
 def test_other_tables_are_checked_where_they_are_made() -> None:
     for make in (
         lambda: StreamPlan(delta=2.0),

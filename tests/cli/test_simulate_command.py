@@ -88,6 +88,8 @@ unit = "Wh"
 bound = 10000
 epsilon = 4
 report_slots = 3
+collect = "stream"
+
 [stream]
 mechanism = "one-bit"
 reports = 3

@@ -50,6 +50,8 @@ cycle = 7
 start = {START}
 report_slots = {SLOTS}
 lead_slots = 3
+collect = "stream"
+
 [stream]
 theta = 3000
 slew = 0.05

@@ -30,6 +30,8 @@ bound = 10000
 epsilon = 8
 cycle = 6
 report_slots = 12
+collect = "stream"
+
 [stream]
 mechanism = "one-bit"
 theta = 2000

@@ -30,6 +30,8 @@ STREAM = parse_config(
     _HEAD
     + """
 epsilon = 8
+collect = "stream"
+
 [stream]
 theta = 2000
 reports = 12

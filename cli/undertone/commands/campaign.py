@@ -32,12 +32,12 @@ def create(
     sensor: Annotated[str, typer.Option(help="The sensor whose readings it takes.")],
     unit: Annotated[str, typer.Option(help="The reading's unit, in whole units.")],
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
-    epsilon: Annotated[str, typer.Option(help="Privacy of one reading, 0.05 to 8; of a whole stream with --stream.")],
+    epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot.")] = 1800,
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Any other option, as in --set rounds=[48,96].")
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Collect streams, one budget for all reports.")] = False,
+    collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget.")] = "reports",
 ) -> None:
     """Write a campaign's plan; a server that runs begins it at once."""
     from undertone_aggregator.home import Home
@@ -53,13 +53,14 @@ def create(
         f"bound = {bound}",
         f"epsilon = {json.dumps(epsilon)}",
         f"slot_seconds = {slot_seconds}",
+        f"collect = {json.dumps(collect)}",
     ]
     for text in options or ():
         key, equals, value = text.partition("=")
         if not equals:
             raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
         lines.append(f"{key.strip()} = {value.strip()}")
-    plan = "\n".join([*lines, *(["", "[stream]"] if stream else []), ""])
+    plan = "\n".join([*lines, ""])
     home.config(name, plan)
     home.write_plan(name, plan)
     print(f"campaign {name}: {home.file(name)}")

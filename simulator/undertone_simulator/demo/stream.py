@@ -134,6 +134,8 @@ class Stream:
         """One stream of all slots."""
         theta = options.theta if options.theta is not None else THETA if options.data is None else bound
         return f"""\
+collect = "stream"
+
 [stream]
 mechanism = "{options.mechanism}"
 delta = {options.delta!r}

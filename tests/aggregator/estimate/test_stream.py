@@ -36,6 +36,8 @@ bound = 2000
 epsilon = "4"
 lead_slots = 1
 report_slots = 240
+collect = "stream"
+
 [stream]
 mechanism = "MECHANISM"
 reports = 48
