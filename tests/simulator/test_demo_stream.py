@@ -24,7 +24,12 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "dimension"), [("gaussian", 1), ("gaussian", 2), pytest.param("one-bit", 1, marks=pytest.mark.slow)]
+    ("mechanism", "dimension"),
+    [
+        ("gaussian", 1),
+        ("gaussian", 2),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("gaussian", 3), ("one-bit", 1))),
+    ],
 )
 def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension, tmp_path, mosquitto_binary):
     options = Options(

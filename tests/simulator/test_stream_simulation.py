@@ -101,6 +101,16 @@ def test_the_errors_are_what_the_estimates_say(mechanism, plain):
     assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in compared)
 
 
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_coordinates_have_a_truth_and_an_error_each(dimension):
+    compared = simulate(stream=replace(CONFIG.stream, mechanism="gaussian", dimension=dimension)).compared()
+    assert [slot.estimate.series.coordinate for slot in compared[:dimension]] == list(range(1, dimension + 1))
+    assert len(compared) == 12 * dimension
+    assert len({slot.truth_raw for slot in compared}) == len(compared)
+    # Normal errors: one of 36 is above 6 standard errors with probability below 1e-7.
+    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in compared)
+
+
 def test_groups_are_the_servers_and_add_up(plain):
     names = [f"load-{number:03d}" for number in range(1, DEVICES + 1)]
     simulation = simulate(groups={name: "north" if i % 3 else "south" for i, name in enumerate(names[:500])}, chunk=64)
