@@ -8,7 +8,7 @@ SOURCES := shared device aggregator simulator cli tests
 
 MINUTES ?= 60
 
-.PHONY: help test test-services services docs-test diagrams site release check format slow exhaustive chaos mutants demo tools clean
+.PHONY: help test test-services services docs-test diagrams figures site release check format slow exhaustive chaos mutants demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -36,6 +36,10 @@ docs-test: .venv/.installed tools
 # The drawings of docs/, from their text; graphviz makes them.
 diagrams:
 	for text in docs/diagrams/*.dot; do dot -Tsvg "$$text" -o "$${text%.dot}.svg"; done
+
+# The figures of docs/results, from the rows that were measured.
+figures: .venv/.installed
+	$(BIN)/python -c "from pathlib import Path; from undertone_studies.results import redraw; redraw(Path('docs/results'))"
 
 site: .venv/.installed
 	$(BIN)/mkdocs build --strict --site-dir out/site

@@ -6,7 +6,6 @@ Laplace noise of scale θL/ε per node. Chunks of b^L values are disjoint, so th
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
@@ -36,14 +35,6 @@ def levels_for(fanout: int, span: int) -> int:
 def node_scale(theta: int, levels: int, epsilon: Fraction) -> Fraction:
     """θL/ε."""
     return theta * levels / epsilon
-
-
-class Perturber(Protocol):
-    """Adds a hierarchy's noise to leaves."""
-
-    def publish(self, leaves: Integers) -> Integers:
-        """The released values for the next leaves."""
-        ...
 
 
 class Nodes(Saved):

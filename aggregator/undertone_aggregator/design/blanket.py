@@ -14,7 +14,6 @@ rounding, piecewise and the Hybrid it is the exact one.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
 
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.errors import Invalid
@@ -45,19 +44,3 @@ class Blanket:
         rows = [mechanism.weights(level) for level in range(mechanism.levels + 1)]
         least = sum(min(column) for column in zip(*rows, strict=True))
         return Blanket(Fraction(least, mechanism.row_total()), Fraction(*mechanism.certificate()))
-
-
-def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
-    """δ at e^ε = ``odds`` for so many reports, in rationals, by summation over all (T, A, B): for few reports."""
-    gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
-    total = Fraction(0)
-    for blankets in range(1, reports + 1):
-        others = comb(reports - 1, blankets - 1) * gamma ** (blankets - 1) * (1 - gamma) ** (reports - blankets)
-        for a in range(blankets + 1):
-            for b in range(blankets - a + 1):
-                excess = blankets + extra * a - odds * (blankets + extra * b)
-                if excess > 0:
-                    ways = comb(blankets, a) * comb(blankets - a, b)
-                    chance = ways * t ** (a + b) * (1 - 2 * t) ** (blankets - a - b)
-                    total += others * chance * gamma * excess / blankets
-    return total

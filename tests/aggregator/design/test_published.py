@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from support.designed import small_table
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.design import published as module
-from undertone_aggregator.design.blanket import Blanket, exact_delta
+from undertone_aggregator.design.blanket import Blanket
 from undertone_aggregator.design.loss import Losses
 from undertone_aggregator.design.published import about, published, slot_losses
 from undertone_shared.errors import Invalid
@@ -27,6 +28,22 @@ SMALL = {
     "table": (small_table(0), 3),
 }
 ODDS = [Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(2), Fraction(5, 2)]
+
+
+def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
+    """δ at e^ε = ``odds`` for so many reports, in rationals, by summation over all (T, A, B): for few reports."""
+    gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
+    total = Fraction(0)
+    for blankets in range(1, reports + 1):
+        others = comb(reports - 1, blankets - 1) * gamma ** (blankets - 1) * (1 - gamma) ** (reports - blankets)
+        for a in range(blankets + 1):
+            for b in range(blankets - a + 1):
+                excess = blankets + extra * a - odds * (blankets + extra * b)
+                if excess > 0:
+                    ways = comb(blankets, a) * comb(blankets - a, b)
+                    chance = ways * t ** (a + b) * (1 - 2 * t) ** (blankets - a - b)
+                    total += others * chance * gamma * excess / blankets
+    return total
 
 
 def histograms(rows):

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import exp, log1p
+from math import log1p
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design.stream.calibration import mu, zcdp_rho
 from undertone_aggregator.design.stream.filters import as_schedule, closed_form, optimised, shipped
-from undertone_aggregator.design.stream.schedule import Recurrences, covariance, paper
+from undertone_aggregator.design.stream.schedule import covariance, paper
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.errors import Invalid
 
@@ -134,17 +134,6 @@ def logarithmic(base: Method, least: float) -> Method:
     return Method(f"log-{base.name}", base.covariance, base.seen, base.slew, base.on_board, note, (there, back))
 
 
-def differences_error(slew: float, slots: int) -> float:
-    """Algorithm 2's mean squared error over σ²: 1 + 2C²(l - 1) (Eq. 8)."""
-    return 1 + 2 * slew * slew * (slots - 1)
-
-
-def of_schedule(name: str, schedule: Recurrences, slew: Fraction, squared: float, note: str) -> Method:
-    """Any schedule, also a lower-triangular one, scaled to its exact sensitivity."""
-    noise = covariance(schedule) * float(exact(schedule, slew)) / squared
-    return Method(name, noise, np.arange(len(schedule)), float(slew), False, note)
-
-
 @lru_cache(maxsize=16)
 def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
     """Covariance of Algorithm 3 at σ_1 = 1, and its exact S²."""
@@ -171,11 +160,6 @@ def _stationary(r: float, slots: int) -> Array:
 def _differences(slew: float, slots: int) -> Array:
     t = np.arange(slots)
     return np.asarray(1.0 + 4 * slew * slew * np.minimum.outer(t, t))
-
-
-def log_bias(deviation: float) -> float:
-    """The factor e^{σ²/2} by which a mean of exponentials of noise of this standard deviation is too large."""
-    return exp(deviation * deviation / 2)
 
 
 def select(methods: Sequence[Method], name: str) -> Method:

@@ -87,24 +87,6 @@ def stationary(taps: Sequence[Fraction], slots: int) -> Recurrences:
     return tuple((start + [steady] * max(slots - len(start), 0))[:slots])
 
 
-def triangular(alpha: Sequence[Sequence[Fraction]], variances: Sequence[Fraction]) -> Recurrences:
-    """The general form (Lemma 4.1): α_ij below the diagonal, σ_i². Raises Invalid unless it is lower triangular."""
-    if len(alpha) != len(variances) or any(len(line) != len(alpha) for line in alpha):
-        raise Invalid(f"alpha has {len(alpha)} rows, expected {len(variances)} of {len(variances)} numbers")
-    check_length(len(alpha))
-    rows = []
-    for i, (line, variance) in enumerate(zip(alpha, variances, strict=True)):
-        if any(line[i:]):
-            raise Invalid(f"alpha has a number on or above the diagonal in row {i}")
-        if variance <= 0:
-            raise Invalid(f"the variance of report {i} is {variance}, expected more than 0")
-        taps = [Fraction(line[i - k]) for k in range(1, i + 1)]
-        while taps and taps[-1] == 0:
-            taps.pop()
-        rows.append(Recurrence(tuple(taps), 1 / Fraction(variance)))
-    return tuple(rows)
-
-
 def covariance(schedule: Recurrences) -> NDArray[np.float64]:
     """Covariance [l, l] of the released noise γ."""
     size = len(schedule)

@@ -76,12 +76,3 @@ def triangle(schedule: Recurrences, slew: Fraction) -> Fraction:
 def _reach(row: Recurrence, slew: Fraction) -> Fraction:
     far = sum((abs(tap) * min(Fraction(2), 2 * slew * k) for k, tap in enumerate(row.taps, 1)), Fraction(0))
     return abs(1 - sum(row.taps, Fraction(0))) + far
-
-
-def squared_norm(schedule: Recurrences, differences: "list[Fraction]") -> Fraction:
-    """Σ ξ_i² of one path D."""
-    total = Fraction(0)
-    for i, row in enumerate(schedule):
-        gap = differences[i] - sum((tap * differences[i - k] for k, tap in enumerate(row.taps, 1)), Fraction(0))
-        total += row.weight * gap * gap
-    return total

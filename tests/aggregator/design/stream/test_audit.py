@@ -12,9 +12,10 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 
+from support.stream_paths import squared_norm
 from undertone_aggregator.design.stream.calibration import delta_of, zcdp_epsilon
 from undertone_aggregator.design.stream.schedule import paper
-from undertone_aggregator.design.stream.sensitivity import exact, squared_norm
+from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.points import clip
 from undertone_shared.stream import StreamRule, least_first_variance, squared_bound
 

@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from support.stream_paths import squared_norm, triangular
 from undertone_aggregator.design.stream import filters
-from undertone_aggregator.design.stream.schedule import paper, stationary, triangular
-from undertone_aggregator.design.stream.sensitivity import exact, squared_norm, triangle
+from undertone_aggregator.design.stream.schedule import paper, stationary
+from undertone_aggregator.design.stream.sensitivity import exact, triangle
 
 
 def brute_force(schedule, slew, unit):
