@@ -146,6 +146,17 @@ def test_names_say_what_a_value_is() -> None:
     assert lines == []
 
 
+@pytest.mark.parametrize("package", [name for name in PACKAGES if "." not in name])
+def test_a_public_class_has_its_name_alone_in_its_package(package: str) -> None:
+    places: dict[str, list[str]] = {}
+    for name, path in BY_NAME.items():
+        if name.split(".")[0] == package:
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(name)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
 def test_kinds_are_looked_up_in_tables() -> None:
     """A branch on the kind of collection or mechanism outside its table is how false statements came about."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}

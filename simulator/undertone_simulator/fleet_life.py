@@ -25,7 +25,7 @@ from undertone_simulator.provision import Target, policy_of, target_of, write_de
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetFiles:
     """The devices of one campaign below ``folder``, the store that their reports go to, and their broker's files.
 
     ``broker``: the folder with its passwords and access rules; ``fleets``: campaign -> folder, of all that it serves;
@@ -40,21 +40,21 @@ class Fleet:
     stem: str
 
     @staticmethod
-    def provisioned(config: Config, folder: Path, store: Store) -> "Fleet":
+    def provisioned(config: Config, folder: Path, store: Store) -> "FleetFiles":
         """A folder as `provision` writes it, with a broker of its own. Raises Invalid."""
         if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
             raise Invalid(f"{folder} holds no fleet, expected a folder as provision writes it")
-        return Fleet(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
+        return FleetFiles(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
 
     @staticmethod
-    def at_home(home: Home, name: str, store: Store) -> "Fleet":
+    def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
         """The devices of one campaign of a server's folder; the broker is that of all its campaigns. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
             raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
         fleets = {each: home.fleet(each) for each in home.names()}
         (fleets[name] / "devices").mkdir(mode=0o700, parents=True, exist_ok=True)
         # Two campaigns may share a sensor; no two devices share a name.
-        return Fleet(home.config(name), fleets[name], store, home.broker, fleets, name)
+        return FleetFiles(home.config(name), fleets[name], store, home.broker, fleets, name)
 
     def devices(self) -> dict[str, Device]:
         """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
@@ -142,7 +142,7 @@ class Fleet:
             credentials.write_access_rules(self.broker / "access", self.config.broker.prefix, active)
 
 
-def model_of(fleet: Fleet) -> tuple[Target, str]:
+def model_of(fleet: FleetFiles) -> tuple[Target, str]:
     """(broker, policy) of the fleet's first device, which the others are like, or what the campaign needs and no more.
 
     Raises Invalid.

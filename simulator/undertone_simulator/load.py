@@ -22,7 +22,7 @@ from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.faults import REST
 from undertone_simulator.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, Job
 from undertone_simulator.ledger import LedgerTail, Sent, read_ledgers
-from undertone_simulator.load_options import FAULTS, Options, Result
+from undertone_simulator.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.members import read_members
 from undertone_simulator.membership import device_names
 from undertone_simulator.populations import Synthetic, population
@@ -44,7 +44,7 @@ _DRAIN_SECONDS = 60.0
 Show = Callable[[str], None]
 
 
-def run(options: Options, folder: Path, show: Show) -> Result:
+def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     """The whole test, its files in ``folder``; ``show`` gets a line of progress. Raises Invalid, Failed, or OSError."""
     # The children inherit the limit: broker and fleet both need a descriptor per client.
     allow_connections(options.clients)
@@ -79,7 +79,7 @@ def run(options: Options, folder: Path, show: Show) -> Result:
         return _result(options, folder, seconds, sent, accounts, stage)
 
 
-def _theirs(options: Options, fleet: Path, folder: Path, source: Synthetic, show: Show) -> Result:
+def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
     """Against a broker and an aggregator that run somewhere."""
     if options.micropython:
         raise Invalid("micropython devices need a fleet of their own, without --fleet")
@@ -96,7 +96,9 @@ def _theirs(options: Options, fleet: Path, folder: Path, source: Synthetic, show
         return _result(options, folder, time.monotonic() - began, sent, None, stage)
 
 
-def _start(options: Options, fleet: Path, folder: Path, names: list[str], source: Synthetic, stage: Stage) -> Readings:
+def _start(
+    options: LoadOptions, fleet: Path, folder: Path, names: list[str], source: Synthetic, stage: Stage
+) -> Readings:
     days = 1 + -(-(options.slots + ROUND_SLOTS + 16) // source.per_day)
     readings = source.readings(options.clients, days)
     readings.save(folder / "readings.npz")
@@ -118,7 +120,7 @@ def _start(options: Options, fleet: Path, folder: Path, names: list[str], source
     return readings
 
 
-def _faults(options: Options, names: list[str]) -> tuple[tuple[int, str, str], ...]:
+def _faults(options: LoadOptions, names: list[str]) -> tuple[tuple[int, str, str], ...]:
     """(report slot, fault, device), early enough for what was killed or held back to come again."""
     chance = random.Random(options.seed)
     latest = max(options.slots - REST - 2, 0)
@@ -129,14 +131,16 @@ def _faults(options: Options, names: list[str]) -> tuple[tuple[int, str, str], .
     )
 
 
-def _start_micropython(options: Options, config: Config, names: list[str], readings: Readings, stage: Stage) -> None:
+def _start_micropython(
+    options: LoadOptions, config: Config, names: list[str], readings: Readings, stage: Stage
+) -> None:
     for row in range(options.clients - options.micropython, options.clients):
         values = [readings.at(row, column) for column in range(readings.slots)]
         measured = [config.campaign.default if x is None else x for x in values]
         stage.start_micropython(names[row], measured, 1 << 20, f"micropython-{names[row]}")
 
 
-def _connect(options: Options, stage: Stage, show: Show) -> None:
+def _connect(options: LoadOptions, stage: Stage, show: Show) -> None:
     deadline = time.monotonic() + options.ramp_up + _CONNECT_SECONDS
     while not stage.fleet_ready():
         check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
@@ -150,7 +154,7 @@ def _connect(options: Options, stage: Stage, show: Show) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(options: Options, folder: Path, stage: Stage, show: Show) -> Sent:
+def _follow(options: LoadOptions, folder: Path, stage: Stage, show: Show) -> Sent:
     """Until the fleet has ended; what its ledger says."""
     tail = LedgerTail(folder / "fleet.ledger")
     assert stage.fleet is not None
@@ -177,7 +181,7 @@ def _ledgers(folder: Path) -> tuple[Path, ...]:
     return folder / "fleet.ledger", *sorted(folder.glob("micropython-*.log"))
 
 
-def _drain(options: Options, folder: Path, show: Show) -> Accounts:
+def _drain(options: LoadOptions, folder: Path, show: Show) -> Accounts:
     """The accounts, once they hold or the time is up."""
     deadline = time.monotonic() + _DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:
@@ -190,12 +194,12 @@ def _drain(options: Options, folder: Path, show: Show) -> Accounts:
 
 
 def _result(
-    options: Options, folder: Path, seconds: float, sent: Sent, accounts: Accounts | None, stage: Stage
-) -> Result:
+    options: LoadOptions, folder: Path, seconds: float, sent: Sent, accounts: Accounts | None, stage: Stage
+) -> LoadResult:
     waits = [sent.acked[key] - moment for key, moment in sent.sent.items() if key in sent.acked]
     median, late = np.quantile(waits, [0.5, 0.99]).tolist() if waits else (None, None)
     words = stage.words("fleet.log")
-    return Result(
+    return LoadResult(
         options.clients,
         seconds,
         len(sent.sent) if accounts is None else accounts.sent,
@@ -221,7 +225,7 @@ def _last_line(words: str, what: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _campaign(options: Options, source: Synthetic, port: int) -> str:
+def _campaign(options: LoadOptions, source: Synthetic, port: int) -> str:
     return f"""\
 {local_server(port)}
 [campaign]

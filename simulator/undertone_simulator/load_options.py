@@ -17,7 +17,7 @@ FAULTS = {"kill": "kill", "duplicate": "duplicate", "delay": "hold", "lie": "lie
 
 
 @dataclass(frozen=True)
-class Options:
+class LoadOptions:
     """``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
 
     ``faults``: share of the clients that each of `FAULTS` happens to, once. ``micropython``: so many of the clients
@@ -54,7 +54,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Result:
+class LoadResult:
     """What came of it; ``accounts`` None where the aggregator is somebody else's. Latencies are in ms, hand-over to
 
     PUBACK; ``peak_megabytes`` is the fleet's process; ``skipped`` counts draws that this machine was too slow for.

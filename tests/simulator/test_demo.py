@@ -14,7 +14,7 @@ from undertone.commands.demo import table_of
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, REPORT
-from undertone_simulator.demo import Options, run
+from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import meaning
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.demo.run import ledgers, write_json
@@ -55,7 +55,9 @@ def demo(tmp_path_factory, mosquitto_binary, request):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()
     direct = request.param
-    options = Options(DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, direct=direct)
+    options = DemoOptions(
+        DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, direct=direct
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
         return run(options, folder, display), folder, display
@@ -172,7 +174,7 @@ def test_the_plain_sentence():
 )
 def test_bad_options_are_refused_in_one_sentence(wrong):
     with pytest.raises(Invalid, match="expected") as caught:
-        Options(**wrong)
+        DemoOptions(**wrong)
     assert "\n" not in str(caught.value)
 
 

@@ -3,13 +3,13 @@ import pytest
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import DEMO_COLLECTIONS
-from undertone_simulator.demo.plan import Options, prepare
+from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.members import read_members
 from undertone_simulator.readings import Readings
 
 
 def plan(folder, **options):
-    return prepare(Options(**{"devices": 3, "slots": 50, **options}), folder, 4711, DEMO_COLLECTIONS["reports"])
+    return prepare(DemoOptions(**{"devices": 3, "slots": 50, **options}), folder, 4711, DEMO_COLLECTIONS["reports"])
 
 
 def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):

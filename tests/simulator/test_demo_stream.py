@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from undertone.app import app
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo import Options, run
+from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.stage import example_device, find_micropython
 
@@ -32,7 +32,7 @@ class Silent:
     ],
 )
 def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension, tmp_path, mosquitto_binary):
-    options = Options(
+    options = DemoOptions(
         8, 8, "8", kill_device_at=2, collect="stream", mechanism=mechanism, dimension=dimension, kill_aggregator_at=5
     )
     result = run(options, tmp_path, Silent())

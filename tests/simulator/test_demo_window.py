@@ -6,7 +6,7 @@ import pytest
 
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
-from undertone_simulator.demo import Options, run
+from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import published_apart
 from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.stage import example_device, find_micropython
@@ -25,7 +25,7 @@ class Silent:
 
 def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    result = run(Options(36, 30, "4", seed=3, round_slots=10, window="16s"), tmp_path, Silent())
+    result = run(DemoOptions(36, 30, "4", seed=3, round_slots=10, window="16s"), tmp_path, Silent())
     accounts, turns = result.accounts, result.turns
     assert accounts.holds, accounts.examples
     assert accounts.sent == accounts.counted
@@ -56,4 +56,4 @@ def test_the_brokers_log_is_read(tmp_path):
 def test_what_does_not_go_together():
     for options in ({"collect": "stream"}, {"kill_device_at": 1}):
         with pytest.raises(Invalid, match="window is for reports"):
-            run(Options(window="16s", **options), None, Silent())
+            run(DemoOptions(window="16s", **options), None, Silent())

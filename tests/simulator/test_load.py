@@ -12,7 +12,7 @@ from undertone_simulator import load
 from undertone_simulator.descriptors import allow_connections
 from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.load import run
-from undertone_simulator.load_options import Options
+from undertone_simulator.load_options import LoadOptions
 from undertone_simulator.stage import Failed
 
 
@@ -38,7 +38,7 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     )
     world.start_aggregator()
     folder = tmp_path / "load"
-    result = run(Options(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
+    result = run(LoadOptions(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
     assert result.accounts is None
     assert result.sent == result.acknowledged >= 4 * 4
     world.ledger_path = folder / "fleet.ledger"
@@ -54,7 +54,7 @@ def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_p
     world = make_world(3, RUNNING, write_seconds=1)
     world.start_aggregator()
     first, second = (
-        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / name, lambda sentence: None)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / name, lambda sentence: None)
         for name in ("first", "second")
     )
     assert first.sent >= 3 * 3
@@ -68,7 +68,7 @@ def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkey
     (world.folder / "devices" / "load-002" / "password").write_text("another\n")
     began = time.monotonic()
     with pytest.raises(Failed, match=r"2 of 3 clients connected within 3 s; not load-002"):
-        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
     assert time.monotonic() - began < 30
 
 
@@ -77,13 +77,13 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
     world = make_world(3, RUNNING, cap=[101, 100])
     world.start_aggregator()
     with pytest.raises(Failed, match=r"no device accepted a campaign within 3 s: \w+: [1-9]"):
-        run(Options(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
 
 
 @pytest.mark.broker
 def test_turns_under_load(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    result = run(Options(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
+    result = run(LoadOptions(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
     assert result.accounts.holds, result.accounts.examples
     slots = {}
     for device, report in read_ledgers([tmp_path / "fleet.ledger"]).sent:
@@ -96,7 +96,7 @@ def test_turns_under_load(tmp_path, mosquitto_binary, monkeypatch):
 def test_more_clients_than_devices_are_refused(make_world, tmp_path):
     world = make_world(2, "epsilon = 1")
     with pytest.raises(Invalid, match=r"clients is 3, but .* has 2 devices"):
-        run(Options(clients=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+        run(LoadOptions(clients=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_more_clients_than_devices_are_refused(make_world, tmp_path):
 @pytest.mark.parametrize(("clients", "interval"), [(300, 5), (10_000, 45)])
 def test_every_report_of_a_large_fleet_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch, clients, interval):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    options = Options(clients=clients, interval=interval, slots=4, ramp_up=clients / 500, faults={"kill": 0.001})
+    options = LoadOptions(clients=clients, interval=interval, slots=4, ramp_up=clients / 500, faults={"kill": 0.001})
     result = run(options, tmp_path, lambda sentence: None)
     print(result.as_json())
     assert result.accounts.holds, result.accounts.examples

@@ -17,7 +17,7 @@ class Full(Exception):
     """There are as many listeners as there may be."""
 
 
-class Listener:
+class OpenPage:
     """One open page's newest messages."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Live:
     def __init__(self, look: Callable[[str], Mark], message: Callable[[str], str]) -> None:
         self._look = look
         self._message = message
-        self._listeners: dict[str, set[Listener]] = {}
+        self._listeners: dict[str, set[OpenPage]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -55,7 +55,7 @@ class Live:
         """The messages about a campaign from now on. Raises Full."""
         if self.audience >= LARGEST_AUDIENCE:
             raise Full
-        listener = Listener()
+        listener = OpenPage()
         self._listeners.setdefault(name, set()).add(listener)
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(self._watch(name))

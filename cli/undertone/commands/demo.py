@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from undertone_simulator.demo import Result
+    from undertone_simulator.demo import DemoResult
 
 _MOST_ROWS = 60
 
@@ -62,12 +62,12 @@ def demo(
     One-second slots, each playing a half-hour of the data: three threshold rounds, then the report phase; streams have
     no threshold rounds.
     """
-    from undertone_simulator.demo import Failed, Options, run
+    from undertone_simulator.demo import DemoOptions, Failed, run
     from undertone_simulator.demo.picture import draw
     from undertone_simulator.demo.run import write_json
 
     console = Console(highlight=False)
-    options = Options(
+    options = DemoOptions(
         devices,
         slots,
         epsilon,
@@ -165,7 +165,7 @@ def _short(message: str) -> str:
     return message.partition(": ")[2].partition(" from ")[0]
 
 
-def table_of(result: "Result") -> Table:
+def table_of(result: "DemoResult") -> Table:
     """Its slots, or as many of them as a screen takes."""
     title, columns, rows = result.table()
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)

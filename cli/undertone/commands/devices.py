@@ -12,7 +12,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.fleet_life import Fleet
+    from undertone_simulator.fleet_life import FleetFiles
 
 Home = Annotated[Path | None, typer.Option("--home", help="the server's folder, as undertone init makes it")]
 Campaign = Annotated[str | None, typer.Option("--campaign", help="with --home: the campaign; not needed for the only")]
@@ -174,11 +174,11 @@ def export(
 
 
 @contextmanager
-def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: Path | None) -> "Iterator[Fleet]":
+def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: Path | None) -> "Iterator[FleetFiles]":
     from undertone_aggregator.collect.store import open_store
     from undertone_aggregator.config import read_config
     from undertone_aggregator.home import Home
-    from undertone_simulator.fleet_life import Fleet
+    from undertone_simulator.fleet_life import FleetFiles
 
     if (home is None) == (config is None) or (config is None) != (fleet is None):
         raise Invalid("whose devices is not said, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
@@ -186,16 +186,16 @@ def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: P
         opened = Home(home)
         name = opened.only(campaign)
         with open_store(opened.config(name).store_url, campaign=name) as store:
-            yield Fleet.at_home(opened, name, store)
+            yield FleetFiles.at_home(opened, name, store)
         return
     assert config is not None
     assert fleet is not None
     read = read_config(config)
     with open_store(read.store_url, campaign=read.campaign.name) as store:
-        yield Fleet.provisioned(read, fleet, store)
+        yield FleetFiles.provisioned(read, fleet, store)
 
 
-def _told(fleet: "Fleet") -> str:
+def _told(fleet: "FleetFiles") -> str:
     """How the broker comes to know."""
     from undertone_aggregator.broker_options import EXTERNAL
     from undertone_aggregator.broker_process import CONFIG_FILE
@@ -205,7 +205,7 @@ def _told(fleet: "Fleet") -> str:
     return f"for the broker: give it passwords and access of {fleet.broker}, and kill -HUP it while the server runs"
 
 
-def _rows(fleet: "Fleet", now: int, silent: int | None) -> list[dict[str, Any]]:
+def _rows(fleet: "FleetFiles", now: int, silent: int | None) -> list[dict[str, Any]]:
     seconds = fleet.config.campaign.slot_seconds
     last = fleet.last_slots()
     rows = []

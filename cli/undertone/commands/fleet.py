@@ -13,7 +13,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.load_options import Result
+    from undertone_simulator.load_options import LoadResult
 
 _SHARE = "share of the clients that this happens to, once"
 
@@ -62,7 +62,7 @@ def fleet(
     """
     from undertone_simulator.behaviour import Behaviour
     from undertone_simulator.load import run
-    from undertone_simulator.load_options import Options
+    from undertone_simulator.load_options import LoadOptions
     from undertone_simulator.stage import Failed
 
     if qos != 1:
@@ -72,7 +72,7 @@ def fleet(
         )
     if provisioned is not None and (interval is not None or rate is not None or window is not None):
         raise Invalid("--interval, --rate and --window are the campaign's, which --fleet brings along")
-    options = Options(
+    options = LoadOptions(
         clients=clients,
         slots=slots,
         interval=_interval(clients, interval, rate),
@@ -117,7 +117,7 @@ def _interval(clients: int, interval: int | None, rate: float | None) -> int:
     return max(1, round(clients / rate))
 
 
-def _show(result: "Result", *, kept: bool, theirs: bool) -> None:
+def _show(result: "LoadResult", *, kept: bool, theirs: bool) -> None:
     from rich.console import Console
 
     from undertone.commands.verify import accounts_table, verdict

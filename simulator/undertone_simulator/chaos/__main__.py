@@ -12,9 +12,9 @@ from undertone_aggregator.broker import free_port
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.store import open_store
 from undertone_simulator.chaos.judge import failures, thetas
-from undertone_simulator.chaos.scene import Scene
+from undertone_simulator.chaos.scene import ChaosScene
 from undertone_simulator.chaos.schedule import Event, schedule
-from undertone_simulator.demo.plan import Options, prepare
+from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.ledger import REPORT, LedgerTail, read_ledgers
 from undertone_simulator.stage import Stage
@@ -29,7 +29,7 @@ _STUCK_SECONDS = 120.0
 class Soak(Reports):
     """Reports, θ looked at each minute, and several ingest workers."""
 
-    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+    def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """See `Reports`."""
         minute = super().table(options, rounds, bound).replace(f"epoch_slots = {options.slots}", "epoch_slots = 60")
         workers = 1 if options.direct else WORKERS
@@ -67,10 +67,10 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     """Run it all in ``folder``; 0 if everything is as it should be."""
     slots = round(60 * minutes)
     events = schedule(seed, slots, direct=direct)
-    options = Options(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, direct=direct)
+    options = DemoOptions(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, direct=direct)
     plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
     with Stage(folder, plan.config.broker.port) as stage:
-        scene = Scene(plan, stage, seed, say)
+        scene = ChaosScene(plan, stage, seed, say)
         scene.start()
         say(f"{devices} devices, {len(events)} events, {len(scene.job.faults)} faults of single devices")
         _play(scene, events)
@@ -90,7 +90,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     return 1 if wrong else 0
 
 
-def _play(scene: Scene, events: list[Event]) -> None:
+def _play(scene: ChaosScene, events: list[Event]) -> None:
     """The events at their seconds of the report phase, then until the fleet has ended."""
     tail = LedgerTail(scene.plan.folder / "fleet.ledger")
     waiting = list(events)
@@ -107,7 +107,7 @@ def _play(scene: Scene, events: list[Event]) -> None:
         time.sleep(0.05)
 
 
-def _drained(scene: Scene) -> Accounts:
+def _drained(scene: ChaosScene) -> Accounts:
     """The accounts, once they hold or the time is up."""
     folder = scene.plan.folder
     paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]

@@ -6,7 +6,7 @@ from statistics import median
 
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.store import Store
-from undertone_simulator.chaos.scene import Scene
+from undertone_simulator.chaos.scene import ChaosScene
 from undertone_simulator.chaos.schedule import Event
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.playback import Playback
@@ -32,7 +32,7 @@ REFUSED = {
 FACTOR = 2.0
 
 
-def failures(scene: Scene, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
+def failures(scene: ChaosScene, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
     """A sentence for each thing that is not as it should be."""
     names = [event.name for event in events]
     if not accounts.holds:

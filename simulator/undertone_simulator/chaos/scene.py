@@ -27,7 +27,7 @@ _FULL = 4096
 _REFUSED_SECONDS = 30.0
 
 
-class Scene:
+class ChaosScene:
     """``rung``: sentences of a second server, or of one whose plan was edited, by event."""
 
     def __init__(self, plan: Plan, stage: Stage, seed: int, say: Say) -> None:

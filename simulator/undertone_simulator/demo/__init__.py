@@ -1,7 +1,7 @@
 """The demonstration: broker, aggregator, a fleet of MQTT clients and one MicroPython device, each a real process."""
 
-from undertone_simulator.demo.plan import Options, Result
+from undertone_simulator.demo.plan import DemoOptions, DemoResult
 from undertone_simulator.demo.run import DEMO_COLLECTIONS, Display, run
 from undertone_simulator.stage import Failed
 
-__all__ = ["DEMO_COLLECTIONS", "Display", "Failed", "Options", "Result", "run"]
+__all__ = ["DEMO_COLLECTIONS", "DemoOptions", "DemoResult", "Display", "Failed", "run"]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import Z
-from undertone_simulator.demo.plan import Result
+from undertone_simulator.demo.plan import DemoResult
 from undertone_simulator.demo.reports import ReportsResult
 from undertone_simulator.demo.stream import StreamResult
 
@@ -23,7 +23,7 @@ INK = "#22262b"
 
 
 @singledispatch
-def draw(result: Result, path: Path) -> None:
+def draw(result: DemoResult, path: Path) -> None:
     """Write a picture to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
     raise TypeError(f"no picture is known for a {type(result).__name__}")
 

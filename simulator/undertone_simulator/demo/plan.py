@@ -41,7 +41,7 @@ LARGEST_DEMO = 20_000
 
 
 @dataclass(frozen=True)
-class Options:
+class DemoOptions:
     """`slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's noise.
 
     `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, its `unit`
@@ -90,7 +90,7 @@ class Plan:
     ``rounds``: slots of each threshold round, () without.
     """
 
-    options: Options
+    options: DemoOptions
     folder: Path
     readings: Readings
     config: Config
@@ -131,7 +131,7 @@ class Plan:
         return reading[0] if dimension == 1 else reading
 
 
-class Result(Protocol):
+class DemoResult(Protocol):
     """What a demonstration found."""
 
     @property
@@ -151,17 +151,19 @@ class Result(Protocol):
 class DemoCollection(Protocol):
     """A way of collecting, as a demonstration shows it."""
 
-    def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
+    def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Slots of the threshold rounds."""
 
-    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+    def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """What this way adds to the campaign's configuration: lines of [campaign], then tables."""
 
-    def result(self, plan: Plan, store: Store, sent: Sent) -> Result:
+    def result(self, plan: Plan, store: Store, sent: Sent) -> DemoResult:
         """What a demonstration that has ended found. Raises Invalid if there is nothing to show."""
 
 
-def prepare(options: Options, folder: Path, port: int, collection: DemoCollection, *, boots_per_day: int = 10) -> Plan:
+def prepare(
+    options: DemoOptions, folder: Path, port: int, collection: DemoCollection, *, boots_per_day: int = 10
+) -> Plan:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
     ``boots_per_day``: of every device's policy. Raises Invalid, or OSError.
@@ -189,7 +191,7 @@ def prepare(options: Options, folder: Path, port: int, collection: DemoCollectio
     return Plan(options, folder, readings, config, config_file, names, note, rounds)
 
 
-def _population(options: Options, collection: DemoCollection) -> Readings:
+def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
     if options.data is not None:
         return load(options.data, options.unit, options.devices)
     per_day = populations.HALF_HOURS
@@ -197,7 +199,7 @@ def _population(options: Options, collection: DemoCollection) -> Readings:
     return populations.households(options.devices, days, options.seed)
 
 
-def _campaign(options: Options, readings: Readings, bound: int, port: int) -> str:
+def _campaign(options: DemoOptions, readings: Readings, bound: int, port: int) -> str:
     return f"""\
 {local_server(port, direct=bool(options.direct))}
 [campaign]
@@ -216,7 +218,7 @@ settle_slots = {SETTLE_SLOTS}
 """
 
 
-def _start(options: Options) -> str:
+def _start(options: DemoOptions) -> str:
     """When the campaign begins: the fleet connects first, and to a direct endpoint only once it is there."""
     if not options.direct:
         return 'start = "now"'

@@ -23,7 +23,7 @@ from undertone_shared.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.cost import Turns, cost, published_apart
-from undertone_simulator.demo.plan import Options, Plan
+from undertone_simulator.demo.plan import DemoOptions, Plan
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile
 
@@ -176,13 +176,13 @@ class ReportsResult:
 
 
 class Reports:
-    """See `undertone_simulator.demo.plan.Collection`."""
+    """See `undertone_simulator.demo.plan.DemoCollection`."""
 
-    def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
+    def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Three short rounds."""
         return (min(options.round_slots, per_day),) * ROUNDS
 
-    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+    def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """One report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         return f"""\

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from undertone_aggregator.broker import HOST, find_mosquitto, free_port
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.plan import DemoCollection, Options, Plan, Result, prepare
+from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, Plan, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import Stream
 from undertone_simulator.fleet_process import Job
@@ -52,7 +52,7 @@ class Display(Protocol):
         """Slots that are over, of all; reports sent and acknowledged."""
 
 
-def run(options: Options, folder: Path, display: Display) -> Result:
+def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
     if options.window is not None and (options.collect != "reports" or options.kill_device_at is not None):
         raise Invalid("window is for reports, each sent once: it does not go with streams or with killed devices")
@@ -217,7 +217,7 @@ def drain(folder: Path) -> bool:
     return True
 
 
-def write_json(result: Result, path: Path) -> None:
+def write_json(result: DemoResult, path: Path) -> None:
     """Write the demo's JSON. Raises OSError, or Invalid where a number is not finite."""
     try:
         path.write_text(json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n")

@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
-from undertone_simulator.demo.plan import Options, Plan
+from undertone_simulator.demo.plan import DemoOptions, Plan
 from undertone_simulator.ledger import Sent
 from undertone_simulator.verify import Accounts, reconcile
 
@@ -124,13 +124,13 @@ class StreamResult:
 
 
 class Stream:
-    """See `undertone_simulator.demo.plan.Collection`."""
+    """See `undertone_simulator.demo.plan.DemoCollection`."""
 
-    def rounds(self, options: Options, per_day: int) -> tuple[int, ...]:
+    def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """None: a report for the threshold would need a budget too."""
         return ()
 
-    def table(self, options: Options, rounds: tuple[int, ...], bound: int) -> str:
+    def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """One stream of all slots."""
         theta = options.theta if options.theta is not None else THETA if options.data is None else bound
         return f"""\

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from undertone_aggregator.web import live
-from undertone_aggregator.web.live import Listener, Live
+from undertone_aggregator.web.live import Live, OpenPage
 from undertone_aggregator.web.site import StoreSite
 
 
@@ -34,7 +34,7 @@ def test_a_change_of_the_store_is_told_within_a_second(
 
 def test_a_slow_page_loses_the_oldest_and_holds_nobody_up() -> None:
     async def run() -> list[str]:
-        listener = Listener()
+        listener = OpenPage()
         for number in range(100):
             listener.tell(str(number))
         return [await listener.next() for _ in range(4)]
