@@ -1,11 +1,20 @@
 """What the guides point to is there, and what they tell to install is ours."""
 
+import importlib.util
+import json
 import re
 import subprocess
 
 import pytest
 
 from support.micropython import REPO
+from undertone_device import config
+from undertone_shared import policy
+
+_spec = importlib.util.spec_from_file_location("examples", REPO / "scripts/examples.py")
+_examples = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_examples)
+EXAMPLES, text_of = _examples.EXAMPLES, _examples.text_of
 
 GUIDES = sorted(
     REPO / name
@@ -83,3 +92,43 @@ def test_the_bare_name_is_found(advice):
 @pytest.mark.parametrize("advice", ["pip install 'undertone-ldp[all]'", "/opt/undertone/bin/pip install undertone-ldp"])
 def test_our_name_is_let_through(advice):
     assert not bare_names(advice)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_show_every_field_that_the_parsers_know(name):
+    """A field that is new, or a default that changes, changes the examples: scripts/examples.py writes them."""
+    made = EXAMPLES[name]()
+    assert (REPO / "device/examples" / name).read_text() == text_of(made)
+    if name == "policy.json":
+        assert list(made) == list(policy._FIELDS)
+    else:
+        assert list(made) == list(config._FIELDS)
+        assert set(made["broker"]) == set(config._BROKER) - {"password"}
+        assert None not in made.values()
+
+
+def test_the_guides_policy_is_the_examples():
+    (block,) = re.findall(r"```json\n(\{\"version\".*?)```", (REPO / "device/README.md").read_text(), re.DOTALL)
+    whole = EXAMPLES["policy.json"]()
+    assert {**whole, **json.loads(block)} == whole
+
+
+# A test that a guide names, such as `tests/aggregator/test_faults.py::test_killed_at_twenty_random_points`.
+_NAMED_TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(REPO)))
+def test_tests_that_a_guide_names_are_there(guide):
+    named = _NAMED_TEST.findall(guide.read_text(encoding="utf-8"))
+    missing = [f"{file}::{test}" for file, test in named if f"\ndef {test}(" not in (REPO / file).read_text()]
+    assert not missing, f"{guide.name} names {', '.join(missing)}"
+
+
+def test_every_attack_has_an_answer_and_a_test():
+    rows = (REPO / "docs/security.md").read_text(encoding="utf-8").split("|---|---|---|\n")[1].splitlines()
+    assert len(rows) >= 21
+    for row in rows:
+        attack, answer, tests = (cell.strip() for cell in row.strip("|").split("|"))
+        assert attack, row
+        assert answer, row
+        assert re.sub(_NAMED_TEST, "", tests).strip(", ") == "", row

@@ -6,11 +6,14 @@
      "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
                 "tls": {"ca": "ca.pem"}, "keepalive": 60},
      "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
-     "source": {"kind": "file", "path": "/run/meter", "seconds": 60}}
+     "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
+     "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."}, "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
 with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. Paths are relative to the file's
-folder. What the device may release is not here but in the policy.
+folder. ``counter_modulus``: where the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at
+a time, and over how much of the next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may
+release is not here but in the policy.
 """
 
 import json

@@ -17,6 +17,7 @@ from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from undertone_aggregator.collect import inbox as module
 from undertone_aggregator.collect.inbox import Inbox
+from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.mqtt import packets
 
@@ -155,6 +156,47 @@ def test_a_broker_of_another_authority_is_not_talked_to(
         assert "CERTIFICATE_VERIFY_FAILED" in said[0]
         inbox.close()
         gc.collect()
+
+
+class Scripted(Inbox):
+    """Reads so many deliveries each time, instead of from a socket; ``waited``: how long it would have waited."""
+
+    def __init__(self, script: list[int], **options: Any) -> None:
+        super().__init__(Address("127.0.0.1", 1, "u", "p"), "i", [TOPIC], options.pop("limit", 10), **options)
+        self.script = script
+        self.waited: list[float] = []
+
+    def _pump(self, seconds: float) -> bool:
+        count = self.script.pop(0)
+        self.waited.append(seconds)
+        self._received += [Delivery(TOPIC, b"%d" % n, False, None) for n in range(count)]
+        return count > 0
+
+
+def test_a_batch_closes_when_it_is_full_or_old_or_the_broker_is_silent() -> None:
+    silent = Scripted([2, 3, 0], batch_seconds=60)
+    assert len(silent.take(0.5)) == 5
+    assert silent.waited == [0.5, module.QUIET_SECONDS, module.QUIET_SECONDS]
+    full = Scripted([4, 9, 2], batch_seconds=60)
+    assert len(full.take(0.5)) == 10
+    # What is left over begins the next batch, and waits for nobody.
+    full.script.append(0)
+    assert len(full.take(0.5)) == 5
+    assert full.waited == [0.5, *[module.QUIET_SECONDS] * 3]
+    old = Scripted([1, 1])
+    assert [len(old.take(0.5)), len(old.take(0.5))] == [1, 1]
+    nothing = Scripted([0])
+    assert nothing.take(0.5) == []
+
+
+def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
+    inbox = Scripted([5, 0], limit=2)
+    assert len(inbox.take(0.5)) == 2
+    inbox._socket = socket.socket()
+    inbox._lose(ConnectionError("gone"), time.monotonic())
+    # The broker delivers them again: these could no longer be acknowledged.
+    assert inbox.take(0.5) == []
+    assert not inbox.ready
 
 
 # A broker that misbehaves

@@ -37,6 +37,18 @@ def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list,
     assert first.merge(second).reports == len(a) + len(b)
 
 
+def test_partials_are_equal_only_key_for_key_and_count_for_count() -> None:
+    """Other tests compare by this: were it weaker, they would pass wrongly."""
+    key, other = (Key("meters", b"abcdefgh", 1, "all", slot) for slot in (5, 6))
+    whole = of([(key, 1), (other, 2)])
+    assert whole == of([(other, 2), (key, 1)])
+    for different in ([(key, 1), (other, 3)], [(key, 1), (other, 2), (other, 2)], [(key, 1)], [], [(other, 2)]):
+        assert whole != of(different)
+        assert of(different) != whole
+    assert Partial() == Partial()
+    assert whole != 5
+
+
 @given(st.lists(st.one_of(st.just(0), st.integers(0, 2**40)), max_size=300))
 def test_histograms_survive_packing(counts: list[int]) -> None:
     array = np.array(counts, dtype=np.int64)
