@@ -7,7 +7,8 @@
                 "tls": {"ca": "ca.pem"}, "keepalive": 60},
      "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
      "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
-     "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."}, "ntp": "pool.ntp.org"}
+     "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."},
+     "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
 with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. Paths are relative to the file's

@@ -321,3 +321,23 @@ def test_each_policy_field_that_does_not_fit_is_named():
         assert named in message, (named, message)
     for data in (b"", b"[]", b"null", b"\xff", b"{" * 5000, b"{}"):
         invalid(parse_policy, data)
+
+
+def test_the_ends_of_what_a_campaign_may_say():
+    # A binary sensor, and the last second of 32 bits.
+    binary = changed(["bound"], 1)
+    assert "a theta in rule.ranges" in invalid(Campaign, binary) or "theta up to the bound 1" in invalid(
+        Campaign, binary
+    )
+    last = 0xFFFFFFFF // 1800 - 1
+    assert Campaign(changed(["last_slot"], last)).last_slot == last
+    assert "last_slot is %d" % (last + 1) in invalid(Campaign, changed(["last_slot"], last + 1))
+
+
+def test_a_message_has_one_to_12288_bytes_of_body():
+    for size in (1, 12288):
+        message = campaigns.MAGIC + (5).to_bytes(4, "big") + size.to_bytes(4, "big") + bytes(size + 64)
+        assert campaigns.header(message)[0] == 5
+    for size in (0, 12289):
+        message = campaigns.MAGIC + (5).to_bytes(4, "big") + size.to_bytes(4, "big") + bytes(size + 64)
+        assert "has %d bytes, expected 77 to 12364" % len(message) in invalid(campaigns.header, message)

@@ -112,6 +112,8 @@ def test_roots():
 
 def test_a_variance_out_of_range_is_refused():
     entropy = Entropy(Hashed(6))
+    assert abs(discrete_gaussian(1, entropy)) < 40
+    assert abs(discrete_gaussian(1 << 60, entropy)) < 40 << 30
     for variance in (0, -1, (1 << 60) + 1, 2.5, None):
         try:
             discrete_gaussian(variance, entropy)
