@@ -1,6 +1,7 @@
 """What the HTTP API says: plain JSON values made from results. Version 1 only ever gains fields."""
 
 import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,12 +21,29 @@ RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
 FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
 
 
-def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
-    """A campaign at a glance."""
-    campaign = results.campaign
+@dataclass(frozen=True)
+class Recent:
+    """A campaign's newest settled slots, and what is said of them. ``key``: they stay as they are while it does."""
+
+    key: tuple[int, int]
+    rows: list[Estimate]
+    warnings: list[str]
+
+
+def recent(results: Results, before: Recent | None = None) -> Recent:
+    """The newest slots, computed again only when a slot has settled or an epoch has begun since ``before``."""
     last = results.settled
-    recent = shown(results, max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
-    newest = recent[-1] if recent else None
+    key = (len(results.timeline), last)
+    if before is not None and before.key == key:
+        return before
+    rows = shown(results, max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
+    return Recent(key, rows, results.warnings(rows))
+
+
+def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, Any]:
+    """A campaign at a glance."""
+    campaign, rows = results.campaign, made.rows
+    newest = rows[-1] if rows else None
     return {
         "name": campaign.name,
         "sensor": campaign.sensor,
@@ -43,10 +61,10 @@ def summary(results: Results, state: dict[str, Any]) -> dict[str, Any]:
         "certificate": str(results.certificate),
         "groups": list(results.groups),
         "outcomes": results.outcomes(),
-        "settled": last,
+        "settled": made.key[1],
         "newest": None if newest is None else _row(newest),
-        "recent": {name: [_plain(getattr(e, name)) for e in recent] for name in ("start", "estimate")},
-        "warnings": results.warnings(recent),
+        "recent": {name: [_plain(getattr(row, name)) for row in rows] for name in ("start", "estimate")},
+        "warnings": made.warnings,
         "server": state,
     }
 

@@ -66,6 +66,7 @@ class Pages:
     def __init__(self, site: Site, logins: Logins | None) -> None:
         self._site = site
         self._logins = logins
+        self._recent: dict[str, api.Recent] = {}
         self._live = Live(site.mark, lambda name: json.dumps(self._summary(name)))
 
     def routes(self) -> list[Route]:
@@ -200,7 +201,13 @@ class Pages:
 
     def _summary(self, name: str) -> dict[str, Any]:
         state = self._site.state(name)
-        return self._site.read(name, lambda results: api.summary(results, state))
+
+        def made(results: Results) -> dict[str, Any]:
+            # One thread at a time reads a campaign.
+            now = self._recent[name] = api.recent(results, self._recent.get(name))
+            return api.summary(results, state, now)
+
+        return self._site.read(name, made)
 
     async def _read(self, request: Request, what: Callable[[Results], dict[str, Any]]) -> Response:
         return JSONResponse(await anyio.to_thread.run_sync(self._site.read, self._name(request), what))

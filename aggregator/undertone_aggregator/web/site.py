@@ -1,11 +1,14 @@
 """What the page shows: campaigns by name, each a store that is read and never written."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.home import Home
+from undertone_aggregator.life import actions
 from undertone_aggregator.results import open_results
 from undertone_shared.errors import Invalid
 
@@ -51,15 +54,21 @@ class StoreSite:
     """The campaigns of these stores, name -> address, as `undertone_aggregator.collect.store.open_store` takes it."""
 
     def __init__(self, stores: Mapping[str, str], actions: Mapping[str, Action] | None = None) -> None:
-        self._stores = dict(stores)
+        self._stores: dict[str, str] = {}
         self._actions = dict(actions or {})
         self._opened: dict[str, Results] = {}
-        self._epochs: dict[str, int] = {}
         # A connection serves one thread at a time.
-        self._locks = {name: threading.Lock() for name in stores}
+        self._locks: dict[str, threading.Lock] = {}
+        for name, url in stores.items():
+            self.add(name, url)
 
     def names(self) -> list[str]:
         return sorted(self._stores)
+
+    def add(self, name: str, url: str) -> None:
+        """One more campaign."""
+        self._locks[name] = threading.Lock()
+        self._stores[name] = url
 
     def read(self, name: str, what: Callable[[Results], T]) -> T:
         with self._locks[name]:
@@ -92,3 +101,21 @@ class StoreSite:
             except OSError as error:
                 raise Invalid(f"the store of {name} cannot be read: {error}") from None
         return results
+
+
+class HomeSite(StoreSite):
+    """All campaigns of a server's folder, also those that come later. ``acting``: with what may be done to them."""
+
+    def __init__(self, home: Home, *, acting: bool = False) -> None:
+        super().__init__({}, actions(home) if acting else None)
+        self._home = home
+        self._adding = threading.Lock()
+
+    def names(self) -> list[str]:
+        known: list[str] = []
+        for name in self._home.names():
+            with self._adding, contextlib.suppress(Invalid, OSError):
+                if name not in self._stores:
+                    self.add(name, self._home.config(name).store_url)
+                known.append(name)
+        return known

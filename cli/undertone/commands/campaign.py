@@ -129,30 +129,20 @@ def apply(folder: Folder, name: Name, plan: Plan) -> None:
     print("\n".join(["changed:", *map(str, made), *([said] if said else [])]))
 
 
-def _life(state: str, explain: str) -> None:
+def _life(verb: str, explain: str) -> None:
     def change(folder: Folder, name: Name) -> None:
-        from undertone_aggregator.binding import RETIRED, STATE
-        from undertone_aggregator.collect.store import open_store
         from undertone_aggregator.home import Home
+        from undertone_aggregator.life import VERBS, change_state
 
-        config = Home(folder).config(name)
-        with open_store(config.store_url, campaign=name) as store, store.transaction():
-            before = store.meta().get(STATE)
-            if before is None:
-                raise Invalid(f"campaign {name} has not begun: remove {Home(folder).file(name)} instead")
-            if before == RETIRED and state != RETIRED:
-                raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
-            store.set_meta({STATE: state})
-        print(f"campaign {name} is {state}, it was {before}")
+        print(change_state(Home(folder), name, VERBS[verb]))
 
     change.__doc__ = explain
-    verb = {"paused": "pause", "running": "resume", "retired": "retire"}[state]
     app.command(verb)(change)
 
 
-_life("paused", "Issue no epoch and publish nothing; what devices send under the last campaign is still counted.")
-_life("running", "End a pause.")
-_life("retired", "Take the campaign off the air for good; what is under way is still counted.")
+_life("pause", "Issue no epoch and publish nothing; what devices send under the last campaign is still counted.")
+_life("resume", "End a pause.")
+_life("retire", "Take the campaign off the air for good; what is under way is still counted.")
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], str]":

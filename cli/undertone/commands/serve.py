@@ -37,6 +37,7 @@ def serve(
     from undertone_aggregator.journal import Journal
     from undertone_aggregator.many import open_server
     from undertone_aggregator.notify import notify, watchdog
+    from undertone_aggregator.page_process import run_page
     from undertone_aggregator.running import Options
 
     if log_format not in ("text", "json"):
@@ -54,6 +55,7 @@ def serve(
     with (
         open_server(home, stop, journal, Options(take_over=take_over)) as server,
         serve_health(server, health or home.server.health),
+        run_page(home, journal),
     ):
         watchdog(stop)
         notify("READY=1")

@@ -1,5 +1,6 @@
 """``undertone web``: the page and the HTTP API over stores."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,18 +14,35 @@ def register(app: typer.Typer) -> None:
 
 
 def web(
-    stores: Annotated[list[str], typer.Argument(help="Stores: files, or postgresql://user@host/database.")],
+    stores: Annotated[
+        list[str] | None, typer.Argument(help="Stores: files, or postgresql://user@host/database.")
+    ] = None,
+    home: Annotated[Path | None, typer.Option(help="A server's folder, with all its campaigns, instead.")] = None,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT to listen on.")] = "127.0.0.1:8080",
+    token: Annotated[
+        Path | None,
+        typer.Option(help="With --home: a file of mode 0600 with the token of who may pause, resume and retire."),
+    ] = None,
+    remote_actions: Annotated[
+        bool, typer.Option("--remote-actions", help="Allow that beyond this machine: behind a proxy with TLS.")
+    ] = False,
 ) -> None:
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
+    from undertone_aggregator.home import Home
+    from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
-    from undertone_aggregator.web.site import StoreSite, named
+    from undertone_aggregator.web.site import HomeSite, StoreSite, named
 
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Invalid(f"--listen is {listen!r}, expected ADDRESS:PORT such as 127.0.0.1:8080")
-    site = StoreSite(named(stores))
+    if bool(stores) == (home is not None):
+        raise Invalid("whose campaigns is not said, expected stores or --home DIR")
+    if token is not None and home is None:
+        raise Invalid("--token is given without --home: a store alone has no life to change")
+    logins = None if token is None else Logins(read_token(token))
+    site = StoreSite(named(stores or ())) if home is None else HomeSite(Home(home), acting=logins is not None)
     try:
-        serve_page(site, host.strip("[]"), int(port))
+        serve_page(site, host.strip("[]"), int(port), logins=logins, remote_actions=remote_actions)
     finally:
         site.close()

@@ -113,7 +113,7 @@ class _Scene:
         """The shortest of each over the rounds, per report (seconds of wall, µs of processor)."""
         drains: dict[str, list[Drain]] = {name: [] for name in self._drains}
         for number in rounds:
-            _publish(self._address, (made(self._campaign, number * self._reports + i) for i in range(self._reports)))
+            publish(self._address, (made(self._campaign, number * self._reports + i) for i in range(self._reports)))
             # Each goes first once: the first meets the broker's largest queues.
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:
@@ -185,7 +185,7 @@ def _report(campaign: Campaign, device: str, slot: int, number: int) -> tuple[st
     return report_topic(DEFAULT_PREFIX, CAMPAIGN, device), payload
 
 
-def _publish(address: Address, reports: Iterable[tuple[str, bytes]]) -> None:
+def publish(address: Address, reports: Iterable[tuple[str, bytes]]) -> None:
     """Publish them all; the broker has acknowledged them when this returns."""
     client = address.client("bench-publisher")
     client.max_inflight_messages_set(2000)

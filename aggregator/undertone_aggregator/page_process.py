@@ -1,0 +1,52 @@
+"""The page beside a server: a process of its own, so that no number of readers takes time from the reports."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from undertone_aggregator.home import Home
+from undertone_aggregator.journal import Journal
+
+_AGAIN_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def run_page(home: Home, journal: Journal) -> Iterator[None]:
+    """`undertone web` as [server] page and page_token ask for it, started again when it ends; nothing without page."""
+    options = home.server
+    if options.page is None:
+        yield
+        return
+    command = [sys.executable, "-m", "undertone", "web", "--home", str(home.folder), "--listen", options.page]
+    if options.page_token is not None:
+        command += ["--token", str(home.folder / options.page_token)]
+    stop = threading.Event()
+    thread = threading.Thread(target=_run, args=(command, options.page, journal, stop), name="page", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _run(command: list[str], where: str, journal: Journal, stop: threading.Event) -> None:
+    journal.say("page", f"the page is at http://{where}")
+    while not stop.is_set():
+        # What it says goes where this server's words go.
+        page = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        while page.poll() is None and not stop.wait(0.2):
+            pass
+        if page.returncode is None:
+            page.terminate()
+            try:
+                page.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                page.kill()
+                page.wait()
+            return
+        journal.say_once("page", f"the page ended with code {page.returncode}: it is started again")
+        stop.wait(_AGAIN_SECONDS)

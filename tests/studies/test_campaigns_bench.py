@@ -1,0 +1,19 @@
+"""The bench of many campaigns runs, over a real server, broker and page; what it measures is not judged here."""
+
+from pathlib import Path
+
+import pytest
+
+from undertone_studies.registry import BENCHMARKS, Options
+
+
+@pytest.mark.services
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_many_campaigns_beside_one(mosquitto_binary, monkeypatch):
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    rows = BENCHMARKS.run("campaigns", Options(quick=True))
+    assert [row.goal for row in rows] == [0.8, None, None, 0.95, 1.0, None]
+    assert all(row.value > 0 for row in rows)
+    page = rows[-2]
+    # A hundred times what the goal asks leaves room for any machine: the data are kept, not computed each time.
+    assert page.value < 20_000
