@@ -10,6 +10,7 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"
+    [default-jre-headless]="/usr/bin/java"
 )
 
 missing=()
@@ -25,3 +26,5 @@ if ((${#missing[@]})); then
     echo "installing ${missing[*]} with apt-get"
     apt install -y "${missing[@]}" >/dev/null 2>&1 || { apt update && apt install -y "${missing[@]}" >/dev/null; }
 fi
+# Half a gigabyte that nothing but these tests needs.
+.venv/bin/python -c "import pyspark" 2>/dev/null || .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'

@@ -24,6 +24,7 @@ from undertone.commands import (
     release,
     serve,
     simulate,
+    spark,
     verify,
     web,
     worker,
@@ -69,6 +70,7 @@ recount.register(app)
 release.register(app)
 serve.register(app)
 simulate.register(app)
+spark.register(app)
 verify.register(app)
 web.register(app)
 worker.register(app)

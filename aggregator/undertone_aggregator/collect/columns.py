@@ -1,6 +1,8 @@
 """Many reports at once, as arrays: the bytes of `undertone_shared.report` and nothing of their meaning."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +24,42 @@ _REPORT = np.dtype(
 _BLANK = bytes(LENGTH)
 
 
+@dataclass
 class Columns:
-    """Fields [n] of n payloads, native and wide enough to compute with. ``sound``: those that are a report's bytes.
+    """Fields [n] of n reports, native and wide enough to compute with.
 
-    A payload of another length is not sound, whatever its columns hold; so a report of several coordinates is not.
-    ``device``: the keys of the devices, which the caller sets.
+    ``device``: the keys of the devices. ``symbol`` and ``released``: the value, unsigned and signed.
     """
 
-    def __init__(self, payloads: Sequence[bytes]) -> None:
-        sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
-        if sized.all():
-            data = b"".join(payloads)
-        else:
-            data = b"".join([payload if len(payload) == LENGTH else _BLANK for payload in payloads])
-        table = np.frombuffer(data, _REPORT)
-        self.kind: NDArray[np.uint8] = table["kind"]
-        self.fingerprint = table["fingerprint"].astype(np.uint64)
-        self.slot = table["slot"].astype(np.int64)
-        self.symbol = table["value"].astype(np.int64)
-        self.released = table["value"].astype(np.uint32).view(np.int32).astype(np.int64)
-        self.chain = table["chain"].astype(np.int64)
-        self.sequence = table["sequence"].astype(np.int64)
-        self.device: NDArray[np.uint64] = np.zeros(len(payloads), dtype=np.uint64)
-        self.sound: NDArray[np.bool_] = sized & (table["version"] == VERSION) & (table["sequence"] > 0)
+    kind: NDArray[Any]
+    fingerprint: NDArray[np.uint64]
+    slot: NDArray[np.int64]
+    symbol: NDArray[np.int64]
+    released: NDArray[np.int64]
+    chain: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+    device: NDArray[np.uint64]
+
+
+def unpack(payloads: Sequence[bytes]) -> tuple[Columns, NDArray[np.bool_]]:
+    """(the fields of payloads [n], those that are a report's bytes); the caller sets the devices.
+
+    A payload of another length is none, whatever its columns hold; so a report of several coordinates is none.
+    """
+    sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
+    if sized.all():
+        data = b"".join(payloads)
+    else:
+        data = b"".join([payload if len(payload) == LENGTH else _BLANK for payload in payloads])
+    table = np.frombuffer(data, _REPORT)
+    columns = Columns(
+        kind=table["kind"],
+        fingerprint=table["fingerprint"].astype(np.uint64),
+        slot=table["slot"].astype(np.int64),
+        symbol=table["value"].astype(np.int64),
+        released=table["value"].astype(np.uint32).view(np.int32).astype(np.int64),
+        chain=table["chain"].astype(np.int64),
+        sequence=table["sequence"].astype(np.int64),
+        device=np.zeros(len(payloads), dtype=np.uint64),
+    )
+    return columns, sized & (table["version"] == VERSION) & (table["sequence"] > 0)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from undertone_aggregator.collect.admission import Admission
-from undertone_aggregator.collect.columns import Columns
+from undertone_aggregator.collect.columns import Columns, unpack
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.seen import COUNTED, digests
@@ -54,8 +54,8 @@ class Lane:
         admission = self._admission
         topics, payloads, retained, _ = zip(*deliveries, strict=True)
         rows = admission.devices.rows(topics)
-        columns = Columns(payloads)
-        good = columns.sound & (rows >= 0) & ~np.array(retained, dtype=bool) & admission.in_time(columns.slot, now)
+        columns, sound = unpack(payloads)
+        good = sound & (rows >= 0) & ~np.array(retained, dtype=bool) & admission.in_time(columns.slot, now)
         epochs, epoch = self._epochs(columns, rows, good)
         columns.device[:] = np.where(rows >= 0, admission.devices.keys[rows], np.uint64(0))
         groups, name = admission.devices.groups[rows], admission.devices.group_name

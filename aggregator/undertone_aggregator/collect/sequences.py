@@ -152,6 +152,10 @@ class MissingReports:
         for (group, slot), n in (known or {}).items():
             self._open.setdefault(group, Counter())[slot] += n
 
+    def open(self) -> dict[tuple[str, int], int]:
+        """All of them, as ``known``."""
+        return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
+
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
         """What a report for ``slot`` changes: ((group, slot), amount)."""
         slots = self._open.setdefault(group, Counter())

@@ -9,7 +9,7 @@ from support.hostile import EPOCHS, GROUPS, OLD, stream_of
 from support.server import FIRST, PREFIX, campaign, delivery
 from undertone_aggregator.collect import tally as module
 from undertone_aggregator.collect.admission import Admission
-from undertone_aggregator.collect.columns import Columns
+from undertone_aggregator.collect.columns import unpack
 from undertone_aggregator.collect.devices import Devices
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.intake import Delivery
@@ -204,8 +204,8 @@ def test_columns_are_the_reports_fields() -> None:
         report.pack(report.STREAM, b"\xff" * 8, 7, (-(2**31) + 1,), 1, 65535),
         b"short",
     ]
-    columns = Columns(payloads)
-    assert columns.sound.tolist() == [True, True, False]
+    columns, sound = unpack(payloads)
+    assert sound.tolist() == [True, True, False]
     assert columns.kind.tolist()[:2] == [1, 2]
     assert [fingerprint.to_bytes(8, "big") for fingerprint in columns.fingerprint.tolist()[:2]] == [
         b"abcdefgh",

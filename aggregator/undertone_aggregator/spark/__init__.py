@@ -1,0 +1,1 @@
+"""Counting landed reports on many machines, by Spark Structured Streaming."""

@@ -1,0 +1,136 @@
+"""What runs on Spark's executors: a bucket of devices, its memory, and the rows of one batch that are theirs."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from undertone_aggregator.collect.chains import Chains
+from undertone_aggregator.collect.columns import Columns
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.landing import RAW
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.sequences import MissingReports, Sequences
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collect.tally import Admitted, Tally
+from undertone_aggregator.collection import cells_of
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+from undertone_shared.intake import Report
+
+# What an executor remembers of a bucket, and the rows that it gives: n reports in a cell, n deliveries with an outcome
+# (grp), n reports that are missing.
+STATE = "seen binary, sequences binary, chains binary, missing string"
+ROWS = "what string, grp string, fingerprint long, kind int, slot long, cell int, n long"
+CELL, OUTCOME, MISSING = "cell", "outcome", "missing"
+# An epoch that began after the query: the driver starts it again with all of them.
+UNKNOWN = "a landed report is of the unknown epoch"
+_NAMES = [column.split()[0] for column in ROWS.split(", ")]
+
+
+class Counting:
+    """Counts with the epochs in ``bodies``; it is sent to the executors."""
+
+    def __init__(self, campaign: str, bodies: Sequence[bytes]) -> None:
+        self._campaign = campaign
+        self._bodies = tuple(bodies)
+
+    def __call__(self, bucket: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        """The rows of a bucket's share of a batch; its memory is brought up to date."""
+        tally = self._recall(state)
+        batch = Batch()
+        frame = pd.concat(frames).sort_values("place", kind="stable")
+        raw = frame.outcome == RAW
+        batch.outcomes.update({str(word): int(n) for word, n in frame.outcome[~raw].value_counts().items()})
+        if raw.any():
+            count(tally, frame[raw], batch)
+        missing = [[group, slot, n] for (group, slot), n in tally.losses.open().items()]
+        state.update((tally.seen.snapshot(), tally.sequences.snapshot(), tally.chains.records(), json.dumps(missing)))
+        yield pd.DataFrame(rows_of(batch), columns=_NAMES)
+
+    def _recall(self, state: Any) -> Tally:
+        seen, sequences, chains = Seen(), Sequences(), Chains()
+        losses = MissingReports()
+        if state.exists:
+            words, numbers, records, missing = state.get
+            seen.load([(True, bytes(words))])
+            sequences.load([bytes(numbers)])
+            chains.load([bytes(records)])
+            losses = MissingReports({(group, slot): n for group, slot, n in json.loads(missing)})
+        tally = Tally(self._campaign, seen, cells=cells_of, chains=chains, sequences=sequences, losses=losses)
+        tally.timeline = _timeline(self._bodies)
+        return tally
+
+
+@lru_cache(maxsize=4)
+def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
+    return Timeline([Epoch(Campaign(body), 0) for body in bodies])
+
+
+def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
+    """Count rows [n] that every rule without memory admits, in their order, into ``batch``."""
+    fields = {name: raw[name].to_numpy(np.int64) for name in ("kind", "slot", "chain", "sequence", "value")}
+    values = fields.pop("value")
+    prints = raw.fingerprint.to_numpy(np.int64).view(np.uint64)
+    devices = raw.key.to_numpy(np.int64).view(np.uint64)
+    columns = Columns(fingerprint=prints, symbol=values, released=values, device=devices, **fields)
+    codes = raw.code.to_numpy(np.int64).astype(np.uint64)
+    groups, names = pd.factorize(raw.grp)
+    kinds, epoch = np.unique(prints, return_inverse=True)
+    epochs = [_epoch(tally.timeline, int(number).to_bytes(8, "big")) for number in kinds]
+    further = raw.further.tolist()
+    alone = np.fromiter((len(more) == 0 for more in further), bool, len(further))
+    admitted = Admitted(alone, columns, codes, epochs, epoch, groups.astype(np.int64), lambda number: names[number])
+    newer = tally.newer(admitted)
+    tally.count_newer(admitted, newer, batch)
+    for i in np.flatnonzero(~newer.fast).tolist():
+        rule = epochs[epoch[i]].campaign.rule
+        came = Report(
+            int(columns.kind[i]),
+            int(prints[i]).to_bytes(8, "big"),
+            int(columns.slot[i]),
+            (int(values[i]), *map(int, further[i])),
+            int(columns.sequence[i]),
+            int(columns.chain[i]),
+        )
+        batch.outcomes[tally.count(rule, came, int(devices[i]), names[groups[i]], int(codes[i]), batch)] += 1
+
+
+def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:
+    epoch = timeline.of(fingerprint)
+    if epoch is None:
+        raise Invalid(f"{UNKNOWN} {fingerprint.hex()}")
+    return epoch
+
+
+def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
+    """A batch as rows, which add up."""
+    rows: list[tuple[Any, ...]] = []
+    for key, counts in batch.partial.items():
+        number = int.from_bytes(key.fingerprint, "big", signed=True)
+        rows += [
+            (CELL, key.group, number, key.kind, key.slot, cell, int(counts[cell]))
+            for cell in np.flatnonzero(counts).tolist()
+        ]
+    rows += [(OUTCOME, outcome, 0, 0, 0, 0, n) for outcome, n in batch.outcomes.items()]
+    return rows + [(MISSING, group, 0, 0, slot, 0, n) for (group, slot), n in batch.lost.items() if n]
+
+
+def batch_of(campaign: str, timeline: Timeline, rows: Iterable[Sequence[Any]]) -> Batch:
+    """The batch that summed rows make."""
+    batch = Batch()
+    for what, group, number, kind, slot, cell, n in rows:
+        if what == OUTCOME:
+            batch.outcomes[group] += n
+        elif what == MISSING:
+            batch.lost[group, slot] += n
+        else:
+            fingerprint = number.to_bytes(8, "big", signed=True)
+            rule = _epoch(timeline, fingerprint).campaign.rule
+            key = Key(campaign, fingerprint, kind, group, slot)
+            batch.partial.add_moments(key, [(cell, n)], cells_of(rule.kind).length(rule, kind))
+    return batch

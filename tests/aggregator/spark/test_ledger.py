@@ -1,0 +1,97 @@
+"""The ledger: a batch is counted once, and a checkpoint and a store that do not fit each other are refused."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.memory_store import MemoryStore
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.spark.ledger import Ledger, apply, check, read_ledger
+from undertone_shared.errors import Invalid
+
+FIRST = Ledger("undertone", "c1", 64, 0)
+
+
+def batch(n: int = 1) -> Batch:
+    return Batch(outcomes=Counter(counted=n))
+
+
+def checkpoint(folder: Path, committed: int, name: str = "c1") -> Path:
+    """A checkpoint as Spark keeps it."""
+    (folder / "commits").mkdir(parents=True, exist_ok=True)
+    (folder / "metadata").write_text(json.dumps({"id": name}))
+    for number in range(committed):
+        (folder / "commits" / str(number)).touch()
+        (folder / "commits" / f".{number}.crc").touch()
+    return folder
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_a_repeated_batch_is_counted_once(store: MemoryStore) -> None:
+    for number in range(3):
+        assert apply(store, replace(FIRST, batch=number), batch())
+        assert not apply(store, replace(FIRST, batch=number), batch())
+    assert not apply(store, FIRST, batch())
+    assert store.outcomes()["counted"] == 3
+    assert read_ledger(store) == replace(FIRST, batch=2)
+
+
+def test_a_batch_out_of_order_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(Invalid, match="the checkpoint's batch is 1, expected 0"):
+        apply(store, replace(FIRST, batch=1), batch())
+    apply(store, FIRST, batch())
+    with pytest.raises(Invalid, match="the checkpoint's batch is 2, expected 1"):
+        apply(store, replace(FIRST, batch=2), batch())
+    assert store.outcomes()["counted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"checkpoint": "c2"}, "checkpoint is c2, expected c1"), ({"buckets": 8}, "buckets is 8, expected 64"),
+     ({"query": "q"}, "query is q, expected undertone")],
+)  # fmt: skip
+def test_another_query_is_refused(store: MemoryStore, tmp_path: Path, change: dict[str, str], said: str) -> None:
+    apply(store, FIRST, batch())
+    other = replace(FIRST, batch=1, **change)
+    with pytest.raises(Invalid, match=said):
+        apply(store, other, batch())
+    folder = checkpoint(tmp_path, 1, other.checkpoint)
+    with pytest.raises(Invalid, match=said):
+        check(store, other.query, folder, other.buckets)
+    assert store.outcomes()["counted"] == 1
+
+
+def test_what_fits_is_taken_up(store: MemoryStore, tmp_path: Path) -> None:
+    check(store, "undertone", tmp_path / "new", 64)
+    # It began, and was killed before its first batch was in the store.
+    check(store, "undertone", checkpoint(tmp_path, 0), 64)
+    apply(store, FIRST, batch())
+    # Killed between the two commits, then after both.
+    check(store, "undertone", tmp_path, 64)
+    check(store, "undertone", checkpoint(tmp_path, 1), 64)
+
+
+def test_a_lost_checkpoint_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    apply(store, FIRST, batch())
+    with pytest.raises(Invalid, match=r"holds 1 batches of the checkpoint c1, but .* is new"):
+        check(store, "undertone", tmp_path, 64)
+
+
+def test_a_lost_store_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"has counted 2 batches, of which the store memory:\d+ knows none"):
+        check(store, "undertone", checkpoint(tmp_path, 2), 64)
+
+
+@pytest.mark.parametrize(("stored", "committed"), [(1, 3), (4, 2)])
+def test_an_older_copy_of_either_is_refused(store: MemoryStore, tmp_path: Path, stored: int, committed: int) -> None:
+    for number in range(stored):
+        apply(store, replace(FIRST, batch=number), batch())
+    with pytest.raises(Invalid, match=f"ends with batch {stored - 1}, the checkpoint .* with {committed - 1}"):
+        check(store, "undertone", checkpoint(tmp_path, committed), 64)

@@ -1,0 +1,71 @@
+"""Landed reports of a fleet, and the store of an embedded server that counted the same deliveries."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.list_intake import ListIntake
+from support.server import FIRST, PREFIX, delivery, two_epochs
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.landing import Landing
+from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
+from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collection import cells_of
+
+EPOCHS = two_epochs()
+START = FIRST + 100
+GROUPS = 4
+_CHUNK = 20_000
+
+
+def bind(store: Store) -> None:
+    """Make a store this campaign's."""
+    store.set_meta({"campaign": "meters", "epsilon": "4"})
+    for epoch in EPOCHS:
+        store.add_epoch(epoch)
+
+
+def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) -> int:
+    """Land what a fleet sends in so many slots, counted into ``store`` as well; how many deliveries there were.
+
+    Besides one report of each device and slot there are 5 % again, 1 % that contradict, 1 % that are refused.
+    """
+    groups = {f"d{number}": f"g{number % GROUPS}" for number in range(devices)}
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of, groups=groups, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))
+    ingest = Ingest(plan, store, ListIntake([]), clock=lambda: START + slots + 5)
+    chance = random.Random(seed)
+    total = 0
+    for deliveries in _sent(chance, devices, slots):
+        for first in range(0, len(deliveries), _CHUNK):
+            assert ingest.commit(deliveries[first : first + _CHUNK])
+            ingest._gather(Landing.gather)
+        total += len(deliveries)
+    return total
+
+
+def _sent(chance: random.Random, devices: int, slots: int) -> Iterator[list[Delivery]]:
+    campaign = EPOCHS[1].campaign
+    drawn = campaign.cohort.mechanism.symbols
+    before: list[Delivery] = []
+    for slot in range(START, START + slots):
+        honest = [
+            Delivery(*delivery(campaign, f"d{number}", slot, chance.randrange(drawn), slot - START + 1), False)
+            for number in range(devices)
+        ]
+        again = chance.choices(honest + before, k=devices // 20)
+        odd = [
+            Delivery(*delivery(campaign, f"d{chance.randrange(devices)}", slot, chance.randrange(drawn), 1000), False)
+            for _ in range(devices // 100)
+        ]
+        refused = []
+        for sent in chance.choices(honest, k=devices // 100):
+            kind = chance.randrange(4)
+            foreign = sent.payload[:2] + bytes(8) + sent.payload[10:]
+            payload = (sent.payload[:20], sent.payload, sent.payload, foreign)[kind]
+            topic = sent.topic.replace("/report", "/else") if kind == 1 else sent.topic
+            refused.append(Delivery(topic, payload, kind == 2))
+        sent_now = honest + again + odd + refused
+        chance.shuffle(sent_now)
+        before = honest
+        yield sent_now
