@@ -6,6 +6,10 @@ cd "$(dirname "$0")/.."
 
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 
+# Half a gigabyte that nothing but these tests needs.
+.venv/bin/python -c "import pyspark" 2>/dev/null ||
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+
 # package: a file that it brings
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
@@ -26,5 +30,3 @@ if ((${#missing[@]})); then
     echo "installing ${missing[*]} with apt-get"
     apt install -y "${missing[@]}" >/dev/null 2>&1 || { apt update && apt install -y "${missing[@]}" >/dev/null; }
 fi
-# Half a gigabyte that nothing but these tests needs.
-.venv/bin/python -c "import pyspark" 2>/dev/null || .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'

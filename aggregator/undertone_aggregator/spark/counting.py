@@ -79,12 +79,13 @@ def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
     devices = raw.key.to_numpy(np.int64).view(np.uint64)
     columns = Columns(fingerprint=prints, symbol=values, released=values, device=devices, **fields)
     codes = raw.code.to_numpy(np.int64).astype(np.uint64)
-    groups, names = pd.factorize(raw.grp)
+    groups, group_names = pd.factorize(raw.grp)
+    names = group_names.tolist()
     kinds, epoch = np.unique(prints, return_inverse=True)
     epochs = [_epoch(tally.timeline, int(number).to_bytes(8, "big")) for number in kinds]
     further = raw.further.tolist()
-    alone = np.fromiter((len(more) == 0 for more in further), bool, len(further))
-    admitted = Admitted(alone, columns, codes, epochs, epoch, groups.astype(np.int64), lambda number: names[number])
+    alone = np.fromiter(map(len, further), np.int64, len(further)) == 0
+    admitted = Admitted(alone, columns, codes, epochs, epoch, groups.astype(np.int64), names.__getitem__)
     newer = tally.newer(admitted)
     tally.count_newer(admitted, newer, batch)
     for i in np.flatnonzero(~newer.fast).tolist():

@@ -115,7 +115,8 @@ class _Sink:
     def __init__(self, job: Job, timeline: Timeline, say: Say, failpoint: Failpoint) -> None:
         self._job, self._timeline = job, timeline
         self._say, self._failpoint = say, failpoint
-        self._before = time.monotonic()
+        self._began = self._before = time.monotonic()
+        self._rows = 0
 
     def __call__(self, frame: Any, number: int) -> None:
         from pyspark.sql import functions as F
@@ -128,8 +129,11 @@ class _Sink:
         while not self._apply(entry, batch):
             time.sleep(_RETRY_SECONDS)
         self._failpoint("after_commit")
-        now = time.monotonic()
-        self._say(f"batch {number}: {batch.outcomes.total()} rows, {now - self._before:.2f} s after what was before")
+        now, rows = time.monotonic(), batch.outcomes.total()
+        self._rows += rows
+        self._say(
+            f"batch {number}: {rows} rows in {now - self._before:.2f} s; {self._rows} in {now - self._began:.2f} s"
+        )
         self._before = now
 
     def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:

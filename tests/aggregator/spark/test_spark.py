@@ -1,0 +1,174 @@
+"""Spark itself, killed at random and between its two commits: it counts what SQL counts and what the server counted."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support import landed
+from support.ci import unavailable
+from support.deliveries import wait_for
+from support.postgres import Postgres
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.recount import compare, merged, recount
+from undertone_aggregator.results import open_results
+
+CHILD = Path(landed.__file__).with_name("spark_child.py")
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark() -> None:
+    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
+        unavailable("PySpark and Java are not installed: make services")
+
+
+def children(pid: int) -> dict[int, str]:
+    """Every process that descends from this one -> its command line."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    mine, tree = [pid], {}
+    while mine:
+        parent = mine.pop()
+        mine += [child for child, of in parents.items() if of == parent]
+        try:
+            tree[parent] = Path(f"/proc/{parent}/cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return tree
+
+
+class Driver:
+    """`undertone spark run` on one store, in lives that end in one way or another."""
+
+    def __init__(self, folder: Path, store: str, master: str, **options: int) -> None:
+        self.folder, self.store = folder, store
+        self.landing, self.checkpoint = folder / "landing", folder / "checkpoint"
+        paths = {"folder": str(self.landing), "checkpoint": str(self.checkpoint)}
+        self._job = json.dumps(
+            {"store": store, "campaign": "meters", "master": master, "once": True, **paths, **options}
+        )
+        self.killed_executors = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        with open_store(store, campaign="meters") as opened:
+            landed.bind(opened)
+
+    def start(self, place: str = "nowhere", passages: int = -1) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, CHILD, self._job, place, str(passages)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TZ": "UTC"},
+            )
+
+    def wait(self, seconds: float = 600) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """The driver, its JVM and the executors, at once."""
+        assert self._process is not None
+        for pid in children(self._process.pid):
+            end(pid)
+        self.wait(30)
+
+    def kill_executor(self, chance: random.Random) -> None:
+        assert self._process is not None
+        executors = [pid for pid, command in children(self._process.pid).items() if EXECUTOR in command]
+        if executors:
+            end(chance.choice(executors))
+            self.killed_executors += 1
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def batches(self) -> int:
+        return self.log().count(" after_commit")
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+def end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def land(folder: Path, devices: int, slots: int) -> int:
+    """Land and count in a server's store; how many deliveries."""
+    with open_store(folder / "server.sqlite", campaign="meters") as server:
+        landed.bind(server)
+        return landed.land(folder / "landing", server, devices, slots)
+
+
+def check(driver: Driver, distinct: int, deliveries: int) -> None:
+    """Cells as the recount has them, and the server; the same estimates; every delivery has an outcome."""
+    server = driver.folder / "server.sqlite"
+    with open_store(driver.store, read_only=True) as store, open_store(server, read_only=True) as beside:
+        again = recount(driver.landing, store.epochs())
+        assert compare(again, store) == []
+        assert again.partial.reports == distinct
+        assert store.outcomes() == beside.outcomes()
+        assert merged(store.outcomes()) == merged(again.outcomes)
+        assert store.outcomes()["received"] == deliveries
+        assert {"duplicate", "conflict", "malformed", "topic", "retained", "other_campaign"} <= set(store.outcomes())
+        assert compare(again, beside) == []
+    with open_results(driver.store) as results, open_results(server) as embedded:
+        assert results.estimates(groups=None) == embedded.estimates(groups=None)
+        assert len(results.estimates(groups=None)) > 10
+
+
+@pytest.mark.services
+def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres: Postgres) -> None:
+    deliveries = land(tmp_path, 5000, 10)
+    driver = Driver(tmp_path, postgres.new_database(), "local[2]", files=5, partitions=2, buckets=16)
+    driver.start("after_commit", 1)
+    assert driver.wait() == -signal.SIGKILL, driver.log()
+    driver.start()
+    assert driver.wait() == 0, driver.log()
+    assert "batch 0 was in the store already" in driver.log()
+    check(driver, 50_000, deliveries)
+
+
+@pytest.mark.slow
+@pytest.mark.services
+def test_two_million_reports_and_kills_at_random(tmp_path: Path, postgres: Postgres) -> None:
+    chance = random.Random(4)
+    deliveries = land(tmp_path, 200_000, 10)
+    driver = Driver(tmp_path, postgres.new_database(), "local-cluster[2,1,1024]", files=4, partitions=4, buckets=64)
+    driver.start("after_commit", 3)
+    assert driver.wait() == -signal.SIGKILL, driver.log()
+
+    def start_and_count() -> None:
+        before = driver.batches
+        driver.start()
+        wait_for(lambda: driver.batches > before or not driver.running, 300, "a batch")
+
+    for _ in range(4):
+        start_and_count()
+        driver.kill_executor(chance)
+        time.sleep(chance.uniform(0, 10))
+        driver.kill()
+    start_and_count()
+    driver.kill_executor(chance)
+    assert driver.wait() == 0, driver.log()
+    assert driver.killed_executors >= 3
+    assert "was in the store already" in driver.log()
+    check(driver, 2_000_000, deliveries)
