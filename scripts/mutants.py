@@ -83,7 +83,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
     "aggregator/undertone_aggregator/collect/moments.py": (f"{COLLECT}/test_moments.py", f"{COLLECT}/test_partial.py"),
     "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py", "tests/aggregator/test_binary.py"),
-    "aggregator/undertone_aggregator/estimate/reconstruct.py": ("tests/aggregator/estimate/test_reconstruct.py",),
+    "aggregator/undertone_aggregator/estimate/reconstruct.py": (
+        "tests/aggregator/estimate/test_reconstruct.py",
+        "tests/aggregator/estimate/test_stale.py",
+    ),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
 }
 NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"

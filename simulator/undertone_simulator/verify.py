@@ -8,7 +8,7 @@ still under way, an interval of a device that was drawn twice.
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from undertone_shared.report import COHORT, LENGTH, fingerprint_of
 from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, Key, Sent
 
 BROKER_KILLED = "broker_killed"
+BROKER_STARTED = "broker_started"
 _EXAMPLES = 10
 
 
@@ -137,7 +138,8 @@ def reconcile(
 ) -> Accounts:
     """Both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
 
-    `broker_window`: seconds before a broker was killed in which what it acknowledged may have died with it.
+    `broker_window`: seconds before a broker was killed in which what it acknowledged may have died with it. What was
+    on its way is read after that: an acknowledgement until the broker was started again, if that is told, is its, too.
     ``hostile``: devices that draw a slot as often as they like.
     """
     judged = outcomes(store)
@@ -149,7 +151,7 @@ def reconcile(
         acknowledged=len(sent.acked),
         faults=sent.fault_counts(),
     )
-    kills = [moment for moment, name, _ in sent.faults if name == BROKER_KILLED]
+    outages = list(_outages(sent, broker_window))
     revoked = {name for name, device in store.devices().items() if device.state == REVOKED}
     for key in sent.sent:
         outcome = judged.pop(digest_key(key), None)
@@ -158,7 +160,7 @@ def reconcile(
         elif outcome is not None:
             result.rejected[outcome] += 1
         elif key in sent.acked:
-            if any(0 <= kill - sent.acked[key] <= 1000 * broker_window for kill in kills):
+            if any(first <= sent.acked[key] <= last for first, last in outages):
                 result.lost[BROKER_KILLED] += 1
             else:
                 result.wonder("acknowledged and not judged", _name(key))
@@ -178,6 +180,14 @@ def reconcile(
     if not judged and result.counted != counters[COUNTED]:
         result.wonder("counted twice", f"{counters[COUNTED]} deliveries for {result.counted} distinct reports")
     return result
+
+
+def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
+    """(first, last) millisecond in which an acknowledgement may be of a broker that was killed."""
+    starts = sorted(moment for moment, name, _ in sent.faults if name == BROKER_STARTED)
+    for kill, name, _ in sent.faults:
+        if name == BROKER_KILLED:
+            yield kill - 1000 * window, next((moment for moment in starts if moment >= kill), kill)
 
 
 def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:

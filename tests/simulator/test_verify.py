@@ -103,6 +103,10 @@ def test_what_a_killed_broker_forgot_is_lost_by_name_within_its_window(store):
     judged(store, (*a, "counted"))
     kill = (2000, "broker_killed", "-")
     assert reconcile(sent(a, b, acked=[b], faults=[kill]), store).lost == {"broker_killed": 1}
+    # The device read it after the kill was noted, and before another broker could have sent it.
+    for kill_at, start_at, holds in ((1400, 1600, True), (1400, 1450, False), (1400, None, False), (1400, 1300, False)):
+        faults = [(kill_at, "broker_killed", "-")] + ([(start_at, "broker_started", "-")] if start_at else [])
+        assert reconcile(sent(a, b, acked=[b], faults=faults), store).holds == holds, (kill_at, start_at)
     # Acknowledged at 1500 ms, killed at 2000 ms.
     assert not reconcile(sent(a, b, acked=[b], faults=[kill]), store, broker_window=0.4).holds
 

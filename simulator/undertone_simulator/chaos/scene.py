@@ -20,6 +20,7 @@ from undertone_simulator.demo.plan import Plan
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import FleetLedger
 from undertone_simulator.stage import Stage, end, find_micropython
+from undertone_simulator.verify import BROKER_STARTED
 
 Say = Callable[[str], None]
 # No file of the server may grow beyond this while its disk is full.
@@ -160,6 +161,9 @@ class ChaosScene:
         self._ledger.flush()
         time.sleep(seconds)
         if name == "broker":
+            # What is acknowledged from here on may be the new one's.
+            self._ledger.fault(BROKER_STARTED)
+            self._ledger.flush()
             broker.start()
         elif name == "aggregator":
             self.start_aggregator()

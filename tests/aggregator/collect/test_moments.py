@@ -4,10 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.server import plan
 from undertone_aggregator.collect.chains import RECORD_BYTES, Chains, record
-from undertone_aggregator.collect.moments import LAGS, Layout
+from undertone_aggregator.collect.moments import LAGS, Layout, layout_of
 from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpack_counts
+from undertone_aggregator.config import StreamPlan
+from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.report import STREAM
+from undertone_shared.stream import StreamRule
 
 released = st.integers(-0x7FFFFFFF, 0x7FFFFFFF)
 KEY = Key("load", b"abcdefgh", STREAM, "all", 7)
@@ -100,3 +104,10 @@ def test_many_reports_at_once_are_what_they_are_one_by_one(reports):
             expected[cell] += amount
     values, indices = (np.array(column, dtype=np.int64) for column in zip(*reports, strict=True))
     assert np.array_equal(layout.reports(values, indices), expected)
+
+
+def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
+    described = stream_rule(plan(epsilon=1), StreamPlan()).describe()
+    for reports, ages in ((1, 1), (48, 48), (256, 256), (257, 256), (65535, 256)):
+        layout = layout_of(StreamRule({**described, "reports": reports, "chains": 1, "renewal": 0}))
+        assert (layout.ages, layout.cells) == (ages, 1 + 64 + ages * 4)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpack_counts
 from undertone_shared.errors import Invalid
+from undertone_shared.report import STREAM
 
 KEYS = st.builds(
     Key,
@@ -35,6 +36,14 @@ def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list,
     assert first.merge(Partial()) == first
     assert of(a) == first, "merge leaves its operands alone"
     assert first.merge(second).reports == len(a) + len(b)
+
+
+def test_a_streams_moments_add_up_and_its_first_cell_counts_the_reports() -> None:
+    key, partial = Key("load", b"abcdefgh", STREAM, "all", 5), Partial()
+    partial.add_moments(key, [(0, 1), (2, 40)], 4)
+    partial.add_moments(key, [(0, 1), (2, 2), (3, 7)], 4)
+    assert partial[key].tolist() == [2, 0, 42, 7]
+    assert partial.reports == 2
 
 
 def test_partials_are_equal_only_key_for_key_and_count_for_count() -> None:

@@ -11,11 +11,13 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
-from undertone_aggregator.estimate.noise import QuadraticNoise
+from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
+from undertone_shared.issue import build
 from undertone_shared.scalar import ReportRule
+from undertone_shared.schedule import Schedule
 from undertone_simulator.draws import GivenWords
 from undertone_simulator.vectorised import Mechanism, symbols
 
@@ -151,3 +153,46 @@ def test_a_cells_mean_is_the_fitted_distributions_or_its_middle() -> None:
     chosen = Threshold(9, 9, 9, 0.0, 0.0, 0.0, density, fine, "none")
     with np.errstate(all="raise"):
         assert _cell_means(edges, chosen).tolist() == [0.75 * 0.5 + 0.25 * 2.5, 5.5, 13.5]
+
+
+def turns(stride: int, theta: int = 400) -> Epoch:
+    """A report epoch in which a device takes every so many-th slot."""
+    whole = campaign(cohort_stride=9, theta=theta)
+    fields = {name: getattr(whole, name) for name in ("sensor", "unit", "measure", "offset", "bound", "default")}
+    return Epoch(
+        build(
+            name="meters", slot_seconds=1, cycle=5, epoch=FIRST, last_slot=FIRST + 99, cohort=whole.cohort,
+            report=whole.report, schedule=Schedule(bytes(16), stride, 7), **fields,
+        ),
+        0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_of_a_sample_the_reports_themselves_say_how_far_they_scatter(stride: int) -> None:
+    epoch = turns(stride)
+    assert epoch.report is not None
+    made = Reconstruction(Timeline([epoch])).decoder(epoch)
+    counts = np.zeros(made.symbols, dtype=np.int64)
+    counts[[0, made.symbols // 2, made.symbols - 1]] = 3, 1, 2
+    one_by_one = np.repeat(200 * decoded(epoch.report.mechanism, 400), counts)
+    _, variance, n = made.mean(counts)
+    assert n == 6
+    if stride > 1:
+        assert variance == pytest.approx(one_by_one.var(ddof=1) / 6)
+    else:
+        assert variance == pytest.approx(200**2 * made.noise(counts) / 6)
+
+
+def test_the_evidence_against_a_slot_adds_up_over_its_epochs() -> None:
+    made = Reconstruction(Timeline([OLD, NEW]))
+    assert OLD.report is not None
+    bad = np.zeros(OLD.report.mechanism.symbols, dtype=np.int64)
+    bad[-1] = 400
+    (old,) = made.estimates({key(OLD, FIRST + 101): bad})
+    (new,) = made.estimates({key(NEW, FIRST + 101): bad})
+    (both,) = made.estimates({key(OLD, FIRST + 101): bad, key(NEW, FIRST + 101): bad})
+    assert old.misfit is not None
+    assert old.misfit > 6
+    assert new.misfit is not None
+    assert both.misfit == pytest.approx(old.misfit + new.misfit)

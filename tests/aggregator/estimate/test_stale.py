@@ -5,6 +5,8 @@ import pytest
 
 from support.server import campaign, two_epochs
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.estimate import reconstruct
+from undertone_aggregator.estimate.bias import Level
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
@@ -45,3 +47,14 @@ def test_an_hour_is_no_level():
     """Less than half of a cycle says nothing about the readings of a day."""
     assert two_epochs()[1].campaign.cycle == 4
     assert warnings(LEVEL * 1.6, slots=1) == []
+
+
+def test_it_is_the_newest_level_that_is_told(monkeypatch):
+    (newest,) = warnings(LEVEL * 1.6)
+    levels = reconstruct._levels
+
+    def another_before(*of):
+        return [Level(LEVEL * 1.8, 1.0) for _ in levels(*of)[:-1]] + levels(*of)[-1:]
+
+    monkeypatch.setattr(reconstruct, "_levels", another_before)
+    assert warnings(LEVEL * 1.6) == [newest]

@@ -118,6 +118,7 @@ def test_one_bit_is_exactly_unbiased_and_its_range_never_exceeds_the_swing():
             total = 0
             for outcome.word in range(2 * step):
                 (released,) = rule.later((point,), (previous,), (0,), (), outcome)
+                assert outcome.bounds[-1] == 2 * step
                 total += 1 if released > 0 else -1
             # E y = b (P(+) - P(-)) = ξ
             assert total * step == 2 * step * xi
@@ -125,6 +126,7 @@ def test_one_bit_is_exactly_unbiased_and_its_range_never_exceeds_the_swing():
         plus = 0
         for outcome.word in range(80):
             plus += rule.first((point,), (), outcome)[0] > 0
+            assert outcome.bounds[-1] == 80
         assert plus == 40 + point
 
 
@@ -318,6 +320,9 @@ def test_numbers_of_a_rule_up_to_their_limits_and_no_further():
         assert accepted(gaussian, shift=0, reuse=0, slew=slew, noise=[10**8, 10**8]) == allowed
     for slew, allowed in ((1, True), (2, False)):
         assert accepted(gaussian, levels=2, slew=slew) == allowed
+    end = (1 << 30) - 1
+    for theta, allowed in ((end, True), (end + 1, False), (end + 2, False)):
+        assert accepted(gaussian, low=end - 1, theta=theta) == allowed
     largest = (1 << 32) - 1
     for rho, allowed in ((1, True), (largest, True), (0, False), (largest + 1, False)):
         assert accepted(lambda rho: StreamPolicy({"rho": rho, "period_seconds": 1}), rho=rho) == allowed
