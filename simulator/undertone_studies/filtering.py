@@ -6,6 +6,7 @@ it is, sampling included (``turns``), or of streams renewed each day, correlated
 """
 
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +22,7 @@ from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
 from undertone_aggregator.estimate.estimates import Z
 from undertone_aggregator.estimate.seasonal import Calendar
-from undertone_aggregator.estimate.series_filter import OWN_CHANCE
+from undertone_aggregator.estimate.series_filter import own_chance
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.stream import GAUSSIAN
 from undertone_simulator.populations import POPULATIONS
@@ -35,8 +36,8 @@ DAYS = 28
 STRIDE = 49
 SLEW = Fraction(1, 20)
 DELTA = 1e-5
-# What a fleet larger than this has for readings is taken from so many devices.
-_MOST = 4096
+# Devices that choose θ, and that are made at a time.
+_SOME = 4096
 # Cycles after which hyper-parameters are refitted: more seldom than a server does, which refits after each.
 _REFITS = (1 / 6, 1 / 3, 2 / 3, 1, 4 / 3, 2, *range(3, 10))
 _LATER, _SHORT_CYCLE = 4, 24
@@ -46,12 +47,12 @@ _LATER, _SHORT_CYCLE = 4, 24
 class Truth:
     """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
 
-    ``range``: a stream's, of which the slew is a share.
+    ``range``: a stream's, of which the slew is a share. A fleet larger than a data set has that data set's mean.
     """
 
     name: str
     unit: str
-    readings: Array
+    readings: NDArray[np.floating]
     bound: float
     range: float
     cycle: int
@@ -78,12 +79,15 @@ def daily(data: Path) -> Truth:
     return Truth("London daily", "kWh", kwh[:, : 7 * 4 * 13], streams.range, streams.range, 7, 86400, 15_700)
 
 
-def synthetic(name: str, seed: int, days: int = DAYS) -> Truth:
-    """A population of the simulator, from a Monday on."""
+def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1]) -> Truth:
+    """A population of the simulator, from a Monday on: so many devices, for what a mean has by chance is theirs."""
     source = POPULATIONS[name](seed)
-    readings = source.part(0, _MOST, range(days * source.per_day))[0].T.astype(np.float64)
+    readings = np.empty((devices, days * source.per_day), dtype=np.float32)
+    for begin in range(0, devices, _SOME):
+        end = min(begin + _SOME, devices)
+        readings[begin:end] = source.part(begin, end, range(readings.shape[1]))[0].T
     bound, first = float(source.bound), START // source.step_seconds
-    top = float(np.quantile(readings, 0.995))
+    top = float(np.quantile(readings[:_SOME], 0.995))
     return Truth(name, source.unit, readings, bound, top, source.per_day, source.step_seconds, first)
 
 
@@ -121,7 +125,7 @@ def event(epsilon: str) -> Way:
         fleet = truth.readings[:devices]
         theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
         noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
-        return _published(fleet, theta, Noise(noise, chance=OWN_CHANCE))
+        return _published(fleet, theta, Noise(noise, chance=own_chance()))
 
     return publish
 
@@ -137,7 +141,8 @@ def turns(epsilon: str) -> Way:
             return (theta**2 / 4 * variance + spread * (1 - 1 / STRIDE)) * STRIDE / devices
 
         theta = _best(fleet, truth.bound, noise)
-        return _published(fleet, theta, Noise(noise(theta, np.minimum(fleet, theta).var(axis=0))))
+        spread = np.minimum(fleet[:_SOME], theta).var(axis=0, dtype=np.float64)
+        return _published(fleet, theta, Noise(noise(theta, spread), chance=own_chance(STRIDE)))
 
     return publish
 
@@ -159,9 +164,10 @@ def stream(epsilon: str) -> Way:
     return publish
 
 
-def _best(fleet: Array, bound: float, noise: Callable[[float, Array], Array | float]) -> float:
+def _best(fleet: NDArray[np.floating], bound: float, noise: Callable[[float, Array], Array | float]) -> float:
     """The θ with the least mean square error of a slot, bias and noise."""
     errors = []
+    fleet = fleet[:_SOME].astype(np.float64)
     thetas = np.geomspace(max(float(np.quantile(fleet, 0.5)), bound / 1000), bound, 40)
     raw = fleet.mean(axis=0)
     for theta in thetas:
@@ -171,15 +177,22 @@ def _best(fleet: Array, bound: float, noise: Callable[[float, Array], Array | fl
     return float(thetas[int(np.argmin(errors))])
 
 
-def _published(fleet: Array, theta: float, noise: Noise) -> PublishedSeries:
-    return PublishedSeries(np.minimum(fleet, theta).mean(axis=0), fleet.mean(axis=0), noise, theta)
+def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> PublishedSeries:
+    truncated, raw = np.zeros((2, fleet.shape[1]))
+    for begin in range(0, len(fleet), _SOME):
+        some = fleet[begin : begin + _SOME].astype(np.float64)
+        truncated += np.minimum(some, theta).sum(axis=0)
+        raw += some.sum(axis=0)
+    return PublishedSeries(truncated / len(fleet), raw / len(fleet), noise, theta)
 
 
 @dataclass(frozen=True)
 class Result:
     """``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over raw's,
     and the share of 95 % intervals that hold the truncated mean; ``causal`` with refits, from the second cycle on.
-    ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and smoothing."""
+    ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and smoothing.
+    ``chance``, ``causal_chance``: standard errors of the shares held, between draws of the noise; NaN for a single one.
+    """
 
     raw: float
     smoothed: float
@@ -188,17 +201,42 @@ class Result:
     causal_held: float
     late: float
     seconds: float
+    chance: float
+    causal_chance: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cell of the study: a published series, its slots, and the calendar they are in."""
+
+    published: PublishedSeries
+    slots: NDArray[np.int64]
+    days: Calendar
+
+
+# Square errors (raw, smoothed, raw and causal later, causal late), shares held (smoothed, causal), seconds.
+Draw = tuple[list[float], tuple[float, float], float]
+
+
+def case(truth: Truth, way: Way, devices: int) -> Case:
+    """How a fleet of so many devices publishes that truth."""
+    days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
+    return Case(way(truth, devices), truth.slots, days)
 
 
 def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Result:
     """Over several draws of the noise."""
-    published = way(truth, devices)
-    days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
-    runs = [_one(truth, published, days, seed) for seed in seeds]
-    squares = np.array([[np.mean(np.square(errors)) for errors in row[0]] for row in runs])
-    raw, smoothed, raw_later, causal, late = np.sqrt(squares.mean(axis=0))
-    level = float(np.mean(published.truth))
-    held = np.mean([row[1] for row in runs], axis=0)
+    cell = case(truth, way, devices)
+    return summary(cell, [draw(cell, seed) for seed in seeds])
+
+
+def summary(cell: Case, draws: Sequence[Draw]) -> Result:
+    """What several draws say."""
+    raw, smoothed, raw_later, causal, late = np.sqrt(np.mean([squares for squares, _, _ in draws], axis=0))
+    level = float(np.mean(cell.published.truth))
+    shares = np.array([held for _, held, _ in draws])
+    held = shares.mean(axis=0)
+    chance = shares.std(axis=0, ddof=1) / np.sqrt(len(draws)) if len(draws) > 1 else np.full(2, np.nan)
     return Result(
         raw=100 * raw / level,
         smoothed=smoothed / raw,
@@ -206,21 +244,23 @@ def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Resul
         causal=causal / raw_later,
         causal_held=float(held[1]),
         late=100 * late / level,
-        seconds=float(np.mean([row[2] for row in runs])),
+        seconds=float(np.mean([seconds for _, _, seconds in draws])),
+        chance=float(chance[0]),
+        causal_chance=float(chance[1]),
     )
 
 
-def _one(
-    truth: Truth, published: PublishedSeries, days: Calendar, seed: int
-) -> tuple[list[Array], tuple[float, float], float]:
-    values = published.drawn(np.random.default_rng([17, seed]))
+def draw(cell: Case, seed: int) -> Draw:
+    """One draw of the noise; each cell has its own, so that a stroke of luck is not in all of them."""
+    published, cycle = cell.published, cell.days.cycle
+    luck = zlib.crc32(published.noise.variance.tobytes())
+    values = published.drawn(np.random.default_rng([17, seed, luck]))
     start = time.perf_counter()
-    done = core.filtered(truth.slots, values, published.noise, days)
+    done = core.filtered(cell.slots, values, published.noise, cell.days)
     seconds = time.perf_counter() - start
-    causal, error = as_it_goes(truth, values, published.noise, days)
-    begin = 2 * truth.cycle
-    later = slice(begin, None)
-    late = slice(min(14 * truth.cycle, len(values) // 2), None)
+    causal, error = as_it_goes(cell, values)
+    later = slice(2 * cycle, None)
+    late = slice(min(14 * cycle, len(values) // 2), None)
     exact = published.truth
     held = (
         float(np.mean(np.abs(done.mean - exact) <= Z * done.standard_error)),
@@ -233,18 +273,19 @@ def _one(
         (causal - exact)[later],
         (causal - exact)[late],
     ]
-    return errors, held, seconds
+    return [float(np.mean(np.square(each))) for each in errors], held, seconds
 
 
-def as_it_goes(truth: Truth, values: Array, noise: Noise, days: Calendar) -> tuple[Array, Array]:
+def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
     """(mean, standard error) of each slot from the slots up to it alone, hyper-parameters refitted now and then."""
+    noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)
-    every = _LATER if truth.cycle > _SHORT_CYCLE else 1
-    cycles = [*_REFITS, *range(10, len(values) // truth.cycle + 1, every)]
-    ends = [round(number * truth.cycle) for number in cycles]
+    every = _LATER if cycle > _SHORT_CYCLE else 1
+    cycles = [*_REFITS, *range(10, len(values) // cycle + 1, every)]
+    ends = [round(number * cycle) for number in cycles]
     ends = [end for end in ends if core.FEWEST <= end < len(values)]
     for begin, end in zip(ends, [*ends[1:], len(values)], strict=True):
-        seen = (truth.slots[:begin], values[:begin], noise.part(0, begin), days.part(0, begin))
+        seen = (cell.slots[:begin], values[:begin], noise.part(0, begin), days.part(0, begin))
         done = core.filtered(*seen)
         if not done.used or done.fitted is None:
             continue
@@ -252,6 +293,6 @@ def as_it_goes(truth: Truth, values: Array, noise: Noise, days: Calendar) -> tup
         core.step(run, done.fitted, *seen)
         part = slice(begin, end)
         mean[part], error[part] = core.step(
-            run, done.fitted, truth.slots[part], values[part], noise.part(begin, end), days.part(begin, end)
+            run, done.fitted, cell.slots[part], values[part], noise.part(begin, end), days.part(begin, end)
         )
     return mean, error

@@ -10,7 +10,7 @@ from undertone_studies.registry import Options
 
 @pytest.fixture(scope="module")
 def truth():
-    return synthetic("phones", 1, days=4)
+    return synthetic("phones", 1, days=4, devices=1000)
 
 
 @pytest.mark.parametrize("way", [event("1"), turns("2"), stream("1")])

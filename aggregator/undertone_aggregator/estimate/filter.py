@@ -172,7 +172,7 @@ def _evaluate(model: Seasonal, observed: Observed, mode: Vector) -> tuple[float,
     logs, trace = _log_posterior(model, observed, np.concatenate([mode[None], mode + _STEP * np.eye(len(mode))]))
     error = (trace.error[:, 1:] - trace.error[:, :1]) / _STEP / np.sqrt(trace.scale[:, :1])
     scale = (trace.scale[:, 1:] / trace.scale[:, :1] - 1.0) / _STEP
-    information = error.T @ error + 0.5 * scale.T @ scale + np.diag(model.spread**-2.0)
+    information = error.T @ error + 0.5 * scale.T @ scale + model.precision
     return float(logs[0]), (logs[1:] - logs[0]) / _STEP, information
 
 

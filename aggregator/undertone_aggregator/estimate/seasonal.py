@@ -26,10 +26,14 @@ _ANYTHING = 100.0
 _FORGOTTEN = 50.0
 # Harmonics that are summed to fold those beyond half a cycle's slots onto those that slots can tell apart.
 _SUMMED = 64
-# Medians and standard deviations of the logarithms.
-_MEDIANS = {"season": 0.7, "smoothness": 0.7, "drift": 20.0, "memory": 0.3, "slow": 0.3, "off": 0.2}
-CHANCE = 0.1
-_SPREADS = (1.0, 0.4, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+# Medians of the parameters and standard deviations of their logarithms. What the amplitudes share besides: where the
+# noise hides how large the signal is, little of one part tells that there is little of the others.
+_MEDIANS = {"season": 0.7, "smoothness": 0.65, "drift": 60.0, "memory": 0.12, "slow": 0.25, "off": 0.2}
+CHANCE = 0.06
+_SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.5, "reach": 1.0, "slow": 1.0, "chance": 0.7,
+            "off": 1.0}  # fmt: skip
+_AMPLITUDES = ("season", "memory", "slow", "off")
+_COMMON = 1.0
 # Fits stay within so many of these standard deviations.
 _BOUND = 3.5
 
@@ -60,8 +64,10 @@ class Seasonal:
         self.names = NAMES if off else NAMES[:-1]
         medians = _MEDIANS | {"reach": max(cycle / 12.0, 1.0), "chance": chance}
         self.centre = np.log([medians[name] for name in self.names])
-        self.spread = np.array(_SPREADS[: len(self.names)])
-        self.low, self.high = self.centre - _BOUND * self.spread, self.centre + _BOUND * self.spread
+        common = np.array([_COMMON if name in _AMPLITUDES else 0.0 for name in self.names])
+        covariance = np.diag(np.square([_SPREADS[name] for name in self.names])) + np.outer(common, common)
+        self.precision, spread = np.linalg.inv(covariance), np.sqrt(np.diag(covariance))
+        self.low, self.high = self.centre - _BOUND * spread, self.centre + _BOUND * spread
         self._most = min(HARMONICS, cycle // 2)
         self._off_most = min(_OFF_HARMONICS, self._most)
 
@@ -91,7 +97,8 @@ class Seasonal:
 
     def log_prior(self, logs: Vector) -> Vector:
         """Up to a constant, [models]."""
-        return np.asarray(-0.5 * (((logs - self.centre) / self.spread) ** 2).sum(axis=1))
+        off = logs - self.centre
+        return np.asarray(-0.5 * ((off @ self.precision) * off).sum(axis=1))
 
 
 def _orders(cycle: int, most: int) -> list[int]:

@@ -1,5 +1,6 @@
 """The filter of `estimate.filter` for a campaign's estimates: whole series at once, or slot by slot as they settle."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,7 @@ RECENT = 8
 # So many reports tell the variance of a slot as well as all others do.
 _FEW_REPORTS = 50.0
 # What readings spread, over what a report at ε about 1 adds: the mean of those who report has as much chance in a slot.
-OWN_CHANCE = 0.35
+_OWN_CHANCE = 0.3
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class SeriesFilter:
             reports = np.array([max(estimate.reports, 1) for estimate in raw])
             pooled = float(variance @ reports**2 / reports.sum())
             drawn = (variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS)
-            return Noise(drawn, chance=OWN_CHANCE if self.stride == 1 else 0.0)
+            return Noise(drawn, chance=own_chance(self.stride))
         return Noise(variance, np.array([estimate.carried or 0.0 for estimate in raw]), self.chains)
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
@@ -166,6 +167,11 @@ class _Running:
     def _forget(self) -> None:
         for slot in sorted(self._raw)[: -self._how.memory]:
             del self._raw[slot]
+
+
+def own_chance(stride: int = 1) -> float:
+    """What a fleet's mean has of its own in a slot, over the noise of a ``stride``-th of the fleet."""
+    return _OWN_CHANCE / math.sqrt(stride)
 
 
 def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:

@@ -1,19 +1,25 @@
 """What filtering a published series buys, on real data and on populations, for each way of collecting."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
+from undertone_simulator.spread import Tick, workers
 from undertone_studies.filtering import (
     DAYS,
     FLEETS,
+    Case,
+    Draw,
     Result,
     Truth,
     Way,
+    case,
     daily,
+    draw,
     edrp,
     event,
-    measure,
     stream,
+    summary,
     synthetic,
     turns,
 )
@@ -36,7 +42,7 @@ WAYS: dict[str, Way] = {
     "turns ε = 4": turns("4"),
     "stream ε = 1": stream("1"),
 }
-REPEATS = 2
+REPEATS = 4
 # The fleet of which `docs/filter.md` speaks.
 LARGER = {"edrp": (100_000,)}
 QUICK_DAYS = 7
@@ -49,21 +55,28 @@ def run(options: Options) -> Outcome:
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {"smoothed": {}, "causal": {}}
     fleets = FLEETS[1:2] if options.quick else FLEETS
     seeds = range(options.seed, options.seed + (1 if options.quick else options.repeats or REPEATS))
+    cells: dict[tuple[str, str, int], Case] = {}
     for name, make in _sources(options).items():
         truth = make()
         for way, publish in WAYS.items():
             for devices in (*fleets, *(() if options.quick else LARGER.get(name, ()))):
-                result = measure(truth, publish, devices, seeds)
-                rows.append((name, way, devices, *_cells(result)))
-                for which, panel in curves.items():
-                    x, y = panel.setdefault(way, ([], []))
-                    x.append(result.raw)
-                    y.append(getattr(result, which))
-    columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "causal / raw", "held, causal",
-               "after half, %", "seconds"]  # fmt: skip
+                cells[name, way, devices] = case(truth, publish, devices)
+    with workers(options.workers or 1) as hands:
+        tasks = [(cell, seed) for cell in cells.values() for seed in seeds]
+        draws = list(hands.bind(_draw, None)(tasks, lambda _: None))
+    for place, (key, cell) in enumerate(cells.items()):
+        result = summary(cell, draws[place * len(seeds) : (place + 1) * len(seeds)])
+        rows.append((*key, *_cells(result)))
+        for which, panel in curves.items():
+            x, y = panel.setdefault(key[1], ([], []))
+            x.append(result.raw)
+            y.append(getattr(result, which))
+    columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
+               "held, causal", "±, causal", "after half, %", "seconds"]  # fmt: skip
     notes = [
         "raw: root mean square error of a slot in per cent of the mean; / raw: the filtered error over it; held: share"
-        " of 95 % intervals that hold the truncated mean; after half: the causal error from the fourteenth cycle on"
+        " of 95 % intervals that hold the truncated mean; ±: its standard error between draws of the noise, each cell"
+        " with its own; after half: the causal error from the fourteenth cycle on"
         " (or from half of the series), in per cent; seconds: one fit and smoothing, one thread.",
         "event: ε for each reading. turns: ε for any 24 hours, a device in 49 reports a slot, its sampling is in the"
         " noise. stream: (ε, 1e-5) for each cycle of slots together, slew 1/20 of the range.",
@@ -76,24 +89,30 @@ def run(options: Options) -> Outcome:
 
 
 def _sources(options: Options) -> dict[str, Callable[[], Truth]]:
-    days = QUICK_DAYS if options.quick else DAYS
+    days, fleets = (QUICK_DAYS, FLEETS[1]) if options.quick else (DAYS, FLEETS[-1])
     sources: dict[str, Callable[[], Truth]] = {}
     if options.data is not None:
         data: Path = options.data
         sources |= {"edrp": lambda: edrp(data, days), "london": lambda: daily(data)}
     for name in POPULATIONS:
-        sources[name] = lambda name=name: synthetic(name, options.seed, days)  # type: ignore[misc]
+        sources[name] = lambda name=name: synthetic(name, options.seed, days, fleets)  # type: ignore[misc]
     return {name: make for name, make in sources.items() if not options.only or name in options.only}
 
 
-def _cells(result: Result) -> list[float]:
+def _draw(world: None, task: tuple[Case, int], tick: Tick) -> Draw:
+    return draw(*task)
+
+
+def _cells(result: Result) -> list[Cell]:
     shown = (
         result.raw,
         result.smoothed,
         result.smoothed_held,
+        result.chance,
         result.causal,
         result.causal_held,
+        result.causal_chance,
         result.late,
         result.seconds,
     )
-    return [round(float(number), 3) for number in shown]
+    return ["" if math.isnan(number) else round(float(number), 3) for number in shown]
