@@ -152,6 +152,7 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
         {
             "time_zone": plan.time_zone,
             "holidays": plan.holidays or "",
+            "weekend": plan.weekend,
             "settle_slots": str(plan.settle_slots),
             "min_reports": str(plan.min_reports),
         }

@@ -83,6 +83,8 @@ class CampaignPlan(Checked):
                             "its days, weekends and clock changes", check.zone)  # fmt: skip
     holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
                                   "extra calendar", text)  # fmt: skip
+    weekend: str = option("auto", "the days of the week that differ, such as \"friday, saturday\", or none; auto: the "
+                          "country's, Saturday and Sunday without one", check.weekend)  # fmt: skip
 
     @property
     def days(self) -> "Days":
@@ -90,7 +92,7 @@ class CampaignPlan(Checked):
         # Ingest workers start without the numerics.
         from undertone_aggregator.estimate.calendar import days_of
 
-        return days_of(self.time_zone, self.holidays)
+        return days_of(self.time_zone, self.holidays, self.weekend)
 
     @property
     def budget(self) -> Budget:

@@ -6,6 +6,7 @@ from itertools import count
 from math import gcd
 
 from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.zones import weekend_of
 from undertone_aggregator.estimate.zones import zone as _zone_named
 from undertone_aggregator.options import integer, text
 from undertone_shared.errors import Invalid
@@ -25,6 +26,11 @@ def name(name: str, value: object) -> str:
 
 def zone(name: str, value: object) -> str:
     return _zone_named(name, value).key
+
+
+def weekend(name: str, value: object) -> str:
+    weekend_of(name, value)
+    return str(value)
 
 
 def unit(name: str, value: object) -> str:

@@ -12,30 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.estimate.seasonal import Calendar
-from undertone_aggregator.estimate.zones import zone
+from undertone_aggregator.estimate.zones import AUTO, weekend_of, zone
 from undertone_shared.errors import Invalid
 
 DAY = 86400
-_SATURDAY = 5
+SATURDAY_AND_SUNDAY = frozenset({5, 6})
 
 
 @dataclass(frozen=True)
 class Days:
     """Which zone's clock people live by, and which days they have off; ``holidays`` None: no days off at all.
 
-    Weekends are Saturday and Sunday.
+    ``weekend``: days of the week, 0 for Monday.
     """
 
     zone: tzinfo = UTC
     holidays: Collection[date] | None = frozenset()
+    weekend: frozenset[int] = SATURDAY_AND_SUNDAY
 
 
-def days_of(time_zone: str = "UTC", country: str | None = None) -> Days:
+def days_of(time_zone: str = "UTC", country: str | None = None, weekend: str = AUTO) -> Days:
     """``time_zone`` as in the tz database, such as Europe/London; ``country`` such as GB or GB-SCT for its holidays.
 
-    Raises Invalid for an unknown zone or country, or where the package ``holidays`` is wanted and missing.
+    ``weekend``: such as "friday, saturday", "none", or "auto" for the country's, Saturday and Sunday without one. Raises
+    Invalid for an unknown zone, country or day, or where the package ``holidays`` is wanted and missing.
     """
-    return Days(zone("time_zone", time_zone), _holidays(country) if country else frozenset())
+    free = _holidays(country) if country else frozenset()
+    days = weekend_of("weekend", weekend)
+    if days is None:
+        days = frozenset(getattr(free, "weekend", SATURDAY_AND_SUNDAY))
+    return Days(zone("time_zone", time_zone), free, days)
 
 
 def _holidays(country: str) -> Collection[date]:
@@ -76,7 +82,7 @@ def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], N
         if day not in is_off:
             # A calendar of holidays that fills itself is empty before it is asked.
             free = days.holidays is not None and day in days.holidays
-            is_off[day] = day.weekday() >= _SATURDAY or free
+            is_off[day] = day.weekday() in days.weekend or free
         shift[i] = (local.utcoffset() or timedelta()).total_seconds()
         off[i] = is_off[day]
     return shift[place], off[place]

@@ -120,7 +120,8 @@ class OpenCampaign:
     @cached_property
     def days(self) -> Days:
         """The campaign's time zone and days off."""
-        return days_of(self._meta.get("time_zone") or "UTC", self._meta.get("holidays") or None)
+        meta = self._meta
+        return days_of(meta.get("time_zone") or "UTC", meta.get("holidays") or None, meta.get("weekend") or "auto")
 
     @property
     def filter(self) -> SeriesFilter:

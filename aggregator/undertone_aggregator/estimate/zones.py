@@ -1,8 +1,11 @@
-"""Time zones by name; apart from the calendar, for ingest workers start without the numerics."""
+"""Time zones and weekends by name; apart from the calendar, for ingest workers start without the numerics."""
 
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from undertone_shared.errors import Invalid
+
+AUTO = "auto"
+_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def zone(name: str, value: object) -> ZoneInfo:
@@ -13,3 +16,13 @@ def zone(name: str, value: object) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         pass
     raise Invalid(f"{name} is {value!r}, expected a name such as Europe/London")
+
+
+def weekend_of(name: str, value: object) -> frozenset[int] | None:
+    """Days of the week, 0 for Monday, from text such as "friday, saturday" or "none"; None for "auto". Raises Invalid."""
+    words = value.replace(",", " ").lower().split() if isinstance(value, str) else []
+    if words == [AUTO]:
+        return None
+    if words != ["none"] and not (words and all(word in _WEEK for word in words)):
+        raise Invalid(f"{name} is {value!r}, expected days such as 'friday, saturday', auto or none")
+    return frozenset(_WEEK.index(word) for word in words if word != "none")

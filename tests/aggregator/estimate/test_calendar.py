@@ -42,6 +42,28 @@ def test_weekends_and_holidays_are_local_days():
     assert calendar(christmas, HALF_HOUR, 48, days_of("Europe/London", "GB")).off.all()
 
 
+def test_weekends_that_are_not_saturday_and_sunday():
+    # Friday 2 January 2026, then Saturday and Sunday.
+    days = slots(2026, 1, 2, 144)
+
+    def off(*words):
+        return calendar(days, HALF_HOUR, 48, days_of("UTC", *words)).off[::48].tolist()
+
+    assert off() == [False, True, True]
+    assert off(None, "Friday, saturday") == [True, True, False]
+    assert off(None, "none") == [False, False, False]
+    pytest.importorskip("holidays")
+    # Egypt's by the library; what is said outright goes before.
+    assert off("EG") == [True, True, False]
+    assert off("EG", "sunday") == [False, False, True]
+
+
+@pytest.mark.parametrize("words", ["", "frieday", "saturday none", "5"])
+def test_an_unknown_weekend_is_refused(words):
+    with pytest.raises(Invalid, match="weekend is .*, expected days such as 'friday, saturday', auto or none"):
+        days_of("UTC", weekend=words)
+
+
 def test_a_cycle_that_is_no_day_counts_slots():
     week = calendar(np.arange(100, 120), 86400, 7)
     assert week.off is None
