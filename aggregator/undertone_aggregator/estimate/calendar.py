@@ -34,7 +34,7 @@ class Days:
 def days_of(time_zone: str = "UTC", country: str | None = None, weekend: str = AUTO) -> Days:
     """``time_zone`` as in the tz database, such as Europe/London; ``country`` such as GB or GB-SCT for its holidays.
 
-    ``weekend``: such as "friday, saturday", "none", or "auto" for the country's, Saturday and Sunday without one. Raises
+    ``weekend``: such as "friday, saturday", "none", or "auto" for the country's (else Saturday and Sunday). Raises
     Invalid for an unknown zone, country or day, or where the package ``holidays`` is wanted and missing.
     """
     free = _holidays(country) if country else frozenset()

@@ -19,7 +19,7 @@ def zone(name: str, value: object) -> ZoneInfo:
 
 
 def weekend_of(name: str, value: object) -> frozenset[int] | None:
-    """Days of the week, 0 for Monday, from text such as "friday, saturday" or "none"; None for "auto". Raises Invalid."""
+    """Days of the week, 0 for Monday, of text such as "friday, saturday" or "none"; None for "auto". Raises Invalid."""
     words = value.replace(",", " ").lower().split() if isinstance(value, str) else []
     if words == [AUTO]:
         return None

@@ -60,7 +60,7 @@ def test_weekends_that_are_not_saturday_and_sunday():
 
 @pytest.mark.parametrize("words", ["", "frieday", "saturday none", "5"])
 def test_an_unknown_weekend_is_refused(words):
-    with pytest.raises(Invalid, match="weekend is .*, expected days such as 'friday, saturday', auto or none"):
+    with pytest.raises(Invalid, match=r"weekend is .*, expected days such as 'friday, saturday', auto or none"):
         days_of("UTC", weekend=words)
 
 
