@@ -5,22 +5,28 @@ A machine is a process here. The short form has leases of 2 s, the long one the 
 
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import deliveries
 from support.ci import unavailable
 from support.deliveries import Sender, wait_for
-from support.machines import PARTITIONS, Site, Watchman
+from support.machines import PARTITIONS, PREFIX, Site, Watchman
 from support.postgres import MISSING, Postgres, folder_of_binaries
+from support.rabbitmq import BINARIES, RabbitMQ
+from support.rabbitmq import MISSING as NO_RABBITMQ
 from support.reports import expected, some_reports
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.collect.link import Outlet
 from undertone_aggregator.collect.store import StoreError, open_store
 from undertone_shared.campaign import Campaign
+from undertone_shared.topics import config_topic
 
 
 @pytest.fixture
@@ -50,12 +56,12 @@ def sender(broker: ManagedBroker) -> Iterator[Sender]:
 class Fleet:
     """Sends reports of one slot after the other while things go wrong."""
 
-    def __init__(self, sender: Sender, campaign: Campaign, seed: int) -> None:
+    def __init__(self, sender: Any, campaign: Campaign, seed: int) -> None:
         self._sender = sender
         self._campaign = campaign
         self._chance = random.Random(seed)
         self._slot = 0
-        self.made: list[int] = []
+        self.made: list[Any] = []
 
     def send(self, count: int = 60) -> None:
         batch = some_reports(self._campaign, self._chance, self._slot % 40, count)
@@ -69,7 +75,7 @@ class Fleet:
             time.sleep(0.3)
 
 
-def begin(site: Site, sender: Sender, seed: int) -> Fleet:
+def begin(site: Site, sender: Any, seed: int) -> Fleet:
     """Start a server, wait for its campaign."""
     site.server("a")
 
@@ -85,7 +91,7 @@ def begin(site: Site, sender: Sender, seed: int) -> Fleet:
         return Fleet(sender, store.epochs()[0].campaign, seed)
 
 
-def check_counts(site: Site, sender: Sender, fleet: Fleet, seconds: float = 30.0) -> None:
+def check_counts(site: Site, sender: Any, fleet: Fleet, seconds: float = 30.0) -> None:
     """Whatever was sent has the outcome that one admission gives it, and is counted once."""
     sender.flush(fleet.made)
     with open_store(site.store, read_only=True) as store:
@@ -184,3 +190,95 @@ def test_machines_die_and_stop_for_a_minute(
         site.close()
     print("longest without an owner:", {role: round(seconds, 1) for role, seconds in sorted(longest.items())})
     assert max(longest.values()) < 30, longest
+
+
+class Routed:
+    """Reports to several brokers, each to that of its shard."""
+
+    def __init__(self, senders: list[Sender]) -> None:
+        self._senders = senders
+        self.sent: list[tuple[str, bytes]] = []
+
+    def send(self, reports: list[tuple[str, bytes]]) -> list[tuple[int, int]]:
+        made = []
+        for topic, payload in reports:
+            number = int(topic.split("/")[-3]) % len(self._senders)
+            made += [(number, mid) for mid in self._senders[number].send([(topic, payload)])]
+            self.sent.append((topic, payload))
+        return made
+
+    def flush(self, made: list[tuple[int, int]]) -> None:
+        for number, sender in enumerate(self._senders):
+            sender.flush(mid for owner, mid in made if owner == number)
+
+
+@pytest.mark.services
+def test_brokers_by_shard_into_one_database(
+    tmp_path: Path, mosquitto_binary: str, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two brokers; one of them goes away and comes back."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with (
+        deliveries.open_broker(tmp_path / "b0", autosave_seconds=1) as even,
+        deliveries.open_broker(tmp_path / "b1", autosave_seconds=1) as odd,
+    ):
+        brokers = (even, odd)
+        places = ", ".join(f'"127.0.0.1:{broker.port}"' for broker in brokers)
+        site = Site(tmp_path, database.new_database(), f"hosts = [{places}]", lease_seconds=2)
+        senders = [Sender(broker) for broker in brokers]
+        routed = Routed(senders)
+        try:
+            fleet = begin(site, routed, seed=41)
+            site.worker("c")
+            site.wait_until_shared("a", "c")
+            for broker in brokers:
+                outlet = Outlet(deliveries.address(broker), "listener", watch=[config_topic(PREFIX, "+")])
+                outlet.start()
+                assert outlet.retained(config_topic(PREFIX, "meters"), threading.Event())
+                outlet.stop()
+            fleet.send(200)
+            odd.stop()
+            fleet.send(200)
+            odd.start()
+            fleet.send(200)
+            check_counts(site, routed, fleet)
+        finally:
+            for sender in senders:
+                sender.close()
+            site.close()
+
+
+@pytest.mark.slow
+def test_rabbitmq_with_quorum_queues_as_it_comes(
+    tmp_path: Path, database: Postgres, free_port: Callable[[], int]
+) -> None:
+    """No access rules, no users of workers: what any broker does. It is killed, too; so is a worker."""
+    if not BINARIES.exists():
+        unavailable(NO_RABBITMQ)
+    users = dict.fromkeys(("aggregator", "fleet"), deliveries.PASSWORD)
+    rabbit = RabbitMQ(free_port(), (free_port(), free_port()), users)
+    lines = f"port = {rabbit.port}\nworker_users = false"
+    site = Site(tmp_path, database.new_database(), lines, lease_seconds=3, batch=200)
+    sender = Sender(rabbit)
+    try:
+        fleet = begin(site, sender, seed=31)
+        site.worker("c")
+        site.wait_until_shared("a", "c")
+        assert rabbit.queue_types() == {"quorum"}
+        for _ in range(10):
+            fleet.send(300)
+        site.send("c", signal.SIGKILL)
+        fleet.go_on(1)
+        site.wait_until_shared("a")
+        # Only what it has acknowledged counts; what is under way comes again by itself.
+        rabbit.kill()
+        fleet.go_on(1)
+        rabbit.start()
+        fleet.go_on(1)
+        site.worker("c")
+        site.wait_until_shared("a", "c")
+        check_counts(site, sender, fleet, 60)
+    finally:
+        sender.close()
+        site.close()
+        rabbit.close()

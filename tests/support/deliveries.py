@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -41,10 +41,20 @@ def address(broker: ManagedBroker) -> Address:
     return Address(broker.host, broker.port, "aggregator", PASSWORD, worker_users=True)
 
 
+class Place(Protocol):
+    """Where a broker is."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
 class Sender:
     """Publishes at QoS 1 until acknowledged, through any number of reconnects; every hand-over is kept."""
 
-    def __init__(self, broker: ManagedBroker) -> None:
+    def __init__(self, broker: Place) -> None:
         self.sent: list[tuple[str, bytes]] = []
         self._acknowledged: set[int] = set()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="fleet", clean_session=False)

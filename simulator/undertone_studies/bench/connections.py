@@ -6,7 +6,6 @@ is committed.
 """
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,11 +22,11 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.direct.listener import new_loop
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.errors import Invalid
 from undertone_shared.topics import report_topic
 from undertone_simulator.connection import Connection
 from undertone_simulator.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
+from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, duration, rate
 
@@ -59,8 +58,7 @@ class Cost:
 
 def run(options: Options) -> list[Measured]:
     """Processor time a report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or /proc."""
-    if not Path("/proc/self/stat").exists():
-        raise Invalid("processor time of other processes is read from /proc, which is not here")
+    check_proc()
     rows = []
     for connections, each in ((200, 5),) if options.quick else ((1_000, 60), (10_000, 6)):
         allow_connections(connections)
@@ -124,12 +122,12 @@ def _served(
         load = _Load(port, campaign, names, each)
         with asyncio.Runner(loop_factory=new_loop) as runner:
             connecting = runner.run(load.connect())
-            before = _processor(pids)
+            before = processor_seconds(pids)
             began = time.perf_counter()
             runner.run(load.report())
             _wait_counted(folder, len(names) * each)
             wall = time.perf_counter() - began
-            used = _processor(pids) - before
+            used = processor_seconds(pids) - before
             runner.run(load.close())
         total = len(names) * each
         return Cost(connecting, total / wall, used / total * 1e6, np.array(load.waits) * 1000)
@@ -146,15 +144,6 @@ def _wait_counted(folder: Path, total: int) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"counted {counted} of {total} reports: {store.outcomes()}")
             time.sleep(0.02)
-
-
-def _processor(pids: list[int]) -> float:
-    """Seconds of processor time that these processes have used."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class _Load:

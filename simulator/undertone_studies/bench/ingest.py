@@ -62,7 +62,7 @@ def run(options: Options) -> list[Measured]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            _broker(folder) as broker,
+            broker_in(folder) as broker,
             open_store(folder / "ours.sqlite") as ours,
             open_store(folder / "old.sqlite") as old,
         ):
@@ -138,7 +138,7 @@ def _memory(devices: int) -> Measured:
     return duration("deduplication state", megabytes, "MB per million devices", "goal", 32.0, goal=1.0)
 
 
-def _broker(folder: Path) -> ManagedBroker:
+def broker_in(folder: Path) -> ManagedBroker:
     passwords, access = folder / "passwords", folder / "access"
     credentials.write_passwords(passwords, {credentials.AGGREGATOR: PASSWORD})
     credentials.write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
@@ -169,16 +169,16 @@ def make_campaign() -> Campaign:
 
 def _honest(campaign: Campaign, number: int) -> tuple[str, bytes]:
     """Report ``number`` of a fleet whose devices take turns, slot by slot."""
-    return _report(campaign, f"meter-{number % _DEVICES:04d}", number // _DEVICES, number)
+    return report_of(campaign, f"meter-{number % _DEVICES:04d}", number // _DEVICES, number)
 
 
 def _hostile(campaign: Campaign, number: int) -> tuple[str, bytes]:
     """Every report is a new device's, every fourth one is damaged."""
-    topic, payload = _report(campaign, f"new-{number:08d}", 0, number)
+    topic, payload = report_of(campaign, f"new-{number:08d}", 0, number)
     return topic, payload if number % 4 else payload[:-1]
 
 
-def _report(campaign: Campaign, device: str, slot: int, number: int) -> tuple[str, bytes]:
+def report_of(campaign: Campaign, device: str, slot: int, number: int) -> tuple[str, bytes]:
     assert campaign.cohort is not None
     symbol = number * 31 % campaign.cohort.mechanism.symbols
     payload = report.pack(report.COHORT, campaign.fingerprint, campaign.first_slot + slot, (symbol,), 1 + slot)

@@ -1,0 +1,32 @@
+"""`undertone worker` at a clock that stands still, for benchmarks; it ends with its standard input.
+
+python -m undertone_studies.joined STORE PASSWORD_FILE MOST
+"""
+
+import sys
+import threading
+from pathlib import Path
+
+from undertone_aggregator.collect import crew
+from undertone_aggregator.joining import Joining
+from undertone_studies.bench import ingest as bench
+
+
+def main() -> None:
+    """Take part until the end of standard input."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    # What is measured are reports, not how soon a worker notices that it may begin.
+    crew.LOOK_SECONDS = 0.05
+    store, password_file, most = sys.argv[1:]
+    joining = Joining(store, bench.CAMPAIGN, Path(password_file), shards=int(most))
+    joining.run(stop, lambda said: print(said, file=sys.stderr), clock=lambda: bench.NOW)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What a broker is to workers, without its work: prepared reports for each session, sent as fast as it takes them.
+
+    python -m undertone_studies.stand_in PARTITIONS REPORTS
+
+It prints its port when the reports are prepared, sends when a line comes, and ends with its standard input.
+"""
+
+import selectors
+import socket
+import sys
+
+from undertone_aggregator.broker import HOST
+from undertone_aggregator.collect.mqtt import packets
+from undertone_studies.bench import ingest as bench
+from undertone_studies.bench.workers import plan_of, reports_of
+
+_CHUNK = 1 << 18
+
+
+class Session:
+    """One worker's connection. ``left``: what it has still to be sent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.left = memoryview(b"")
+        self._client_id = ""
+        self._subscribed = False
+
+    def receive(self, prepared: dict[str, bytes]) -> bool:
+        """Answer what came in; False at its end. Acknowledgements need no answer."""
+        data = self.connection.recv(_CHUNK)
+        # They come one at a time, each after the answer to the one before.
+        for first, start, end in packets.split(data)[0] if not self._subscribed else ():
+            if first == packets.CONNECT:
+                size = int.from_bytes(data[start + 10 : start + 12], "big")
+                self._client_id = data[start + 12 : start + 12 + size].decode()
+                self.connection.sendall(packets.connack(packets.ACCEPTED))
+            elif first == packets.SUBSCRIBE:
+                number, filters = packets.parse_subscribe(data[start:end])
+                self.connection.sendall(packets.suback(number, [1] * len(filters)))
+                self.left = memoryview(prepared[self._client_id])
+                self._subscribed = True
+        return bool(data)
+
+
+def main() -> None:
+    """Serve until the end of standard input."""
+    partitions, reports = map(int, sys.argv[1:])
+    plan = plan_of(partitions)
+    campaign = bench.make_campaign()
+    prepared = {}
+    for partition, topics in enumerate(reports_of(campaign, partitions, reports)):
+        number = (numbered(i, topic, payload) for i, (topic, payload) in enumerate(topics))
+        prepared[plan(partition).client_id] = b"".join(number)
+    waiting = selectors.DefaultSelector()
+    listener = socket.create_server((HOST, 0))
+    waiting.register(listener, selectors.EVENT_READ)
+    waiting.register(sys.stdin, selectors.EVENT_READ)
+    print(listener.getsockname()[1], flush=True)
+    sessions: list[Session] = []
+    sending = False
+    while True:
+        for key, events in waiting.select():
+            if key.fileobj is listener:
+                sessions.append(Session(listener.accept()[0]))
+                waiting.register(sessions[-1].connection, selectors.EVENT_READ, sessions[-1])
+            elif key.data is None:
+                if not sys.stdin.readline():
+                    return
+                sending = True
+                for session in sessions:
+                    waiting.modify(session.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, session)
+            else:
+                session = key.data
+                if events & selectors.EVENT_READ and not session.receive(prepared):
+                    waiting.unregister(session.connection)
+                    sessions.remove(session)
+                elif sending and events & selectors.EVENT_WRITE:
+                    sent = session.connection.send(session.left[:_CHUNK], socket.MSG_DONTWAIT)
+                    session.left = session.left[sent:]
+                    if not session.left:
+                        waiting.modify(session.connection, selectors.EVENT_READ, session)
+
+
+def numbered(number: int, topic: bytes, payload: bytes) -> bytes:
+    """A PUBLISH at QoS 1; fewer than 65,535 of them are on their way."""
+    head = len(topic).to_bytes(2, "big") + topic + (number + 1).to_bytes(2, "big")
+    return bytes((packets.PUBLISH | packets.QOS1, len(head) + len(payload))) + head + payload
+
+
+if __name__ == "__main__":
+    main()

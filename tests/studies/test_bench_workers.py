@@ -1,0 +1,19 @@
+"""The benchmark of several workers counts every report of its backlog, with a stand-in for the broker and with two."""
+
+import pytest
+
+from support.postgres import Postgres
+from undertone_studies.bench import workers
+
+
+@pytest.mark.services
+@pytest.mark.broker
+def test_two_workers_drain_a_backlog(
+    postgres: Postgres, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    for measure in (workers.by_stand_in, workers.by_mosquitto):
+        # It raises unless each is counted once.
+        drain = measure(postgres, 2, 4000)
+        assert drain.rate > 0
+        assert drain.workers > 0
