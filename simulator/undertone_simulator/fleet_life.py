@@ -7,7 +7,7 @@ forgotten. What a revoked device reported stays in the sums: nothing of it can b
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -154,4 +154,7 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str]:
     broker = json.loads(first.read_text(encoding="utf-8"))["broker"]
     authority = first.parent / "ca.crt"
     target = Target(broker["host"], broker["port"], authority if authority.is_file() else None)
+    places = [(host, port or broker["port"]) for host, port in fleet.config.broker.places]
+    if len(places) > 1:
+        target = replace(target, places=tuple(places))
     return target, (first.parent / "policy.json").read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from undertone_aggregator.stream_rounds import stream_rule
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
-from undertone_shared.topics import check_name
+from undertone_shared.topics import check_name, shard
 from undertone_simulator import membership
 
 DAY = 86400
@@ -36,11 +36,19 @@ LARGEST_PROVISIONED = 1_000_000
 
 @dataclass(frozen=True)
 class Target:
-    """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only."""
+    """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only.
+
+    ``places``: (host, port) of each of several brokers, in the place of host and port.
+    """
 
     host: str
     port: int
     authority: Path | None
+    places: tuple[tuple[str, int], ...] = ()
+
+    def place(self, device: str) -> tuple[str, int]:
+        """The broker that takes this device's shard."""
+        return self.places[shard(device) % len(self.places)] if self.places else (self.host, self.port)
 
 
 def target_of(
@@ -52,7 +60,8 @@ def target_of(
     """
     broker = config.broker
     managed = broker.mode == MANAGED
-    host = host or (HOST if managed else broker.host)
+    several = broker.hosts if host is None else ()
+    host = host or (HOST if managed else broker.places[0][0])
     local = managed or (broker.mode == DIRECT and broker.certificate is None)
     plain = insecure or (local and is_loopback(host) and ca is None)
     if ca is None and not plain:
@@ -66,7 +75,8 @@ def target_of(
     if not port:
         raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
     check_integer("--port", port, 1, 65535)
-    return Target(host, port, ca)
+    places = [(name, own or port) for name, own in broker.places] if several else []
+    return Target(host, port, ca, tuple(places))
 
 
 def local_server(port: int, *, direct: bool = False) -> str:
@@ -188,7 +198,8 @@ def write_device(config: Config, name: str, folder: Path, password: str, target:
 
 
 def _device(config: Config, name: str, target: Target) -> dict[str, Any]:
-    broker: dict[str, Any] = {"host": target.host, "port": target.port, "password_file": "password"}
+    host, port = target.place(name)
+    broker: dict[str, Any] = {"host": host, "port": port, "password_file": "password"}
     if target.authority is not None:
         broker["tls"] = {"ca": "ca.crt"}
     return {

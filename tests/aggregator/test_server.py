@@ -39,3 +39,38 @@ def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: st
 def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"broker\.insecure is true, but broker\.ca_file turns TLS on"):
         config(tmp_path, 'host = "x"\ninsecure = true\nca_file = "ca.crt"')
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        ('hosts = ["a:b:c"]', None),
+        ('hosts = ["a", "b:70000"]', r"broker\.hosts holds 'b:70000', expected HOST or HOST:PORT"),
+        ("hosts = [3]", r"broker\.hosts is \[3\], expected a list of HOST or HOST:PORT"),
+        ('hosts = ["a", "b"]', r"server\.workers is 1, expected a multiple of the 2 brokers in broker\.hosts"),
+        ('hosts = ["a", "b"]\n[server]\nworkers = 4', None),
+        ('[store]\npath = "postgresql://u@h/d"\n[server]\nworkers = 9', r"at most server\.partitions = 8"),
+        (
+            'hosts = ["a", "b", "c"]\n[store]\npath = "postgresql://u@h/d"',
+            r"server\.partitions is 8, expected a multiple of the 3 brokers",
+        ),
+    ],
+)
+def test_brokers_share_the_sessions_evenly(tmp_path: Path, lines: str, wrong: str | None) -> None:
+    if wrong is None:
+        assert config(tmp_path, lines).broker.hosts
+    else:
+        with pytest.raises(Invalid, match=wrong):
+            config(tmp_path, lines)
+
+
+def test_each_broker_has_its_own_place(tmp_path: Path) -> None:
+    lines = 'port = 1000\nhosts = ["127.0.0.1:2000", "::1", "[::1]:3000", "far.example"]\n[server]\nworkers = 4'
+    addresses = external_addresses(config(tmp_path, lines))
+    places = [(address.host, address.port, address.tls) for address in addresses]
+    assert places == [
+        ("127.0.0.1", 2000, False),
+        ("::1", 1000, False),
+        ("::1", 3000, False),
+        ("far.example", 1000, True),
+    ]

@@ -9,9 +9,10 @@ from undertone_aggregator.config import parse_config
 from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_shared.errors import Invalid
+from undertone_shared.topics import shard
 from undertone_simulator.authority import private_authority
 from undertone_simulator.members import read_members
-from undertone_simulator.provision import Target, checked_names, make_policy, provision, signers
+from undertone_simulator.provision import Target, checked_names, make_policy, provision, signers, target_of
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]
 CAMPAIGN = """
@@ -69,6 +70,18 @@ def test_devices_can_read_their_files(config, tmp_path):
     assert 2.71828 < p / q < 2.718282
     assert [member.name for member in read_members(tmp_path / "out")] == list(passwords)
     assert len(set(passwords.values())) == 3
+
+
+def test_each_device_gets_the_broker_of_its_shard(tmp_path):
+    brokers = 'hosts = ["127.0.0.1:4711", "127.0.0.1:4712"]\n[server]\nworkers = 2\n'
+    config = parse_config(CAMPAIGN.replace("[campaign]", f"{brokers}[campaign]"), tmp_path)
+    names = checked_names("load", 20)
+    target = target_of(config, insecure=True)
+    policy = make_policy(config.campaign, insecure=True, signers=signers(config))
+    provision(config, names, tmp_path / "out", target, policy)
+    ports = {member.name: member.broker.port for member in read_members(tmp_path / "out")}
+    assert ports == {name: 4711 + shard(name) % 2 for name in names}
+    assert set(ports.values()) == {4711, 4712}
 
 
 def test_secrets_are_private(config, tmp_path):

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from undertone_aggregator import credentials
+from undertone_aggregator.addresses import brokers_as_json
 from undertone_aggregator.broker import HOST, ManagedBroker, free_port
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import IngestPlan
@@ -27,7 +28,6 @@ from undertone_aggregator.collect.seen import device_key
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.shared_plan import write_plan
 from undertone_aggregator.collect.store import Store, open_store
-from undertone_aggregator.source import brokers_as_json
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_studies.bench import ingest as bench

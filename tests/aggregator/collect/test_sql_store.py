@@ -13,6 +13,8 @@ import pytest
 from support.postgres import Postgres
 from undertone_aggregator.collect.partial import pack_counts
 from undertone_aggregator.collect.postgres_store import PostgresStore
+from undertone_aggregator.collect.seen import Seen
+from undertone_aggregator.collect.sequences import Sequences
 from undertone_aggregator.collect.sqlite_store import SqliteStore
 from undertone_aggregator.collect.store import Batch, NoRoom, Store, StoreError, open_store
 from undertone_aggregator.collect.tables import HEAD
@@ -113,6 +115,28 @@ def test_epochs_of_wire_1_are_still_there(before: Path) -> None:
             assert epochs[1].cohort.mechanism.edges == (0, 100, 200, 500, 1000)
             by_slot = {key.slot: (key.fingerprint, counts.tolist()) for key, counts in store.partial(100).items()}
             assert by_slot == {100 + i: (campaign.fingerprint, [i, 2, 0]) for i, campaign in enumerate(epochs)}
+
+
+def test_a_store_of_revision_0005_opens_and_goes_on(tmp_path: Path) -> None:
+    """A dump of what the last version before workers on several machines left: 11 reports, of six devices."""
+    path = tmp_path / "s.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(Path(__file__).with_name("store_0005.sql").read_text(encoding="utf-8"))
+    for _ in range(2):
+        with open_store(path, campaign="meters") as store:
+            assert store.outcomes() == {"counted": 11, "duplicate": 1, "received": 12}
+            assert store.partial().reports == 11
+            assert [epoch.campaign.rule.theta for epoch in store.epochs()] == [None, 500]
+            assert store.devices()["d9"].state == "revoked"
+            assert len(list(store.audit())) == 11
+            seen, sequences = Seen(), Sequences()
+            seen.load(store.seen())
+            sequences.load(store.sequences())
+            assert (len(seen), len(sequences)) == (6, 6)
+            assert store.groups() == {}
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
+        assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)
 
 
 def test_a_move_that_fails_leaves_the_file_as_it_was(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
