@@ -11,8 +11,8 @@ import sys
 
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.collect.mqtt import packets
+from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
-from undertone_studies.bench.workers import plan_of, reports_of
 
 _CHUNK = 1 << 18
 
@@ -80,12 +80,6 @@ def main() -> None:
                     session.left = session.left[sent:]
                     if not session.left:
                         waiting.modify(session.connection, selectors.EVENT_READ, session)
-
-
-def numbered(number: int, topic: bytes, payload: bytes) -> bytes:
-    """A PUBLISH at QoS 1; fewer than 65,535 of them are on their way."""
-    head = len(topic).to_bytes(2, "big") + topic + (number + 1).to_bytes(2, "big")
-    return bytes((packets.PUBLISH | packets.QOS1, len(head) + len(payload))) + head + payload
 
 
 if __name__ == "__main__":

@@ -73,13 +73,13 @@ def test_devices_can_read_their_files(config, tmp_path):
 
 
 def test_each_device_gets_the_broker_of_its_shard(tmp_path):
-    brokers = 'hosts = ["127.0.0.1:4711", "127.0.0.1:4712"]\n[server]\nworkers = 2\n'
-    config = parse_config(CAMPAIGN.replace("[campaign]", f"{brokers}[campaign]"), tmp_path)
+    hosts = 'mode = "external"\npassword_file = "p"\nhosts = ["127.0.0.1:4711", "127.0.0.1:4712"]'
+    config = parse_config(CAMPAIGN.replace("port = 4711", f"{hosts}\n[server]\nworkers = 2"), tmp_path)
     names = checked_names("load", 20)
     target = target_of(config, insecure=True)
     policy = make_policy(config.campaign, insecure=True, signers=signers(config))
     provision(config, names, tmp_path / "out", target, policy)
-    ports = {member.name: member.broker.port for member in read_members(tmp_path / "out")}
+    ports = {name: read_config(str(tmp_path / f"out/devices/{name}/device.json")).broker.port for name in names}
     assert ports == {name: 4711 + shard(name) % 2 for name in names}
     assert set(ports.values()) == {4711, 4712}
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -20,16 +20,14 @@ from undertone_aggregator import credentials
 from undertone_aggregator.addresses import brokers_as_json
 from undertone_aggregator.broker import HOST, ManagedBroker, free_port
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.leases import COORDINATOR
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.mqtt import packets
-from undertone_aggregator.collect.seen import device_key
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.shared_plan import write_plan
 from undertone_aggregator.collect.store import Store, open_store
-from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
+from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
 from undertone_studies.private_postgres import MISSING, Postgres, folder_of_binaries
 from undertone_studies.processor import check_proc, family_seconds, processor_seconds
@@ -41,13 +39,12 @@ TITLE = "Several workers on one database"
 _PARTITIONS = 16
 _BROKERS = 2
 _GOALS = {2: 1.6, 4: 2.2}
-_DEVICES = 20_000
 _PATIENCE_SECONDS = 120.0
 _WINDOW = 1000
 
 
 @dataclass(frozen=True)
-class Drain:
+class Drained:
     """Reports a second, and processor time a report in µs: of the workers, the database, the broker or stand-in."""
 
     rate: float
@@ -74,7 +71,7 @@ def run(options: Options) -> list[Measured]:
     return rows
 
 
-def _rows(name: str, best: dict[int, Drain]) -> Iterator[Measured]:
+def _rows(name: str, best: dict[int, Drained]) -> Iterator[Measured]:
     for workers, drain in best.items():
         what = f"{workers} workers, {name}"
         goal = _GOALS.get(workers) if name == "stand-in" else None
@@ -88,27 +85,7 @@ def _rows(name: str, best: dict[int, Drain]) -> Iterator[Measured]:
         yield Measured(f"{what}: all of them", cores, "cores")
 
 
-def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
-    """The plan of each partition of the benchmark's campaign."""
-    plan = replace(
-        bench.PLAN, workers=partitions, slots=tuple(range(partitions)), secret=bench.CAMPAIGN, lease_seconds=60
-    )
-    return lambda partition: replace(plan, worker=partition)
-
-
-def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[tuple[bytes, bytes]]]:
-    """(topic, payload) of each partition's reports, slot after slot."""
-    made: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
-    devices = min(_DEVICES, max(reports // 4, 1))
-    names = [f"meter-{number:05d}" for number in range(devices)]
-    where = [made[device_key(name)[0] % partitions] for name in names]
-    for number in range(reports):
-        topic, payload = bench.report_of(campaign, names[number % devices], number // devices, number)
-        where[number % devices].append((topic.encode(), payload))
-    return made
-
-
-def by_stand_in(database: Postgres, workers: int, reports: int) -> Drain:
+def by_stand_in(database: Postgres, workers: int, reports: int) -> Drained:
     command = [sys.executable, "-m", "undertone_studies.stand_in", str(_PARTITIONS), str(reports)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
@@ -126,7 +103,7 @@ def by_stand_in(database: Postgres, workers: int, reports: int) -> Drain:
             child.stdin.close()
 
 
-def by_mosquitto(database: Postgres, workers: int, reports: int) -> Drain:
+def by_mosquitto(database: Postgres, workers: int, reports: int) -> Drained:
     plan, campaign = plan_of(_PARTITIONS), bench.make_campaign()
     with contextlib.ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(_BROKERS)]
@@ -165,7 +142,7 @@ def _measure(
     brokers_used: Callable[[], float],
     go: Callable[[Store], None],
     waits: bool,
-) -> Drain:
+) -> Drained:
     """``waits``: the backlog comes when ``go`` is called, which is when every partition has its owner; else as soon as
     there is a plan for the workers, which is when they all run."""
     url = database.new_database()
@@ -201,7 +178,7 @@ def _measure(
         in_database, in_workers, in_brokers = (
             (after - before) / reports * 1e6 for before, after in zip(used, now, strict=True)
         )
-        return Drain(reports / wall, in_workers, in_database, in_brokers)
+        return Drained(reports / wall, in_workers, in_database, in_brokers)
 
 
 @contextlib.contextmanager
@@ -218,8 +195,6 @@ def _worker(url: str, password_file: Path, most: int) -> Iterator["subprocess.Po
 
 def _publish(address: Address, reports: list[tuple[bytes, bytes]]) -> None:
     """At QoS 1, a window at a time; the broker has acknowledged them when this returns."""
-    from undertone_studies.stand_in import numbered
-
     with socket.create_connection((address.host, address.port)) as connection:
         connection.sendall(packets.connect("bench-publisher", address.user, address.password, 600, clean=True))
         _receive(connection, 4)

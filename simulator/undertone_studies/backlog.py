@@ -1,0 +1,38 @@
+"""Reports that wait for several workers, partition by partition, as packets of MQTT."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from undertone_aggregator.collect.ingest import IngestPlan
+from undertone_aggregator.collect.mqtt import packets
+from undertone_aggregator.collect.seen import device_key
+from undertone_shared.campaign import Campaign
+from undertone_studies.bench import ingest as bench
+
+_DEVICES = 20_000
+
+
+def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
+    """The plan of each partition of the benchmark's campaign."""
+    plan = replace(
+        bench.PLAN, workers=partitions, slots=tuple(range(partitions)), secret=bench.CAMPAIGN, lease_seconds=60
+    )
+    return lambda partition: replace(plan, worker=partition)
+
+
+def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[tuple[bytes, bytes]]]:
+    """(topic, payload) of each partition's reports, slot after slot."""
+    made: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
+    devices = min(_DEVICES, max(reports // 4, 1))
+    names = [f"meter-{number:05d}" for number in range(devices)]
+    where = [made[device_key(name)[0] % partitions] for name in names]
+    for number in range(reports):
+        topic, payload = bench.report_of(campaign, names[number % devices], number // devices, number)
+        where[number % devices].append((topic.encode(), payload))
+    return made
+
+
+def numbered(number: int, topic: bytes, payload: bytes) -> bytes:
+    """A PUBLISH at QoS 1; fewer than 65,535 of them are on their way."""
+    head = len(topic).to_bytes(2, "big") + topic + (number + 1).to_bytes(2, "big")
+    return bytes((packets.PUBLISH | packets.QOS1, len(head) + len(payload))) + head + payload
