@@ -44,7 +44,7 @@ _WINDOW = 1000
 
 
 @dataclass(frozen=True)
-class Drained:
+class Shift:
     """Reports a second, and processor time a report in µs: of the workers, the database, the broker or stand-in."""
 
     rate: float
@@ -71,7 +71,7 @@ def run(options: Options) -> list[Measured]:
     return rows
 
 
-def _rows(name: str, best: dict[int, Drained]) -> Iterator[Measured]:
+def _rows(name: str, best: dict[int, Shift]) -> Iterator[Measured]:
     for workers, drain in best.items():
         what = f"{workers} workers, {name}"
         goal = _GOALS.get(workers) if name == "stand-in" else None
@@ -85,7 +85,7 @@ def _rows(name: str, best: dict[int, Drained]) -> Iterator[Measured]:
         yield Measured(f"{what}: all of them", cores, "cores")
 
 
-def by_stand_in(database: Postgres, workers: int, reports: int) -> Drained:
+def by_stand_in(database: Postgres, workers: int, reports: int) -> Shift:
     command = [sys.executable, "-m", "undertone_studies.stand_in", str(_PARTITIONS), str(reports)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
@@ -103,7 +103,7 @@ def by_stand_in(database: Postgres, workers: int, reports: int) -> Drained:
             child.stdin.close()
 
 
-def by_mosquitto(database: Postgres, workers: int, reports: int) -> Drained:
+def by_mosquitto(database: Postgres, workers: int, reports: int) -> Shift:
     plan, campaign = plan_of(_PARTITIONS), bench.make_campaign()
     with contextlib.ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(_BROKERS)]
@@ -142,7 +142,7 @@ def _measure(
     brokers_used: Callable[[], float],
     go: Callable[[Store], None],
     waits: bool,
-) -> Drained:
+) -> Shift:
     """``waits``: the backlog comes when ``go`` is called, which is when every partition has its owner; else as soon as
     there is a plan for the workers, which is when they all run."""
     url = database.new_database()
@@ -178,7 +178,7 @@ def _measure(
         in_database, in_workers, in_brokers = (
             (after - before) / reports * 1e6 for before, after in zip(used, now, strict=True)
         )
-        return Drained(reports / wall, in_workers, in_database, in_brokers)
+        return Shift(reports / wall, in_workers, in_database, in_brokers)
 
 
 @contextlib.contextmanager
