@@ -197,7 +197,7 @@ class Coordinator:
             self.store.set_meta({MODELS: json.dumps(self._models)})
         for sentence in estimator.warnings(estimates) if kind is None else ():
             # Its numbers move with every slot: once until what it warns of is over.
-            self.journal.say_once("stale", "warning: " + sentence.partition(":")[0], warning=sentence)
+            self.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
         return [estimate for estimate in estimates if estimate.slot >= first]
 
     @property

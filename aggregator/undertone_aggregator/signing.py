@@ -3,6 +3,7 @@
 Who loses it makes a new one and gives its public half to the devices' policies (docs/keys.md).
 """
 
+import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +35,9 @@ def make_key(path: Path) -> Signer:
 
 def read_key(path: Path) -> Signer:
     """The key in the file. Raises Invalid for a file that is none or that others may read, OSError."""
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    # What systemd loads for one service is that service's alone, whatever its mode.
+    loaded = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
+    if not loaded and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Invalid(f"{path} may be read by others, expected mode 0600")
     try:
         private = load_pem_private_key(path.read_bytes(), password=None)

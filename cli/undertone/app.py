@@ -15,6 +15,7 @@ from undertone.commands import (
     demo,
     devices,
     experiment,
+    export,
     fleet,
     init,
     plan,
@@ -61,6 +62,7 @@ certify.register(app)
 devices.register(app)
 demo.register(app)
 experiment.register(app)
+export.register(app)
 fleet.register(app)
 init.register(app)
 plan.register(app)

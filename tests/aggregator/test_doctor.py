@@ -14,8 +14,11 @@ from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.doctor import OUTBOX, examine
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.doctor import examine
+from undertone_aggregator.doctor_broker import OUTBOX
 from undertone_aggregator.home import Home
+from undertone_aggregator.signing import make_key
 from undertone_device.reporter import DEFAULT_OUTBOX
 
 
@@ -45,6 +48,14 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
         assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
         assert examined.returncode == 0
         assert not running.server.journal.rung, "a server that runs is not disturbed"  # type: ignore[union-attr]
+        assert {"broker's file", "ports"} <= set(results)
+        # Another's signature.
+        key = folder / "signing.key"
+        key.rename(folder / "kept.key")
+        make_key(key)
+        broken = {finding.check: finding for finding in examine(folder) if finding.result == "failure"}
+        assert list(broken) == ["broadcast of power"]
+        assert "is not signed by" in broken["broadcast of power"].sentence
     finally:
         running.end()
 
@@ -86,6 +97,29 @@ def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, fr
             assert "failure" not in results(folder).values()
         finally:
             child.terminate()
+
+
+def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look_at_all_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--host", "127.0.0.1").returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["broker's file"] == "ok"
+    config = folder / "broker/mosquitto.conf"
+    config.write_text(config.read_text().replace("persistence true", "persistence false"))
+    told = next(finding for finding in examine(folder) if finding.check == "broker's file")
+    assert told.result == "failure"
+    assert told.sentence.endswith("does not say persistence true")
+    store = folder / "stores/power.sqlite"
+    store.parent.mkdir(exist_ok=True)
+    with open_store(store, campaign="power") as opened:
+        opened.set_meta({"campaign": "power", "filler": "x" * 50_000})
+    assert results(folder)["store of power"] == "ok"
+    data = bytearray(store.read_bytes())
+    data[-4096 * 4 : -4096] = bytes(4096 * 3)
+    store.write_bytes(data)
+    assert results(folder)["store of power"] == "failure"
+    config.unlink()
+    assert results(folder)["broker's file"] == "warning", "what cannot be known is said"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

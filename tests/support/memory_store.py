@@ -75,6 +75,9 @@ class MemoryStore:
     def backup(self, path: Path) -> None:
         raise Invalid("a store in memory has no backup")
 
+    def damage(self) -> str:
+        return ""
+
     @property
     def leases(self) -> None:
         return None

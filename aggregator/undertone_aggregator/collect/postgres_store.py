@@ -70,6 +70,9 @@ class PostgresStore(SqlStore):
     def backup(self, path: Path) -> None:
         raise Invalid(f"{self._name} is a PostgreSQL database: back it up with pg_dump")
 
+    def damage(self) -> str:
+        return ""
+
     def __enter__(self) -> "PostgresStore":
         return self
 

@@ -74,6 +74,10 @@ class SqliteStore(SqlStore):
         _make_private(path)
         self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
 
+    def damage(self) -> str:
+        said = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]
+        return "" if said == ["ok"] else "; ".join(said)
+
     def __enter__(self) -> "SqliteStore":
         return self
 

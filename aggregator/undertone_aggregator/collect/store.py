@@ -85,6 +85,9 @@ class Store(Protocol):
     def backup(self, path: Path) -> None:
         """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
 
+    def damage(self) -> str:
+        """What a check of the whole store says is wrong with it; empty when nothing is, or where others see to it."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; waits for other writers. On return it is durable. Within another it is a part of that."""
 

@@ -72,7 +72,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine a server's folder, its machine and its broker; a server that runs is not disturbed. Exit 1 on failure."""
-    from undertone_aggregator.doctor import FAILURE, examine
+    from undertone_aggregator.doctor import examine
+    from undertone_aggregator.doctor_broker import FAILURE
 
     findings = []
     for finding in examine(folder):

@@ -62,7 +62,7 @@ def run(options: Options) -> list[Measured]:
     """Ingest of 20 campaigns and of one, and with readers of the page. Raises Invalid without mosquitto or /proc."""
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
-    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 12, 1000)
+    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 5, 1000)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 2):

@@ -1,0 +1,53 @@
+"""``undertone export``: everything of a campaign that may be published, in one folder, while its server goes on."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+FORMATS = ("csv", "jsonl", "parquet", "influx")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("export")(export)
+
+
+def export(
+    store: Annotated[str, typer.Argument(help="The store: a file, or postgresql://user@host/database.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
+    form: Annotated[str, typer.Option("--format", help="Of the series: " + ", ".join(FORMATS) + ".")] = "csv",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write every group's settled series, raw and filtered, with epochs, θ's history and the guarantee beside them.
+
+    Slots over fewer reports than the campaign's min_reports are left out, as on the page.
+    """
+    from undertone_aggregator.estimate import export as write
+    from undertone_aggregator.estimate.world import publishable
+    from undertone_aggregator.results import open_results
+
+    if form not in FORMATS:
+        raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
+    if folder.exists():
+        raise Invalid(f"{folder} exists already: an export replaces nothing")
+    with open_results(store) as results:
+        rows = publishable(results.estimates(groups=None, filtered=True, settled=True), results.min_reports)
+        facts = write.document(results, [])
+        folder.mkdir(parents=True)
+        series, campaign = folder / f"series.{form}", folder / "campaign.json"
+        if form == "parquet":
+            write.write_parquet(results, rows, series)
+        elif form == "csv":
+            series.write_text(write.to_csv(results, rows), encoding="utf-8")
+        elif form == "jsonl":
+            series.write_text(write.to_json_lines(rows), encoding="utf-8")
+        else:
+            series.write_text(write.to_influx(results.campaign.name, rows), encoding="utf-8")
+    del facts["slots"]
+    campaign.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    said = {"series": str(series), "campaign": str(campaign), "rows": len(rows)}
+    print(json.dumps(said) if as_json else f"{series}: {len(rows)} rows; {campaign}: epochs, θ, the guarantee")
