@@ -1,11 +1,12 @@
 """Landed reports of a fleet, and the store of an embedded server that counted the same deliveries."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from support.list_intake import ListIntake
 from support.server import FIRST, PREFIX, delivery, two_epochs
+from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.landing import Landing
@@ -19,11 +20,20 @@ GROUPS = 4
 _CHUNK = 20_000
 
 
-def bind(store: Store) -> None:
+def bind(store: Store, epochs: Sequence[Epoch] = EPOCHS) -> None:
     """Make a store this campaign's."""
     store.set_meta({"campaign": "meters", "epsilon": "4"})
-    for epoch in EPOCHS:
+    for epoch in epochs:
         store.add_epoch(epoch)
+
+
+def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int) -> None:
+    """Land one honest report of each device, counted into ``store`` as well, which knows the epoch."""
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))
+    ingest = Ingest(plan, store, ListIntake([]), clock=lambda: slot + 5)
+    made = [delivery(epoch.campaign, f"d{number}", slot, number % 3) for number in range(devices)]
+    assert ingest.commit([Delivery(*sent, False) for sent in made])
+    ingest._gather(Landing.gather)
 
 
 def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) -> int:
@@ -45,19 +55,19 @@ def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) ->
 
 
 def _sent(chance: random.Random, devices: int, slots: int) -> Iterator[list[Delivery]]:
-    campaign = EPOCHS[1].campaign
-    drawn = campaign.cohort.mechanism.symbols
+    campaign, rule = EPOCHS[1].campaign, EPOCHS[1].campaign.rule
+    phase = {number: campaign.schedule.place(f"d{number}") for number in range(devices)}
+
+    def honest_report(number: int, slot: int, sequence: int) -> Delivery:
+        member = campaign.schedule.is_member(phase[number], slot)
+        drawn = (rule.cohort if member else rule.report).mechanism.symbols
+        return Delivery(*delivery(campaign, f"d{number}", slot, chance.randrange(drawn), sequence), False)
+
     before: list[Delivery] = []
     for slot in range(START, START + slots):
-        honest = [
-            Delivery(*delivery(campaign, f"d{number}", slot, chance.randrange(drawn), slot - START + 1), False)
-            for number in range(devices)
-        ]
+        honest = [honest_report(number, slot, slot - START + 1) for number in range(devices)]
         again = chance.choices(honest + before, k=devices // 20)
-        odd = [
-            Delivery(*delivery(campaign, f"d{chance.randrange(devices)}", slot, chance.randrange(drawn), 1000), False)
-            for _ in range(devices // 100)
-        ]
+        odd = [honest_report(chance.randrange(devices), slot, 1000) for _ in range(devices // 100)]
         refused = []
         for sent in chance.choices(honest, k=devices // 100):
             kind = chance.randrange(4)

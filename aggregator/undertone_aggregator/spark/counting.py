@@ -12,7 +12,7 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.columns import Columns
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.landing import RAW
-from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.partial import Key, pack_counts, unpack_counts
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.sequences import MissingReports, Sequences
 from undertone_aggregator.collect.store import Batch
@@ -22,11 +22,11 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import Report
 
-# What an executor remembers of a bucket, and the rows that it gives: n reports in a cell, n deliveries with an outcome
+# What an executor remembers of a bucket, and the rows that it gives: a packed histogram, n deliveries with an outcome
 # (grp), n reports that are missing.
 STATE = "seen binary, sequences binary, chains binary, missing string"
-ROWS = "what string, grp string, fingerprint long, kind int, slot long, cell int, n long"
-CELL, OUTCOME, MISSING = "cell", "outcome", "missing"
+ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
+CELLS, OUTCOME, MISSING = "cells", "outcome", "missing"
 # An epoch that began after the query: the driver starts it again with all of them.
 UNKNOWN = "a landed report is of the unknown epoch"
 _NAMES = [column.split()[0] for column in ROWS.split(", ")]
@@ -109,29 +109,32 @@ def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:
 
 
 def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
-    """A batch as rows, which add up."""
-    rows: list[tuple[Any, ...]] = []
-    for key, counts in batch.partial.items():
-        number = int.from_bytes(key.fingerprint, "big", signed=True)
-        rows += [
-            (CELL, key.group, number, key.kind, key.slot, cell, int(counts[cell]))
-            for cell in np.flatnonzero(counts).tolist()
-        ]
-    rows += [(OUTCOME, outcome, 0, 0, 0, 0, n) for outcome, n in batch.outcomes.items()]
-    return rows + [(MISSING, group, 0, 0, slot, 0, n) for (group, slot), n in batch.lost.items() if n]
+    """A batch as rows."""
+    rows: list[tuple[Any, ...]] = [
+        (
+            CELLS,
+            key.group,
+            int.from_bytes(key.fingerprint, "big", signed=True),
+            key.kind,
+            key.slot,
+            0,
+            pack_counts(counts),
+        )
+        for key, counts in batch.partial.items()
+    ]
+    rows += [(OUTCOME, outcome, 0, 0, 0, n, b"") for outcome, n in batch.outcomes.items()]
+    return rows + [(MISSING, group, 0, 0, slot, n, b"") for (group, slot), n in batch.lost.items() if n]
 
 
-def batch_of(campaign: str, timeline: Timeline, rows: Iterable[Sequence[Any]]) -> Batch:
-    """The batch that summed rows make."""
+def batch_of(campaign: str, rows: Iterable[Sequence[Any]]) -> Batch:
+    """The batch that the rows of all buckets make."""
     batch = Batch()
-    for what, group, number, kind, slot, cell, n in rows:
+    for what, group, number, kind, slot, n, counts in rows:
         if what == OUTCOME:
             batch.outcomes[group] += n
         elif what == MISSING:
             batch.lost[group, slot] += n
         else:
-            fingerprint = number.to_bytes(8, "big", signed=True)
-            rule = _epoch(timeline, fingerprint).campaign.rule
-            key = Key(campaign, fingerprint, kind, group, slot)
-            batch.partial.add_moments(key, [(cell, n)], cells_of(rule.kind).length(rule, kind))
+            key = Key(campaign, number.to_bytes(8, "big", signed=True), kind, group, slot)
+            batch.partial.add_counts(key, unpack_counts(bytes(counts)))
     return batch

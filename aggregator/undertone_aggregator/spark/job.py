@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.binding import bind_counting
-from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Failpoint, Say, nowhere
 from undertone_aggregator.collect.landing import COLUMNS, COUNTED, LANDED
 from undertone_aggregator.collect.landing_plan import SPARK
@@ -85,7 +86,7 @@ class Job:
             return True
         if UNKNOWN in str(wrong) and store.epoch_count() != len(epochs):
             return False
-        raise Invalid(f"the query ended: {str(wrong).strip().splitlines()[0]}")
+        raise Invalid(f"the query ended: {_cause(str(wrong))}")
 
     def _start(self, session: Any, epochs: list[Epoch], say: Say, failpoint: Failpoint) -> Any:
         from pyspark.sql import functions as F
@@ -103,27 +104,29 @@ class Job:
         rows = landed.drop("device", "second").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
         counting = Counting(self.campaign, [bytes(epoch.campaign.body) for epoch in epochs])
         counted = rows.groupBy("bucket").applyInPandasWithState(counting, ROWS, STATE, "append", "NoTimeout")
-        sink = _Sink(self, Timeline(epochs), say, failpoint)
+        sink = _Sink(self, say, failpoint)
         writer = counted.writeStream.queryName(self.query).option("checkpointLocation", str(self.checkpoint))
         kind = {"availableNow": True} if self.once else {"processingTime": f"{self.seconds} seconds"}
         return writer.foreachBatch(sink).trigger(**kind).start()
 
 
+def _cause(text: str) -> str:
+    """The sentence in what Spark quotes of tracebacks, Python's and Java's."""
+    raised = re.findall(r"^(?:[A-Za-z_]+\.)*[A-Za-z_]*(?:Invalid|Error|Exception): (.+)", text, re.MULTILINE)
+    return str(raised[-1] if raised else text.strip().partition("\n")[0])
+
+
 class _Sink:
     """Takes each batch into the store; called in the driver."""
 
-    def __init__(self, job: Job, timeline: Timeline, say: Say, failpoint: Failpoint) -> None:
-        self._job, self._timeline = job, timeline
-        self._say, self._failpoint = say, failpoint
+    def __init__(self, job: Job, say: Say, failpoint: Failpoint) -> None:
+        self._job, self._say, self._failpoint = job, say, failpoint
         self._began = self._before = time.monotonic()
         self._rows = 0
 
     def __call__(self, frame: Any, number: int) -> None:
-        from pyspark.sql import functions as F
-
         job = self._job
-        summed = frame.groupBy(*frame.columns[:-1]).agg(F.sum("n")).collect()
-        batch = batch_of(job.campaign, self._timeline, summed)
+        batch = batch_of(job.campaign, frame.collect())
         entry = ledger.Ledger(job.query, ledger.checkpoint_id(job.checkpoint), job.buckets, number)
         self._failpoint("before_commit")
         while not self._apply(entry, batch):

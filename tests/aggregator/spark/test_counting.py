@@ -12,7 +12,6 @@ from support.hostile import EPOCHS, GROUPS, stream_of
 from support.list_intake import ListIntake
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX
-from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.landing import files_of
 from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
@@ -63,16 +62,14 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
     while first < len(rows):
         size = chance.choice([1, 30, 700, 2000])
         part, first = rows.iloc[first : first + size], first + size
-        summed: list[tuple[Any, ...]] = []
+        given: list[tuple[Any, ...]] = []
         for bucket, frame in part.groupby(part.key % buckets):
             # Spark keeps no order within a bucket.
             shuffled = frame.sample(frac=1, random_state=chance.randrange(1 << 30))
             frames = iter([shuffled.iloc[: size // 2], shuffled.iloc[size // 2 :]])
             for out in counting((bucket,), frames, states.setdefault(bucket, State())):
-                summed += out.itertuples(index=False, name=None)
-        assert ledger.apply(
-            store, ledger.Ledger("q", "c", buckets, number), batch_of("meters", Timeline(epochs), summed)
-        )
+                given += out.itertuples(index=False, name=None)
+        assert ledger.apply(store, ledger.Ledger("q", "c", buckets, number), batch_of("meters", given))
         number += 1
     same = store.partial() == server.partial()
     assert same

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from support import landed
 from support.ci import unavailable
 from support.deliveries import wait_for
 from support.postgres import Postgres
+from support.server import FIRST
+from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.recount import compare, merged, recount
 from undertone_aggregator.results import open_results
@@ -54,7 +57,9 @@ def children(pid: int) -> dict[int, str]:
 class Driver:
     """`undertone spark run` on one store, in lives that end in one way or another."""
 
-    def __init__(self, folder: Path, store: str, master: str, **options: int) -> None:
+    def __init__(
+        self, folder: Path, store: str, master: str, epochs: Sequence[Epoch] = landed.EPOCHS, **options: int
+    ) -> None:
         self.folder, self.store = folder, store
         self.landing, self.checkpoint = folder / "landing", folder / "checkpoint"
         paths = {"folder": str(self.landing), "checkpoint": str(self.checkpoint)}
@@ -64,7 +69,7 @@ class Driver:
         self.killed_executors = 0
         self._process: subprocess.Popen[bytes] | None = None
         with open_store(store, campaign="meters") as opened:
-            landed.bind(opened)
+            landed.bind(opened, epochs)
 
     def start(self, place: str = "nowhere", passages: int = -1) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -79,6 +84,11 @@ class Driver:
     def wait(self, seconds: float = 600) -> int:
         assert self._process is not None
         return self._process.wait(seconds)
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait(60)
 
     def kill(self) -> None:
         """The driver, its JVM and the executors, at once."""
@@ -145,6 +155,29 @@ def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres:
     assert driver.wait() == 0, driver.log()
     assert "batch 0 was in the store already" in driver.log()
     check(driver, 50_000, deliveries)
+
+
+@pytest.mark.slow
+@pytest.mark.services
+def test_an_epoch_that_begins_while_it_counts(tmp_path: Path, postgres: Postgres) -> None:
+    first, second = landed.EPOCHS
+    driver = Driver(tmp_path, postgres.new_database(), "local[2]", [first], partitions=2, once=False, seconds=0)
+    with (
+        open_store(tmp_path / "server.sqlite", campaign="meters") as server,
+        open_store(driver.store, campaign="meters") as store,
+    ):
+        landed.bind(server, [first])
+        landed.land_slot(driver.landing, server, first, FIRST + 1, 500)
+        driver.start()
+        wait_for(lambda: store.outcomes()["counted"] == 500 or not driver.running, 300, "the first epoch")
+        for opened in (store, server):
+            opened.add_epoch(second)
+        landed.land_slot(driver.landing, server, second, landed.START + 1, 700)
+        wait_for(lambda: store.outcomes()["counted"] == 1200 or not driver.running, 300, "the second epoch")
+        assert driver.running, driver.log()
+        assert driver.stop() == 0, driver.log()
+        assert compare(recount(driver.landing, store.epochs()), store) == []
+        assert store.partial() == server.partial()
 
 
 @pytest.mark.slow
