@@ -7,6 +7,7 @@ for a slot 96 later came before*. What the rules without memory refused is lande
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 
 _LAST = 0xFFFFFFFF
+_TRIES = 50
 # What a memory of 32 bytes cannot always tell apart.
 _AGAIN = (DUPLICATE, CONFLICT, UNVERIFIED)
 
@@ -96,7 +98,7 @@ def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _
     timeline = Timeline(epochs)
     span = {"first": first, "last": last}
     with duckdb.connect() as database:
-        database.execute(_ROWS, {"files": [str(file) for file in files_of(folder)]})
+        _read(database, folder)
         database.execute(_JUDGED)
         outcomes = Counter({outcome: int(n) for outcome, n in database.execute(_OUTCOMES).fetchall()})
         partial = Partial()
@@ -111,6 +113,22 @@ def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _
         for number in streams:
             _add_streams(database, timeline, number, span, partial)
     return Recount(partial, outcomes)
+
+
+def _read(database: Any, folder: Path) -> None:
+    """Workers gather files, and Spark sets them aside: what is gone by now stands in another file."""
+    from duckdb import Error
+
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            files = files_of(folder)
+            try:
+                database.execute(_ROWS, {"files": [str(file) for file in files]})
+                return
+            except Error as wrong:
+                if all(file.exists() for file in files):
+                    raise Invalid(f"{folder} cannot be read: {wrong}") from None
+    raise Invalid(f"the files of {folder} were moved while they were read, {_TRIES} times: try again")
 
 
 def _add_streams(database: Any, timeline: Timeline, number: int, span: dict[str, int], partial: Partial) -> None:

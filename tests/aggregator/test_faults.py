@@ -31,6 +31,7 @@ from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.seen import digest
 from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.recount import recount
 from undertone_shared.campaign import Campaign
 
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
@@ -160,10 +161,20 @@ def test_killed_a_hundred_times_under_load(site: Site) -> None:
 
 
 def kill_at_random(site: Site, kills: int, devices: int) -> None:
-    chance = random.Random(kills)
     server, sender = site.server, site.sender
     campaign = server.begin_campaign()
-    made = []
+    made = under_fire(server, sender, campaign, kills, devices)
+    before = server.log().count("resuming campaign")
+    server.start()
+    sender.flush(made, 120)
+    wait_for(lambda: server.log().count("resuming campaign") > before)
+    finish(server, campaign, sender.sent, site.asynchronous)
+
+
+def under_fire(server: Server, sender: Any, campaign: Campaign, kills: int, devices: int) -> list[Any]:
+    """Reports, while the server is killed again and again; what to wait for."""
+    chance = random.Random(kills)
+    made: list[Any] = []
     reported = 0
     for _ in range(kills):
         server.start()
@@ -178,11 +189,26 @@ def kill_at_random(site: Site, kills: int, devices: int) -> None:
             reported += 1
             time.sleep(chance.uniform(0, 0.004))
         server.end(signal.SIGKILL)
-    before = server.log().count("resuming campaign")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sender, workers: int) -> None:
+    server.configure(workers, '[landing]\nfolder = "landing"\nseconds = 1\ncounts = "spark"\n')
+    campaign = server.begin_campaign()
+    sender.flush(under_fire(server, sender, campaign, kills=20, devices=60), 120)
     server.start()
-    sender.flush(made, 120)
-    wait_for(lambda: server.log().count("resuming campaign") > before)
-    finish(server, campaign, sender.sent, site.asynchronous)
+    with open_store(server.store, read_only=True) as store:
+        epochs = store.epochs()
+        assert store.outcomes()["received"] == 0
+    partial, _ = expected(campaign, Timeline(epochs), sender.sent)
+    wait_for(lambda: recount(server.folder / "landing", epochs).partial == partial, 30, "the last landed report")
+    assert server.end() == 0, server.log()
+    again = recount(server.folder / "landing", epochs)
+    assert again.partial == partial
+    assert again.outcomes["duplicate"] > 0, "no delivery came twice: the kills hit nothing"
+    assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 
 
 def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:

@@ -35,7 +35,7 @@ class Server:
         self._broker = broker
         self.configure(workers)
 
-    def configure(self, workers: int) -> None:
+    def configure(self, workers: int, further: str = "") -> None:
         (self.folder / "c.toml").write_text(f"""
 [broker]
 {self._broker}
@@ -56,7 +56,7 @@ cells = 16
 workers = {workers}
 batch = 20
 batch_milliseconds = 5
-""")
+{further}""")
 
     def start(self, place: str = "nowhere", passages: int = -1, *, full: bool = False) -> None:
         """Start it; ``full``: as on a disk without room, until `make_room`."""

@@ -201,8 +201,12 @@ class Landing:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none."""
-    files = [file for file in sorted(folder.rglob("*.parquet")) if not file.name.startswith(".")]
+    """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none.
+
+    In the order in which rows move on: what moves meanwhile is met twice, and not missed.
+    """
+    parts = [sorted((folder / part).rglob("[!.]*.parquet")) for part in (_PENDING, LANDED, COUNTED)]
+    files = [file for part in parts for file in part]
     if not files:
         raise Invalid(f"{folder} holds no landed file")
     return files

@@ -14,6 +14,7 @@ from support.hostile import EPOCHS, GROUPS, stream_of
 from support.list_intake import ListIntake
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, config, delivery, two_epochs
+from undertone_aggregator import recount as recount_module
 from undertone_aggregator.binding import bind_counting
 from undertone_aggregator.collect import ingest as ingest_module
 from undertone_aggregator.collect import landing as module
@@ -98,6 +99,29 @@ def test_a_missing_file_shows(tmp_path: Path) -> None:
     said = [str(difference) for difference in compare(recount(tmp_path, store.epochs()), store)]
     assert said
     assert all(sentence.startswith(f"slot {FIRST + 1}, group ") and " 0 landed, " in sentence for sentence in said)
+
+
+def test_what_is_gathered_while_it_is_read_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store([OLD])
+    ingest, _ = make(store, landing(tmp_path), reports(40), batch=10)
+    for _ in range(4):
+        ingest.step()
+    listed: list[list[Path]] = []
+
+    def list_then_gather(folder: Path) -> list[Path]:
+        listed.append(files_of(folder))
+        ingest._gather(Landing.gather)
+        return listed[-1]
+
+    monkeypatch.setattr(recount_module, "files_of", list_then_gather)
+    assert recount(tmp_path, store.epochs()).partial == store.partial()
+    assert [len(files) for files in listed] == [4, 1]
+    monkeypatch.setattr(recount_module, "files_of", lambda _: [tmp_path / "gone"])
+    with pytest.raises(Invalid, match="were moved while they were read, 50 times"):
+        recount(tmp_path, store.epochs())
+    (tmp_path / "gone").write_text("no Parquet")
+    with pytest.raises(Invalid, match="cannot be read: "):
+        recount(tmp_path, store.epochs())
 
 
 def test_each_row_is_what_the_rules_without_memory_say() -> None:
