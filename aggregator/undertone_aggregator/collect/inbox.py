@@ -151,6 +151,8 @@ class Inbox:
         self._received.clear()
         if isinstance(wrong, ProtocolError) and wrong.reason == "refused":
             self._say(self._address.refusal(wrong))
+        elif not self._subscriber.accepted:
+            self._say(self._address.unanswered(wrong))
         elif self._subscriber.subscribed:
             self._say(self._losses.sentence(self._address, now))
 
@@ -176,7 +178,7 @@ class Inbox:
                 raise
             self._socket = made
         except (OSError, ValueError) as wrong:
-            self._say(f"the broker at {address.host}:{address.port} cannot be reached: {wrong}")
+            self._say(address.unreachable(wrong))
         self._retry_at = time.monotonic() + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 

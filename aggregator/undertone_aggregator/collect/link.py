@@ -67,6 +67,15 @@ class Address:
         where = "" if self.password_file is None else f" with the password of {self.password_file}"
         return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
+    def unanswered(self, reason: object) -> str:
+        """What to say when the broker ends a connection before it says yes or no."""
+        doubt = "TLS" if self.ca_file is None and not self.tls else "no TLS"
+        return f"the broker at {self.host}:{self.port} did not answer ({reason}): does its port expect {doubt}?"
+
+    def unreachable(self, reason: object) -> str:
+        """What to say when there is no connection."""
+        return f"the broker at {self.host}:{self.port} cannot be reached: {reason}"
+
     def client(self, client_id: str, **options: Any) -> mqtt.Client:
         """A paho client for this address, not yet connected."""
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv311, **options)
@@ -145,6 +154,9 @@ class Outlet:
         self._client.on_connect = self._on_connect
         self._client.on_message = self._on_message
         self._client.on_subscribe = lambda *_: self._answered.set()
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_connect_fail = lambda *_: say(address.unreachable("it is tried again"))
+        self._greeted = False
         self._started = False
         self._connections = 0
         self._since = 0.0
@@ -189,9 +201,12 @@ class Outlet:
         if self._started:
             self._client.disconnect()
             self._client.loop_stop()
-        self._client.on_connect = self._client.on_message = self._client.on_subscribe = None
+        client = self._client
+        client.on_connect = client.on_message = client.on_subscribe = client.on_disconnect = None
+        client.on_connect_fail = None
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._greeted = True
         if reason.is_failure:
             self._say(self._address.refusal(reason))
             return
@@ -204,6 +219,11 @@ class Outlet:
             for topic, (payload, permitted) in self._kept.items():
                 if permitted():
                     client.publish(topic, payload, qos=1, retain=True)
+
+    def _on_disconnect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if not self._greeted:
+            self._say(self._address.unanswered(reason))
+        self._greeted = False
 
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         try:

@@ -18,7 +18,7 @@ from support.private_broker import TLS, PrivateBroker
 from undertone_aggregator.collect import inbox as module
 from undertone_aggregator.collect.inbox import Inbox
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address
+from undertone_aggregator.collect.link import Address, Outlet
 from undertone_aggregator.collect.mqtt import packets
 
 TOPIC = "undertone-test/inbox"
@@ -197,6 +197,25 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
     # The broker delivers them again: these could no longer be acknowledged.
     assert inbox.take(0.5) == []
     assert not inbox.ready
+
+
+def test_a_port_that_expects_tls_is_told_at_once(
+    mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """It took 40 s without a line to find that ca_file was forgotten."""
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
+        address = Address("localhost", broker.port, "u", "p")
+        said: dict[str, list[str]] = {"inbox": [], "outlet": []}
+        inbox, outlet = make(address, said["inbox"]), Outlet(address, "outlet", said["outlet"].append, [TOPIC])
+        outlet.start()
+        deadline = time.monotonic() + 10
+        while not all(said.values()) and time.monotonic() < deadline:
+            inbox.take(0.1)
+        outlet.stop()
+        inbox.close()
+    for sentences in said.values():
+        assert sentences[0].startswith(f"the broker at localhost:{broker.port} did not answer")
+        assert sentences[0].endswith("does its port expect TLS?")
 
 
 # A broker that misbehaves
