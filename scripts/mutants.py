@@ -51,6 +51,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
     "aggregator/undertone_aggregator/collect/admission.py": (f"{COLLECT}/test_admission.py", f"{COLLECT}/test_lane.py"),
     "aggregator/undertone_aggregator/collect/lane.py": (f"{COLLECT}/test_lane.py",),
+    "aggregator/undertone_aggregator/collect/tally.py": (
+        f"{COLLECT}/test_lane.py",
+        f"{COLLECT}/test_admission.py",
+        f"{COLLECT}/test_sequences.py",
+    ),
     "aggregator/undertone_aggregator/collect/seen.py": (
         f"{COLLECT}/test_seen.py",
         f"{COLLECT}/test_admission.py",
