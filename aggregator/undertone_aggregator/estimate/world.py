@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.design.published import Published, about
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate
 
 
 def publishable(estimates: Iterable[Estimate], least: int) -> list[Estimate]:
     """Those over at least so many reports."""
-    return [each for each in estimates if (each.reports if each.kind == MEASURED else each.cohort) >= least]
+    return [each for each in estimates if (each.cohort if each.kind == MODEL else each.reports) >= least]
 
 
 def world_learns(epoch: Epoch, estimates: Sequence[Estimate]) -> Published | None:

@@ -4,7 +4,7 @@ import pytest
 
 from support import server
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, RELEASED, Estimate, Series
 from undertone_aggregator.estimate.world import publishable, world_learns
 from undertone_aggregator.rounds import Rounds
 
@@ -29,3 +29,11 @@ def test_the_smallest_number_and_a_households_turns_count(window, releases):
     assert two.releases == 2 * releases
     assert world_learns(epoch, [estimate(MODEL, 0, 40)]) is None
     assert world_learns(Epoch(server.campaign(), server.FIRST), [estimate(MEASURED, 900, 3)]) is None
+
+
+def test_a_streams_numbers_count_their_reports():
+    few, enough = (
+        Estimate(slot, slot, Series(), RELEASED, reports, 0, 5.0, 1.0, 3.0, 7.0, 500)
+        for slot, reports in ((1, 9), (2, 10))
+    )
+    assert publishable([few, enough], 10) == [enough]

@@ -15,8 +15,10 @@ from undertone_aggregator.threshold import (
     next_range,
     theta_from_reports,
 )
+from undertone_aggregator.threshold.choose import fitted_density
 from undertone_aggregator.threshold.counts import level_law
 from undertone_aggregator.threshold.fit import Likelihood, Observation
+from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
 
 BOUND = 5_000
@@ -236,3 +238,12 @@ def test_the_papers_methods_run_by_name(weibull_rounds, method):
     assert chosen.method == method
     assert chosen.low == chosen.theta == chosen.high
     assert np.isnan(chosen.bias_se)
+
+
+def test_each_of_the_papers_methods_is_its_own(weibull_rounds):
+    """ "ems" smooths and keeps the tail that it finds; "sw-w" does not smooth, and cuts at the first empty run."""
+    plain, smooth = (fitted_density(weibull_rounds[:1], BOUND, smoothed=smoothed)[0] for smoothed in (False, True))
+    assert not np.array_equal(plain.density, smooth.density)
+    assert np.array_equal(choose(weibull_rounds[:1], method="ems").density, smooth.density)
+    assert np.array_equal(choose(weibull_rounds[:1], method="sw-w").density, white_box(plain.density))
+    assert not np.array_equal(white_box(plain.density), plain.density)
