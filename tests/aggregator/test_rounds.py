@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from support import server
+from undertone_aggregator import rounds as module
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch, Store, open_store
@@ -206,6 +207,34 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     issued = [epoch.issued_at - NOW for epoch in epochs]
     assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
     assert "0 devices report where there were 400" in notes.text
+
+
+def test_the_report_phase_refines_theta_with_its_own_histograms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every slot that is settled, none of those that are not, and at no cost in privacy."""
+    play(tmp_path, 40, report_slots=100)
+    asked: list[list[Any]] = []
+
+    class Asked(Exception):
+        pass
+
+    def choose(*_: Any, reports: list[Any], **options: Any) -> Threshold:
+        asked.append(reports)
+        raise Asked
+
+    monkeypatch.setattr(module, "theta_from_reports", choose)
+    plan = server.config(tmp_path, cells=16, report_slots=100).campaign
+    with open_store(tmp_path / "s.sqlite") as store:
+        epochs = store.epochs()
+        rounds = Rounds(plan, server.SEED, lambda first, last, kind: store.partial(first, last, kind=kind))
+        with pytest.raises(Asked):
+            rounds.next(Timeline(epochs), NOW + 40)
+        settled = NOW + 40 - plan.settle_slots - 1
+        sent = store.partial(0, settled, kind=report.REPORT)
+    (reports,) = asked
+    assert len(reports) == sum(epoch.campaign.report is not None for epoch in epochs) > 0
+    assert sum(int(np.sum(counts.counts)) for counts in reports) == sent.reports > 1000
 
 
 def exponential(scale: float, bound: int) -> np.ndarray:
