@@ -27,22 +27,13 @@ BY_NAME = {name_of(path): path for path in MODULES}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Our modules that a module imports when it is loaded; what only type checkers read, or a function, is not."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    todo = list(tree.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            todo += node.orelse
-            continue
+    """Our modules that a module imports anywhere: when it is loaded, in a function, for type checkers alone."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in BY_NAME)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             whole = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in BY_NAME else node.module for name in whole if node.module in BY_NAME)
-        todo += list(ast.iter_child_nodes(node))
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from undertone_aggregator.binding import changes
@@ -15,7 +15,7 @@ from undertone_aggregator.collect.store import NoRoom, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.running import Options, Running
+from undertone_aggregator.running import Options, Running, Slots
 from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.source import Outgoing, Source, enter_source
 from undertone_shared.errors import Invalid
@@ -23,18 +23,6 @@ from undertone_shared.errors import Invalid
 _LOOK_SECONDS = 1.0
 # A campaign that failed is tried again after so long.
 _RETRY_SECONDS = 30.0
-
-
-@dataclass
-class Slots:
-    """Which slots of the broker's worker users each campaign holds; ``taking``: one take-over at a time."""
-
-    held: dict[str, set[int]]
-    taking: threading.Lock
-
-    def others(self, name: str) -> set[int]:
-        """The slots that are not this campaign's."""
-        return set().union(*(slots for campaign, slots in self.held.items() if campaign != name))
 
 
 class Member:

@@ -27,12 +27,23 @@ from undertone_shared.topics import config_topic
 
 if TYPE_CHECKING:
     from undertone_aggregator.coordinator import Coordinator
-    from undertone_aggregator.many import Slots
 
 _TICK_SECONDS = 0.1
 # How often it is asked whether an operator has paused it.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
+
+
+@dataclass
+class Slots:
+    """Which slots of the broker's worker users each campaign holds; ``taking``: one take-over at a time."""
+
+    held: dict[str, set[int]]
+    taking: threading.Lock
+
+    def others(self, name: str) -> set[int]:
+        """The slots that are not this campaign's."""
+        return set().union(*(slots for campaign, slots in self.held.items() if campaign != name))
 
 
 @dataclass
@@ -47,7 +58,7 @@ class Options:
     failpoint: Failpoint = nowhere
     apply: bool = False
     take_over: bool = False
-    slots: "Slots | None" = None
+    slots: Slots | None = None
 
 
 class Running:

@@ -21,7 +21,7 @@ from undertone_device.config import read_config  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from undertone_device.slot_value import Sample
+    from undertone_device.seams import Sample
 
 
 def read_list(text: str) -> "list[Sample]":

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_device.seams import Transport
+    from undertone_device.seams import Sample, Transport
     from undertone_device.settings import Broker, Config
-    from undertone_device.slot_value import Sample
     from undertone_shared.policy import Policy
 
 _LARGEST_CA = 65536

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from undertone_device.reporter import Reporter
-    from undertone_device.seams import Transport
-    from undertone_device.slot_value import Sample
+    from undertone_device.seams import Sample, Transport
     from undertone_shared.entropy import Entropy
 
 _FIRST_DELAY = 1000

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from undertone_device.ledger import Storage
-    from undertone_device.seams import Carried
-    from undertone_device.slot_value import Sample
+    from undertone_device.seams import Carried, Sample, Value
+    from undertone_device.slot_value import SlotValue
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
@@ -55,17 +55,19 @@ class Reporter:
         self._entropy = entropy
         self._ticks = ticks
         carried: dict[str, Carried] = {}
+        several: Callable[[list[SlotValue]], Value] | None = None
         if policy.stream:
             # A board without streams never loads their code.
-            from undertone_device.stream_state import StreamState
+            from undertone_device.stream_state import StreamState, VectorValue
 
             self.ledger = Ledger(storage, capacity, LENGTH + 4 * (policy.stream.dimension - 1))
             carried["stream"] = StreamState(policy, self.ledger, entropy)
+            several = VectorValue
         else:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
-        self._open = OpenSlot(ticks, counter_modulus, policy.rest_seconds > 0)
+        self._open = OpenSlot(ticks, counter_modulus, policy.rest_seconds > 0, several)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
         self.refusals = self._accepted.refusals

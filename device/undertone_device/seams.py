@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from undertone_device.slot_value import Sample
     from undertone_shared.campaign import Campaign
+
+
+# What a sensor gives: a number, or a number for each coordinate.
+Sample = int | tuple[int, ...]
 
 
 class Value(Protocol):

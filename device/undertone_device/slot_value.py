@@ -11,10 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from undertone_device.seams import Value
+    from undertone_device.seams import Sample, Value
     from undertone_shared.campaign import Campaign
 
-    Sample = int | tuple[int, ...]
     Finished = tuple[Campaign, int, Sample | None, bool]
 
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
@@ -133,10 +132,17 @@ class OpenSlot:
     """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
 
     A slot that was entered in its middle, by boot or by a jump of the clock, is never finished. ``rests``: a draw must
-    not reach back beyond the slot before its own.
+    not reach back beyond the slot before its own. ``several`` makes one value of the coordinates' values, where the
+    policy has streams.
     """
 
-    def __init__(self, ticks: "Callable[[], int]", modulus: int, rests: bool = False):
+    def __init__(
+        self,
+        ticks: "Callable[[], int]",
+        modulus: int,
+        rests: bool,
+        several: "Callable[[list[SlotValue]], Value] | None",
+    ):
         self.finished: Finished | None = None
         self.value: Value | None = None
         self.rested = False
@@ -145,6 +151,7 @@ class OpenSlot:
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus
+        self._several = several
         self._dimension = 0
         self._slot = 0
         self._whole = False
@@ -180,13 +187,6 @@ class OpenSlot:
         self._campaign = campaign
         # What the last slot left is where this one starts, if it is the same quantity.
         if self.value is None or self.value.measure != campaign.measure or self._dimension != dimension:
-            self.value = _value(campaign.measure, self._modulus, dimension, self._rests)
+            values = [SlotValue(campaign.measure, self._modulus, self._rests) for _ in range(dimension)]
+            self.value = self._several(values) if self._several and dimension > 1 else values[0]
             self._dimension = dimension
-
-
-def _value(measure: str, modulus: int, dimension: int, adjacent: bool) -> "Value":
-    if dimension == 1:
-        return SlotValue(measure, modulus, adjacent)
-    from undertone_device.stream_state import VectorValue
-
-    return VectorValue([SlotValue(measure, modulus) for _ in range(dimension)])

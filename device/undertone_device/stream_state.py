@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from undertone_device.ledger import Ledger
-    from undertone_device.slot_value import Sample
+    from undertone_device.seams import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy

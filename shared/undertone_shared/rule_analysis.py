@@ -1,4 +1,4 @@
-"""What a receiver asks of a campaign and its rule, and a device never does: bases of the classes there.
+"""What a receiver asks of a campaign's rule, and a device never does: bases of the classes there.
 
 A board does not carry this module.
 """
@@ -10,9 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-    from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
-    from undertone_shared.stream import StreamRule
 
 
 class ScalarAnalysis:
@@ -83,19 +80,3 @@ class StreamAnalysis:
         if self.law == "one-bit":
             return int(max(first, (later + a) // (a - self.reuse))) + 1
         return self.levels // 2 + 12 * (root(max(first, later // (a * a - self.reuse * self.reuse))) + 1)
-
-
-class CampaignAnalysis:
-    """What a receiver asks of a `Campaign`."""
-
-    rule: "ScalarRule | StreamRule"
-
-    @property
-    def cohort(self) -> "Cohort | None":
-        """Who reports for the threshold; None where nobody does."""
-        return self.rule.cohort
-
-    @property
-    def report(self) -> "ReportRule | None":
-        """How devices report that are not asked for the threshold; None in threshold epochs and streams."""
-        return self.rule.report

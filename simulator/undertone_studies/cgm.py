@@ -20,7 +20,8 @@ from undertone_aggregator.design.stream.methods import Method, all_methods, loga
 from undertone_aggregator.design.stream.smoother import fit_gaussian_process
 from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import Streams
-from undertone_studies.outcome import Curve, Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import Options
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from undertone_studies.outcome import Panel
+    from undertone_studies.panel import Panel
 
 MOST_LINES = 8
 INK, GREY, GRID = "#22262b", "#8a8f96", "#e4e6e9"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
-from undertone_studies.outcome import Curve
+from undertone_studies.panel import Curve
 from undertone_studies.registry import Options
 
 Integers = NDArray[np.int64]

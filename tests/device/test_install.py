@@ -15,7 +15,15 @@ from undertone_device.tools.compile import manifest as written_manifest
 
 REPO = mp.REPO
 NOT_ON_BOARDS = {
-    "shared": {"analysis.py", "discovery.py", "intake.py", "issue.py", "rationals.py", "rule_analysis.py"},
+    "shared": {
+        "analysis.py",
+        "campaign_analysis.py",
+        "discovery.py",
+        "intake.py",
+        "issue.py",
+        "rationals.py",
+        "rule_analysis.py",
+    },
     "device": {
         "__main__.py",
         "gateway.py",

@@ -16,7 +16,8 @@ from undertone_shared.stream import GAUSSIAN
 from undertone_studies import results
 from undertone_studies.experiments import poisoning
 from undertone_studies.experiments.plan import SLEW, stream_errors
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import EXPERIMENTS, Options
 from undertone_studies.results import CHAPTERS
 

@@ -8,7 +8,8 @@ import pytest
 from support.micropython import REPO
 from undertone_shared.errors import Invalid
 from undertone_studies import style
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 
 RESULTS = sorted((REPO / "docs" / "results").glob("*.json"))
 

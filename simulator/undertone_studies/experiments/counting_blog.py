@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_central import Binary, Counter, HybridCounter, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import source
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from undertone_central import Quantiles, Sanitizer
 from undertone_central.threshold_class import ThresholdSanitizer
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import source
 from undertone_studies.tops_streams import stand_in

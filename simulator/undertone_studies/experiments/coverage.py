@@ -4,7 +4,8 @@ from dataclasses import astuple, fields
 
 from undertone_shared.errors import Invalid
 from undertone_studies.coverage import Coverage, measure
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.theta_populations import in_time_order
 

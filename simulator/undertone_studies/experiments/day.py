@@ -14,7 +14,8 @@ from undertone_simulator.loaders import load
 from undertone_simulator.populations import population
 from undertone_simulator.readings import Source
 from undertone_simulator.window_plan import Predicted, Way, plan_window, predict
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "Any 24 hours: errors at one guarantee"

@@ -23,7 +23,8 @@ from undertone_studies.filtering import (
     synthetic,
     turns,
 )
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "The filter: error and coverage of filtered series"

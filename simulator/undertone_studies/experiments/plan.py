@@ -21,7 +21,8 @@ from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
 from undertone_simulator.vectorised_stream import Streams
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "Predicted errors against simulated ones"

@@ -16,7 +16,8 @@ from undertone_simulator.planning import Known, Predictor
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.vectorised import symbols
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "Poisoning: what fake devices can do"

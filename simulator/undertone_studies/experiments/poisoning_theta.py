@@ -21,7 +21,8 @@ from undertone_shared.mechanism import WindowMechanism
 from undertone_simulator.liar import largest_lie
 from undertone_simulator.planning import Known
 from undertone_simulator.populations import population
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "Poisoning θ: what fake devices do in the rounds"

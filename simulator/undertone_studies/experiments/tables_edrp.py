@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from undertone_aggregator.design.mechanisms import traits_of
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tables import (
     BASE,

@@ -3,7 +3,8 @@
 import statistics
 
 from undertone_studies import theta
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "Threshold: regret of the chosen θ"

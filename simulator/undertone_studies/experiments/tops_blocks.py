@@ -6,7 +6,8 @@ import numpy as np
 from scipy.signal import lfilter
 
 from undertone_shared.errors import Invalid
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import errors, released_answers, source
 from undertone_studies.tops_streams import LONGEST, Integers, Stream, range_sums, streams

@@ -7,7 +7,8 @@ import numpy as np
 
 from undertone_central.smoothers import best_smoothing
 from undertone_central.threshold import Workload, counts_above, scores
-from undertone_studies.outcome import Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import (
     SHORT,

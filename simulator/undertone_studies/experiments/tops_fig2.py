@@ -3,7 +3,8 @@
 import numpy as np
 
 from undertone_central import Pak, Tops
-from undertone_studies.outcome import Curve, Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_figures import EVENT
 from undertone_studies.tops_methods import (

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from undertone_studies.outcome import Curve, Outcome, Panel
+from undertone_studies.outcome import Outcome
+from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_local import GUARANTEE, REPORT_EPSILON, reports, thresholds
 from undertone_studies.tops_streams import (

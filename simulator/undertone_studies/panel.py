@@ -1,0 +1,52 @@
+"""One diagram of an experiment's figure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+# Of a curve that is kept with its table.
+_POINTS = 400
+
+Curve = tuple[Sequence[float], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One diagram: named curves (x, y); ``logarithmic``: in y. Points that are not ``joined`` have no line.
+
+    ``baseline``: the curve that is drawn in grey; ``relative``: the curve that all are divided by, which need not share
+    its unit with other panels then; ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
+    """
+
+    title: str
+    x: str
+    y: str
+    curves: Mapping[str, Curve]
+    logarithmic: bool = True
+    logarithmic_x: bool = False
+    joined: bool = True
+    baseline: str = "Base"
+    relative: str = ""
+    better: str = ""
+
+    def quantity(self) -> str:
+        """What is drawn along y."""
+        return f"{self.y} ÷ {self.relative}'s" if self.relative else self.y
+
+    def thinned(self) -> "Panel":
+        """With at most `_POINTS` points for each curve: no picture shows more."""
+
+        def few(values: Sequence[float]) -> list[float]:
+            return list(values)[:: max(-(-len(values) // _POINTS), 1)]
+
+        return replace(self, curves={name: (few(x), few(y)) for name, (x, y) in self.curves.items()})
+
+    def shown(self) -> dict[str, Curve]:
+        """The curves as they are drawn."""
+        if not self.relative:
+            return dict(self.curves)
+        base = dict(zip(*self.curves[self.relative], strict=True))
+        return {
+            name: (x, [value / base[at] for at, value in zip(x, y, strict=True)])
+            for name, (x, y) in self.curves.items()
+            if name != self.relative
+        }
