@@ -1,12 +1,14 @@
 """How brokers are reached: as configured, and as told to workers on other machines."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.broker_options import is_loopback
+from undertone_aggregator.broker_options import BrokerOptions, is_loopback
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.config import Config
+from undertone_aggregator.outlet_options import OutletOptions
 from undertone_shared.errors import Invalid
 
 PLAIN_PORT = 1883
@@ -16,25 +18,33 @@ TLS_PORT = 8883
 def external_addresses(config: Config) -> list[Address]:
     """How to reach somebody's brokers: TLS, unless on this machine or ``insecure``. Raises Invalid."""
     settings = config.broker
+    return [
+        replace(_address(config, settings, host, port or settings.port), worker_users=settings.worker_users)
+        for host, port in settings.places
+    ]
+
+
+def outlet_address(config: Config) -> Address | None:
+    """Where mode direct publishes its estimates, if anywhere. Raises Invalid."""
+    settings = config.outlet
+    return None if settings.host is None else _address(config, settings, settings.host, settings.port)
+
+
+def _address(config: Config, settings: BrokerOptions | OutletOptions, host: str, port: int) -> Address:
+    assert settings.user is not None
     assert settings.password_file is not None
+    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(host))
     password_file = config.secret(settings.password_file)
-    addresses = []
-    for host, port in settings.places:
-        tls = settings.ca_file is not None or not (settings.insecure or is_loopback(host))
-        addresses.append(
-            Address(
-                host,
-                port or settings.port or (TLS_PORT if tls else PLAIN_PORT),
-                settings.user,
-                read_password(password_file),
-                None if settings.ca_file is None else config.path(settings.ca_file),
-                settings.keepalive,
-                tls,
-                settings.worker_users,
-                password_file,
-            )
-        )
-    return addresses
+    return Address(
+        host,
+        port or (TLS_PORT if tls else PLAIN_PORT),
+        settings.user,
+        read_password(password_file),
+        None if settings.ca_file is None else config.path(settings.ca_file),
+        settings.keepalive,
+        tls,
+        password_file=password_file,
+    )
 
 
 def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:

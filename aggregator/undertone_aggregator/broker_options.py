@@ -17,7 +17,8 @@ def topic_prefix(name: str, value: object) -> str:
     return check_prefix(text(name, value))
 
 
-def _name(name: str, value: object) -> str:
+def check_user(name: str, value: object) -> str:
+    """A user's name at a broker. Raises Invalid."""
     return check_name(name, text(name, value))
 
 
@@ -62,7 +63,7 @@ class BrokerOptions(Checked):
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)
-    user: str = option("aggregator", "this server's user name at the broker", _name)
+    user: str = option("aggregator", "this server's user name at the broker", check_user)
     password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
                                        "passwords are generated", text)  # fmt: skip
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "

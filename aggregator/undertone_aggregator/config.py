@@ -13,6 +13,7 @@ from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_bro
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.landing_options import LandingOptions
 from undertone_aggregator.options import Checked, choice, integer, option, parse, text
+from undertone_aggregator.outlet_options import OutletOptions
 from undertone_aggregator.server_options import ServerOptions, StoreOptions
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
@@ -199,6 +200,7 @@ class Config:
     folder: Path
     stream: StreamPlan | None = None
     landing: LandingOptions = field(default_factory=LandingOptions)
+    outlet: OutletOptions = field(default_factory=OutletOptions)
     fleet: Path | None = None
 
     @property
@@ -243,6 +245,7 @@ SECTIONS = {
     "campaign": CampaignPlan,
     "server": ServerOptions,
     "landing": LandingOptions,
+    "outlet": OutletOptions,
     "stream": StreamPlan,
 }
 
@@ -272,8 +275,10 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         folder,
         parse(StreamPlan, "stream", tables.get("stream", {})) if campaign.collect == "stream" else None,
         parse(LandingOptions, "landing", tables.get("landing", {})),
+        parse(OutletOptions, "outlet", tables.get("outlet", {})),
     )
     check_broker(config.broker, config.server.workers)
+    config.outlet.check_mode(config.broker.mode)
     check_sessions(config.broker, config.server.workers, config.sessions)
     return config
 

@@ -27,6 +27,12 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "holidays": '"GB-SCT"',
     },
     "landing": {"folder": '"landing"'},
+    "outlet": {
+        "host": '"broker.example"',
+        "user": '"aggregator"',
+        "password_file": '"outlet.password"',
+        "ca_file": '"ca.crt"',
+    },
     "server": {
         "home_assistant": '"homeassistant"',
         "health": '"127.0.0.1:9464"',
@@ -46,5 +52,5 @@ def sample_config() -> str:
     """A complete configuration with every option, its help and its default."""
     tables = [sample(section, name, _EXAMPLES[name]) for name, section in SECTIONS.items() if name != "stream"]
     stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
-    # The table makes it a stream campaign: in the sample it is left out.
+    # It is refused where reports are collected: in the sample it is left out.
     return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

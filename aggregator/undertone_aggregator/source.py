@@ -8,7 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT, brokers_as_json, external_addresses, read_password
+from undertone_aggregator.addresses import (
+    PLAIN_PORT,
+    TLS_PORT,
+    brokers_as_json,
+    external_addresses,
+    outlet_address,
+    read_password,
+)
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.broker_options import DIRECT, EXTERNAL
 from undertone_aggregator.broker_process import CONFIG_FILE, reload_running
@@ -238,6 +245,7 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         plan.name,
         config.server.batch,
         lambda sentence: journal.say_once("endpoint", sentence),
+        outlet_address(config),
     )
     with source.endpoint:
         yield source
