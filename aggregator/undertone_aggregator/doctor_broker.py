@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
-# What a device's outbox holds, unless its firmware says otherwise: `undertone_device.reporter.DEFAULT_OUTBOX`.
+# What a device's outbox holds, unless it was provisioned otherwise: `undertone_device.settings.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
 _LEAST_DAYS = 30
@@ -86,9 +86,9 @@ def _days_left(secure: ssl.SSLSocket) -> float | None:
 
 def _absence(config: Config) -> Finding:
     """How long devices keep reports while a direct endpoint is away."""
-    hours = OUTBOX * config.campaign.slot_seconds / 3600
+    hours = OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
     said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; nobody else queues them"
-    fix = "be back within that time, or use a broker, which queues"
+    fix = "provision devices with --absence, which sizes what they keep, be back in time, or use a broker"
     return Finding("absence", OK, said) if hours >= _LEAST_HOURS else Finding("absence", WARNING, said, fix)
 
 

@@ -111,7 +111,14 @@ def make_client(
     _state_folder(config.state)
     entropy = Entropy()
     reporter = Reporter(
-        config.name, policy, FileStorage(config.state), entropy, ticks, config.counter_modulus, asleep=asleep
+        config.name,
+        policy,
+        FileStorage(config.state),
+        entropy,
+        ticks,
+        config.counter_modulus,
+        config.outbox,
+        asleep,
     )
     return Client(
         reporter,

@@ -6,21 +6,21 @@
      "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
                 "tls": {"ca": "ca.pem"}, "keepalive": 60},
      "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
-     "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
+     "outbox": 96, "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
      "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."},
      "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
 with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. Paths are relative to the file's
-folder. ``counter_modulus``: where the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at
-a time, and over how much of the next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may
-release is not here but in the policy.
+folder. ``outbox``: how many reports wait for an acknowledgement at most, the newest ones. ``counter_modulus``: where
+the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at a time, and over how much of the
+next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may release is not here but in the policy.
 """
 
 import json
 
 from undertone_device.packets import DEFAULT_KEEPALIVE
-from undertone_device.settings import Broker, Config
+from undertone_device.settings import DEFAULT_OUTBOX, LARGEST_OUTBOX, Broker, Config
 from undertone_device.storage import LARGEST_SECRET, read_bounded
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LARGEST = 8192
 
-_FIELDS = ("name broker prefix campaigns policy state counter_modulus source publish wifi ntp").split()
+_FIELDS = ("name broker prefix campaigns policy state outbox counter_modulus source publish wifi ntp").split()
 _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
 
 
@@ -86,6 +86,7 @@ def _config(value: "Any", folder: str) -> Config:
     config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
     config.policy = in_folder(folder, check_text("policy", fields["policy"]))
     config.state = in_folder(folder, check_text("state", fields["state"]))
+    config.outbox = check_integer("outbox", fields.get("outbox", DEFAULT_OUTBOX), 1, LARGEST_OUTBOX)
     config.counter_modulus = check_integer("counter_modulus", fields.get("counter_modulus", 0), 0, (1 << 30) - 1)
     publish = known_fields("publish", fields.get("publish", {}), ("in_flight", "spread_percent"), ())
     config.in_flight = check_integer("publish.in_flight", publish.get("in_flight", 4), 1, 100)

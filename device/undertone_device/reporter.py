@@ -7,6 +7,7 @@ outside the policy is refused (see `acceptance`). Unix seconds are passed in; ti
 from undertone_device.acceptance import Acceptance
 from undertone_device.guard import Guard
 from undertone_device.ledger import Ledger
+from undertone_device.settings import DEFAULT_OUTBOX
 from undertone_device.slot_value import OpenSlot
 from undertone_shared.entropy import EntropyError
 from undertone_shared.report import LENGTH, pack
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
-
-DEFAULT_OUTBOX = 96
 
 
 class Reporter:

@@ -5,6 +5,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# How many unacknowledged reports a device keeps unless it is told, and at most: 24 bytes each, in RAM and on file.
+DEFAULT_OUTBOX = 96
+LARGEST_OUTBOX = 4096
+
+
 class Broker:
     """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's."""
 
@@ -31,6 +36,7 @@ class Config:
     policy: str
     state: str
     counter_modulus: int
+    outbox: int
     in_flight: int
     spread_percent: int
     source: "dict[str, Any]"

@@ -63,7 +63,9 @@ class FleetFiles:
         known = {name: device for name, device in kept.items() if device.state != FORGOTTEN}
         return known | {name: Device(name, EVERYBODY, ACTIVE, 0) for name in sorted(names - set(kept))}
 
-    def add(self, count: int, group: str, target: Target, policy: str, now: int) -> list[str]:
+    def add(
+        self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
+    ) -> list[str]:
         """Provision ``count`` more, with the next free numbers. Raises Invalid."""
         check_name("group", group)
         groups = self.config.campaign.groups
@@ -83,7 +85,7 @@ class FleetFiles:
         passwords = {name: credentials.new_password() for name in names}
         for name in names:
             folder = self.folder / "devices" / name
-            write_device(self.config, name, folder, passwords[name], target, policy)
+            write_device(self.config, name, folder, passwords[name], target, policy, outbox)
         # The inventory first: a name that is in it is not given again, whatever happens next.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
         self._write(passwords)
@@ -142,19 +144,20 @@ class FleetFiles:
             credentials.write_access_rules(self.broker / "access", self.config.broker.prefix, active)
 
 
-def model_of(fleet: FleetFiles) -> tuple[Target, str]:
-    """(broker, policy) of the fleet's first device, which the others are like, or what the campaign needs and no more.
+def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
+    """(broker, policy, outbox) of the fleet's first device, which the others are like; without one, what the campaign
 
-    Raises Invalid.
+    needs and no more. Raises Invalid.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
         target = target_of(fleet.config)
-        return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n"
-    broker = json.loads(first.read_text(encoding="utf-8"))["broker"]
+        return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n", None
+    device = json.loads(first.read_text(encoding="utf-8"))
+    broker = device["broker"]
     authority = first.parent / "ca.crt"
     target = Target(broker["host"], broker["port"], authority if authority.is_file() else None)
     places = [(host, port or broker["port"]) for host, port in fleet.config.broker.places]
     if len(places) > 1:
         target = replace(target, places=tuple(places))
-    return target, (first.parent / "policy.json").read_text(encoding="utf-8")
+    return target, (first.parent / "policy.json").read_text(encoding="utf-8"), device.get("outbox")

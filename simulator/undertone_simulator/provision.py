@@ -20,10 +20,12 @@ from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
 from undertone_aggregator.broker_process import kept_port
+from undertone_aggregator.collect.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.signing import ensure_key
 from undertone_aggregator.stream_rounds import stream_rule
+from undertone_device.settings import LARGEST_OUTBOX
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
@@ -77,6 +79,24 @@ def target_of(
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
     return Target(host, port, ca, tuple(places))
+
+
+def outbox_for(plan: CampaignPlan, absence: int) -> int:
+    """How many reports a device must keep so that an absence of the server of so many seconds loses none.
+
+    One more than whole turns fit: the absence may begin just before a report. Raises Invalid for a time after which
+    reports are not counted, or for more than a device can keep.
+    """
+    late = max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
+    if not 1 <= absence <= late:
+        raise Invalid(f"absence is {absence} s, expected at most {late} s: a report that comes later is not counted")
+    reports = -(-absence // (plan.slot_seconds * plan.stride)) + 1
+    if reports > LARGEST_OUTBOX:
+        raise Invalid(
+            f"absence is {absence} s, in which a device draws {reports} reports, expected at most {LARGEST_OUTBOX}:"
+            " a broker keeps more"
+        )
+    return reports
 
 
 def local_server(port: int, *, direct: bool = False) -> str:
@@ -163,9 +183,9 @@ def stream_policy(config: Config) -> dict[str, Any]:
 
 
 def provision(
-    config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any]
+    config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any], outbox: int | None = None
 ) -> dict[str, str]:
-    """Write the fleet's files below `directory` and return the devices' passwords.
+    """Write the fleet's files below `directory` and return the devices' passwords. ``outbox``: see `outbox_for`.
 
     Raises Invalid if a fleet is there already, OSError where files cannot be written.
     """
@@ -183,21 +203,23 @@ def provision(
     credentials.write_access_rules(directory / "access", config.broker.prefix, own)
     policy_text = json.dumps(policy, indent=2) + "\n"
     for name, password in passwords.items():
-        write_device(config, name, devices / name, password, target, policy_text)
+        write_device(config, name, devices / name, password, target, policy_text, outbox)
     return passwords
 
 
-def write_device(config: Config, name: str, folder: Path, password: str, target: Target, policy: str) -> None:
+def write_device(
+    config: Config, name: str, folder: Path, password: str, target: Target, policy: str, outbox: int | None = None
+) -> None:
     """One device's files in a new folder, for nobody else to read. Raises OSError."""
     folder.mkdir(mode=0o700)
-    _write(folder / "device.json", json.dumps(_device(config, name, target), indent=2) + "\n")
+    _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
     _write(folder / "policy.json", policy)
     _write(folder / "password", password + "\n")
     if target.authority is not None:
         shutil.copyfile(target.authority, folder / "ca.crt")
 
 
-def _device(config: Config, name: str, target: Target) -> dict[str, Any]:
+def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:
     host, port = target.place(name)
     broker: dict[str, Any] = {"host": host, "port": port, "password_file": "password"}
     if target.authority is not None:
@@ -209,6 +231,7 @@ def _device(config: Config, name: str, target: Target) -> dict[str, Any]:
         "campaigns": [config.campaign.name],
         "policy": "policy.json",
         "state": "state",
+        **({} if outbox is None else {"outbox": outbox}),
     }
 
 

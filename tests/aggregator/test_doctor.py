@@ -19,7 +19,7 @@ from undertone_aggregator.doctor import examine
 from undertone_aggregator.doctor_broker import OUTBOX
 from undertone_aggregator.home import Home
 from undertone_aggregator.signing import make_key
-from undertone_device.reporter import DEFAULT_OUTBOX
+from undertone_device.settings import DEFAULT_OUTBOX
 
 
 def results(folder: Path) -> dict[str, str]:

@@ -44,6 +44,17 @@ def test_a_managed_broker_is_on_loopback_without_tls(run, tmp_path):
     assert device(tmp_path)["broker"] == {"host": "127.0.0.1", "port": 4711, "password_file": "password"}
 
 
+def test_an_absence_sizes_the_outbox(run, tmp_path):
+    code, out, _ = run("--absence", "12h")
+    assert code == 0
+    assert "each keeps its newest 25 reports, 600 bytes, while nobody takes them: 12h" in out
+    assert device(tmp_path)["outbox"] == 25
+    code, _, error = run("--absence", "3d", out="other")
+    assert (code, "absence is 259200 s, expected at most 172800 s" in error) == (2, True)
+    code, _, error = run("--absence", "long", out="other")
+    assert (code, "absence is 'long', expected a number of days" in error) == (2, True)
+
+
 def test_json(run):
     code, out, _ = run("--json")
     assert code == 0

@@ -1,5 +1,6 @@
 import json
 import ssl
+from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -12,7 +13,15 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import shard
 from undertone_simulator.authority import private_authority
 from undertone_simulator.members import read_members
-from undertone_simulator.provision import Target, checked_names, make_policy, provision, signers, target_of
+from undertone_simulator.provision import (
+    Target,
+    checked_names,
+    make_policy,
+    outbox_for,
+    provision,
+    signers,
+    target_of,
+)
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]
 CAMPAIGN = """
@@ -82,6 +91,34 @@ def test_each_device_gets_the_broker_of_its_shard(tmp_path):
     ports = {name: read_config(str(tmp_path / f"out/devices/{name}/device.json")).broker.port for name in names}
     assert ports == {name: 4711 + shard(name) % 2 for name in names}
     assert set(ports.values()) == {4711, 4712}
+
+
+def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
+    plan = config.campaign
+    for stride, seconds, reports in ((1, 1800, 2), (1, 2 * 86400, 97), (7, 2 * 86400, 15), (1, 1, 2)):
+        window = None if stride == 1 else (stride - 1) * plan.slot_seconds
+        assert outbox_for(replace(plan, window=window), seconds) == reports
+    target, names = Target("127.0.0.1", 4711, None), checked_names("load", 1)
+    policy = make_policy(plan, insecure=True, signers=signers(config))
+    provision(config, names, tmp_path / "out", target, policy, 97)
+    member = read_config(str(tmp_path / "out/devices/load-001/device.json"))
+    client = assembly.make_client(member, assembly.read_policy(member), None, lambda: 0, lambda: 0, lambda _: None)
+    assert client.reporter.ledger.outbox.capacity == member.outbox == 97
+
+
+@pytest.mark.parametrize(
+    ("slot_seconds", "absence", "sentence"),
+    [
+        (1800, 2 * 86400 + 1, "absence is 172801 s, expected at most 172800 s: a report that comes later"),
+        (3600, 96 * 3600 + 1, "expected at most 345600 s"),
+        (5, 86400, "absence is 86400 s, in which a device draws 17281 reports, expected at most 4096: a broker"),
+        (1800, 0, "absence is 0 s"),
+    ],
+)
+def test_an_absence_that_no_outbox_covers_is_refused(config, slot_seconds, absence, sentence):
+    with pytest.raises(Invalid) as caught:
+        outbox_for(replace(config.campaign, slot_seconds=slot_seconds), absence)
+    assert sentence in str(caught.value)
 
 
 def test_secrets_are_private(config, tmp_path):

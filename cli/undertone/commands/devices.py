@@ -44,8 +44,8 @@ def add(
     from undertone_simulator.fleet_life import model_of
 
     with _open(home, campaign, config, fleet) as opened:
-        target, policy = model_of(opened)
-        names = opened.add(count, group, target, policy, int(time.time()))
+        target, policy, outbox = model_of(opened)
+        names = opened.add(count, group, target, policy, int(time.time()), outbox)
     if as_json:
         print(json.dumps({"devices": names, "group": group}))
         return

@@ -31,6 +31,9 @@ def run(
         bool, typer.Option("--private-ca", help="make an authority and the broker's certificate")
     ] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="MQTT without TLS, for loopback only")] = False,
+    absence: Annotated[
+        str | None, typer.Option(help="the server may be away so long, as 2d: sizes what devices keep; 96 reports")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Write names, passwords, policies and configurations of a fleet, and its broker's password and ACL files.
@@ -38,13 +41,15 @@ def run(
     Each policy allows the campaign's epsilon and nothing more.
     """
     from undertone_aggregator.config import read_config
-    from undertone_simulator.provision import checked_names, policy_of, provision
+    from undertone_aggregator.plan_checks import seconds_of
+    from undertone_simulator.provision import checked_names, outbox_for, policy_of, provision
 
     config = read_config(campaign)
     target = _target(config, out, host, port, ca, private_ca, insecure)
     names = checked_names(config.campaign.sensor, devices)
     policy = policy_of(config, target)
-    provision(config, names, out, target, policy)
+    outbox = None if absence is None else outbox_for(config.campaign, seconds_of("absence", absence))
+    provision(config, names, out, target, policy, outbox)
     p, q = policy["cap"]
     if as_json:
         print(json.dumps({"devices": names, "folder": str(out), "cap": [p, q], "tls": target.authority is not None}))
@@ -55,6 +60,8 @@ def run(
         print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
     print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
     print(f"each takes campaigns alone that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
+    if outbox is not None:
+        print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while nobody takes them: {absence}")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")

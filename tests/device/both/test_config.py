@@ -67,6 +67,8 @@ def test_every_refusal_names_the_field():
         refused(name, **{name: None})
     refused("unknown field 'colour'", colour="red")
     refused("name is 'Meter 1'", name="Meter 1")
+    refused("outbox is 0, expected an integer from 1 to 4096", outbox=0)
+    refused("outbox is 5000", outbox=5000)
     refused("broker is 3", broker=3)
     refused("broker.host", broker={"host": ""})
     refused("broker.host", broker={"host": 5})
