@@ -61,6 +61,9 @@ def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settl
         before: list[int] | None = None if source.outlives else _changed(source)
         while not stop.is_set():
             asked = hung_up.wait(_WATCH_SECONDS)
+            if stop.is_set():
+                # What would be asked is being closed.
+                return
             if settled() and (asked or _changed(source) != before):
                 hung_up.clear()
                 before = _changed(source)
