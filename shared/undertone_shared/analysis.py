@@ -61,11 +61,13 @@ class WindowAnalysis:
 
     def weights(self, level: int) -> list[int]:
         """The integer weights of the symbols at ``level``; they sum to ``row_total()``. Raises Invalid."""
+        return [0] * self.first + self.cells_at(level, self.a, self.b)
+
+    def cells_at(self, level: int, inside: int, outside: int) -> list[int]:
+        """A value for each cell: ``inside`` in the window of ``level``, ``outside`` elsewhere. Raises Invalid."""
         check_integer("level", level, 0, self.levels)
-        row = [0] * self.first + [self.b] * self.cells
-        for j in range(self.window):
-            row[self.first + self.stride * level + j] = self.a
-        return row
+        before = self.stride * level
+        return [outside] * before + [inside] * self.window + [outside] * (self.cells - before - self.window)
 
     def row_total(self) -> int:
         """The sum of each row of ``weights``: Z."""
@@ -143,7 +145,7 @@ class HybridAnalysis:
         share = (65536 - self.coin) * p.total
         row = [share * ((self.levels - level) * low[j] + level * high[j]) for j in range(r.symbols)]
         scale = self.coin * r.total * self.levels
-        return row + [scale * weight for weight in p.weights(level)[p.first :]]
+        return row + p.cells_at(level, scale * p.a, scale * p.b)
 
     def row_total(self) -> int:
         """The sum of each row of ``weights``."""

@@ -38,8 +38,12 @@ def noise_of(mechanism: Mechanism, width: int, population: Population | None) ->
 
 
 def decoded(mechanism: Mechanism, width: int) -> Vector:
-    """The decoded value of each symbol in half-width units, from exact rationals; shape [symbols]."""
-    return np.array([float(Fraction(*mechanism.decode(j, width)) / width * 2 - 1) for j in range(mechanism.symbols)])
+    """The decoded value y of each symbol in half-width units, 2y/width - 1; shape [symbols].
+
+    Each is the double nearest to the exact rational: so is the quotient of two integers.
+    """
+    exact = (mechanism.decode(j, width) for j in range(mechanism.symbols))
+    return np.array([(2 * p - q * width) / (q * width) for p, q in exact])
 
 
 class QuadraticNoise:
@@ -52,7 +56,8 @@ class QuadraticNoise:
     def __init__(self, mechanism: Mechanism, width: int) -> None:
         self._y = decoded(mechanism, width)
         levels = [Fraction(*mechanism.value(k, width)) / width * 2 - 1 for k in range(mechanism.levels + 1)]
-        variances = [float(Fraction(*mechanism.variance(k, width)) / width / width * 4) for k in range(len(levels))]
+        exact = (mechanism.variance(k, width) for k in range(len(levels)))
+        variances = [4 * p / (q * width * width) for p, q in exact]
         degree = min(2, len(levels) - 1)
         fitted = np.polynomial.polynomial.polyfit([float(x) for x in levels], variances, degree)
         self._p0, self._p1, self._p2 = (*(float(p) for p in fitted), 0.0)[:3]
