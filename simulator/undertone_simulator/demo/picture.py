@@ -60,7 +60,7 @@ def _streams(result: StreamResult, path: Path) -> None:
         estimate, error = (np.array([getattr(slot, name) for slot in slots]) for name in ("estimate", "standard_error"))
         axes.fill_between(x, estimate - Z * error, estimate + Z * error, color=LIGHT, alpha=0.75, label="95 % interval")
         axes.plot(x, estimate, color=BLUE, linewidth=1.6, label="estimate")
-        axes.plot(x, [slot.smoothed for slot in slots], color=BLUE, linewidth=2.4, linestyle=":", label="smoothed")
+        axes.plot(x, [slot.smoothed for slot in slots], color=BLUE, linewidth=2.4, label="filtered")
         axes.plot(x, [slot.truth_clipped for slot in slots], color=ORANGE, linewidth=1.8, label="truth, clipped")
         axes.plot(x, [slot.truth_raw for slot in slots], color=INK, linewidth=1.3, linestyle="--", label="truth, raw")
         which = f", coordinate {coordinate}" if len(coordinates) > 1 else ""
@@ -93,7 +93,8 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
         x, series("low_raw"), series("high_raw"), color="#e4e9f0", label="95 % interval, raw mean (model)"
     )
     axes.fill_between(x, series("low"), series("high"), color=LIGHT, alpha=0.75, label="95 % interval, truncated mean")
-    axes.plot(x, series("estimate"), color=BLUE, linewidth=2.2, marker=marks, markersize=4, label="estimate")
+    axes.plot(x, series("estimate"), color=BLUE, linewidth=1.0, marker=marks, markersize=4, label="estimate")
+    axes.plot(x, series("filtered"), color=BLUE, linewidth=2.4, label="filtered")
     axes.plot(x, series("truth_truncated"), color=ORANGE, linewidth=1.8, label="truth, truncated at θ")
     axes.plot(x, series("truth_raw"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, raw")
     _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
@@ -118,7 +119,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
     axes.margins(x=0.01)
     if min(series("low")) > 0:
         axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, ncols=5, loc="upper left", fontsize=9.5, borderaxespad=0.2)
+    axes.legend(frameon=False, ncols=6, loc="upper left", fontsize=9.5, borderaxespad=0.2)
     top = axes.get_ylim()[1]
     axes.set_ylim(top=top + 0.1 * (top - axes.get_ylim()[0]))
 

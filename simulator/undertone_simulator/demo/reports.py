@@ -15,7 +15,7 @@ from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collection import guarantee_of
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import MEASURED, Z
-from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_aggregator.results import open_results
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -31,7 +31,7 @@ ROUNDS = 3
 COHORT_SHARE = 0.05
 SLOT_KEYS = (
     *("slot", "reports", "estimate", "standard_error", "low", "high", "low_raw", "high_raw"),
-    *("truth_truncated", "truth_raw"),
+    *("truth_truncated", "truth_raw", "filtered", "filtered_error"),
 )
 
 
@@ -40,7 +40,7 @@ class SlotResult:
     """One report slot. [low, high] is for the mean of the truncated readings of the devices that reported,
 
     [low_raw, high_raw] for the mean of the readings themselves; the truths are those devices' own. `column` is the
-    column of the readings that the slot played.
+    column of the readings that the slot played. `filtered`: the same mean given all slots, as `query --filtered` says.
     """
 
     slot: int
@@ -54,6 +54,8 @@ class SlotResult:
     high_raw: float
     truth_truncated: float
     truth_raw: float
+    filtered: float
+    filtered_error: float
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,8 @@ cohort_seed = "{seed.hex()}"
         if not reporting or reporting[0].threshold is None:
             raise Invalid("no report epoch began: the threshold rounds got no reports")
         campaign = plan.config.campaign
-        slots = _slots(plan, timeline, store, _truths(plan, sent, store, [epoch.campaign for epoch in reporting]))
+        campaigns = [epoch.campaign for epoch in reporting]
+        slots = _slots(plan, campaigns[0].first_slot, _truths(plan, sent, store, campaigns))
         if not slots:
             raise Invalid("no slot of the report phase has a report")
         rule = reporting[-1].campaign.report
@@ -232,24 +235,20 @@ cohort_seed = "{seed.hex()}"
         )
 
 
-def _slots(plan: Plan, timeline: Timeline, store: Store, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
-    first = next(epoch for epoch in timeline.epochs if epoch.campaign.report is not None).campaign.first_slot
-    partial = store.partial(first, first + plan.options.slots - 1)
+def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
+    with open_results(plan.folder / "store.sqlite") as results:
+        estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
+    shown = [estimate for estimate in estimates if estimate.kind == MEASURED and estimate.slot in truths]
+    raw, filtered = ([e for e in shown if e.series.filtered is wanted] for wanted in (False, True))
     return [
         SlotResult(
-            estimate.slot,
-            plan.first_column + estimate.slot - first,
-            estimate.reports,
-            estimate.estimate,
-            _there(estimate.standard_error),
-            _there(estimate.low),
-            _there(estimate.high),
-            _there(estimate.low_raw),
-            _there(estimate.high_raw),
+            *(estimate.slot, plan.first_column + estimate.slot - first, estimate.reports, estimate.estimate),
+            *map(_there, (estimate.standard_error, estimate.low, estimate.high, estimate.low_raw, estimate.high_raw)),
             *truths[estimate.slot],
+            after.estimate,
+            _there(after.standard_error),
         )
-        for estimate in Reconstruction(timeline).estimates(partial, ["all"])
-        if estimate.kind == MEASURED and estimate.slot in truths
+        for estimate, after in zip(raw, filtered, strict=True)
     ]
 
 
