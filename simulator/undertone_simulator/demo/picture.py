@@ -119,7 +119,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
     axes.margins(x=0.01)
     if min(series("low")) > 0:
         axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, ncols=6, loc="upper left", fontsize=9.5, borderaxespad=0.2)
+    axes.legend(frameon=False, ncols=3, loc="upper left", fontsize=9.5, borderaxespad=0.2)
     top = axes.get_ylim()[1]
     axes.set_ylim(top=top + 0.1 * (top - axes.get_ylim()[0]))
 

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.collection import guarantee_of
 from undertone_aggregator.design.budget import shown
-from undertone_aggregator.estimate.estimates import MEASURED, Z
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Z
 from undertone_aggregator.results import open_results
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
@@ -242,20 +242,24 @@ def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> li
     raw, filtered = ([e for e in shown if e.series.filtered is wanted] for wanted in (False, True))
     return [
         SlotResult(
-            *(estimate.slot, plan.first_column + estimate.slot - first, estimate.reports, estimate.estimate),
-            *map(_there, (estimate.standard_error, estimate.low, estimate.high, estimate.low_raw, estimate.high_raw)),
+            estimate.slot,
+            plan.first_column + estimate.slot - first,
+            estimate.reports,
+            estimate.estimate,
+            *_known(estimate),
             *truths[estimate.slot],
             after.estimate,
-            _there(after.standard_error),
+            _known(after)[0],
         )
         for estimate, after in zip(raw, filtered, strict=True)
     ]
 
 
-def _there(value: float | None) -> float:
-    """A number that every measured slot has once a threshold round came before."""
-    assert value is not None
-    return value
+def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
+    """Standard error and both intervals, which every measured slot has once a threshold round came before."""
+    known = (estimate.standard_error, estimate.low, estimate.high, estimate.low_raw, estimate.high_raw)
+    assert None not in known
+    return cast(tuple[float, float, float, float, float], known)
 
 
 def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
