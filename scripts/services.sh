@@ -14,6 +14,8 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"
+    [prometheus]="/usr/bin/prometheus"
+    [systemd]="/usr/bin/systemd-analyze"
     [default-jre-headless]="/usr/bin/java"
 )
 

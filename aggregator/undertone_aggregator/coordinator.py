@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline
+from undertone_aggregator.collect.inventory import ACTIVE
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store
@@ -246,13 +247,18 @@ class Coordinator:
         return [alarm.sentence for alarm in reversed(mine) if alarm.time > now - _DAY]
 
     def _devices(self, lost: Mapping[str, Mapping[str, int | None]]) -> dict[str, dict[str, int | None]]:
-        """Group -> how many devices reported in the newest settled slot, and how many reports are lost."""
+        """Group -> devices that reported in the newest settled slot, or did not; reports lost; for all, conflicts."""
+        active = [device.group for device in self.store.devices().values() if device.state == ACTIVE]
         partial = self._read(self._shown, self._shown) if self._shown >= 0 else Partial()
         groups = sorted({EVERYBODY, *lost, *(key.group for key in partial)})
         rows: dict[str, dict[str, int | None]] = {}
         for group in groups:
             mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
-            rows[group] = {"reporting": mine.reports, "lost": lost.get(group, {}).get("reports", 0)}
+            known = sum(group in (EVERYBODY, of) for of in active)
+            # Devices that take turns are silent most of the time.
+            silent = max(known - mine.reports, 0) if known and self.plan.stride == 1 else None
+            rows[group] = {"reporting": mine.reports, "silent": silent, "lost": lost.get(group, {}).get("reports", 0)}
+        rows[EVERYBODY]["conflicting"] = self.store.outcomes()["conflict"]
         return rows
 
     def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:

@@ -1,14 +1,24 @@
 """Alerts and dashboard name metrics that exist; promtool, where it is installed, checks the rules and their tests."""
 
+import getpass
 import json
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
+from support.ci import unavailable
+from support.many import PLAN
 from support.micropython import REPO
+from undertone_aggregator import initialise
+from undertone_aggregator.home import Home
+from undertone_aggregator.initialise import Wishes
 from undertone_aggregator.metrics import COUNTER, FAMILIES
+from undertone_aggregator.signing import read_key
 
 DEPLOY = REPO / "aggregator" / "deploy"
 KNOWN = {f"{name}_total" if kind == COUNTER else name for name, (kind, _, _) in FAMILIES.items()}
@@ -32,3 +42,75 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
 def test_promtool_agrees(what: list[str]) -> None:
     checked = subprocess.run(["promtool", *what], cwd=DEPLOY, capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def tool(name: str) -> str:
+    """A linter beside this interpreter, from the extra dev."""
+    path = Path(sys.executable).with_name(name)
+    return str(path) if path.exists() else unavailable(f"needs {name}: pip install -e .[dev]")
+
+
+def said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def written(folder: Path, tls: bool = False) -> Path:
+    """What init writes for a broker of one's own."""
+    authority = folder / "tls/ca.crt" if tls else None
+    initialise.initialise(
+        folder, Wishes(False, "localhost", authority, getpass.getuser(), f"{sys.executable} -m undertone")
+    )
+    return folder
+
+
+def test_the_image_is_linted_and_of_this_version() -> None:
+    """Linted only: no image was built from it."""
+    file = DEPLOY / "Dockerfile"
+    assert said(tool("hadolint"), str(file)) == ""
+    from undertone import __version__
+
+    assert f"ARG VERSION={__version__}\n" in file.read_text()
+    assert re.search(r"^USER \d+:\d+$", file.read_text(), re.MULTILINE)
+
+
+def test_the_compose_file_is_one(tmp_path: Path) -> None:
+    """By the schema of the specification; no container was run from it."""
+    file = written(tmp_path / "home", tls=True) / "compose.yaml"
+    assert said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file)) == ""
+    service = yaml.safe_load(file.read_text())["services"]["mosquitto"]
+    mounted, _, inside = service["volumes"][0].partition(":")
+    assert mounted == inside == str(tmp_path / "home/broker"), "the same paths, and neither keys nor stores"
+    file.write_text(file.read_text().replace("image:", "imag:"))
+    assert "imag" in said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file))
+
+
+@pytest.mark.parametrize("state", [True, False], ids=["in-var-lib", "elsewhere"])
+def test_the_unit_is_clean(tmp_path: Path, state: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if state:
+        monkeypatch.setattr(initialise, "_STATE", tmp_path)
+    unit = written(tmp_path / "undertone") / "undertone.service"
+    text = unit.read_text()
+    assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
+    for line in ("Type=notify", "WatchdogSec=60", "LoadCredential=signing.key:", "LoadCredential=aggregator.password:"):
+        assert f"\n{line}" in text
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze (apt install systemd)")
+    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
+    # It says what it ignores with code 0, and names units of the machine that are none of ours.
+    assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []
+
+
+def test_what_systemd_loads_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = written(tmp_path / "home")
+    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    config = Home(home).config("power")
+    assert config.secret("signing.key") == home / "signing.key"
+    loaded = tmp_path / "credentials"
+    loaded.mkdir()
+    (loaded / "signing.key").write_bytes((home / "signing.key").read_bytes())
+    (loaded / "signing.key").chmod(0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(loaded))
+    assert config.secret("signing.key") == loaded / "signing.key"
+    assert read_key(config.secret("signing.key")).public == read_key(home / "signing.key").public
+    assert config.secret("aggregator.password") == home / "aggregator.password", "what was not loaded is read here"

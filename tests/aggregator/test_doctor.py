@@ -2,9 +2,7 @@
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,17 +118,6 @@ def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look
     assert results(folder)["store of power"] == "failure"
     config.unlink()
     assert results(folder)["broker's file"] == "warning", "what cannot be known is said"
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_the_unit_is_one(tmp_path: Path) -> None:
-    folder = tmp_path / "home"
-    assert undertone("init", str(folder), "--managed").returncode == 0
-    unit = folder / "undertone.service"
-    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
-    said = [line for line in (checked.stdout + checked.stderr).splitlines() if "undertone.service" in line]
-    assert not said, said
-    assert sys.executable in unit.read_text()
 
 
 @pytest.mark.parametrize(("seconds", "result"), [(1800, "ok"), (5, "warning")])

@@ -79,7 +79,14 @@ def to_influx(campaign: str, rows: Sequence[Row]) -> str:
     return "".join(lines)
 
 
-def write_parquet(results: Results, rows: Sequence[Row], path: Path, kind: type[Row] = Estimate) -> None:
+def to_parquet(results: Results, rows: Sequence[Row]) -> bytes:
+    """As `write_parquet`, in memory."""
+    into = io.BytesIO()
+    write_parquet(results, rows, into)
+    return into.getvalue()
+
+
+def write_parquet(results: Results, rows: Sequence[Row], into: Path | io.BytesIO, kind: type[Row] = Estimate) -> None:
     """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
     try:
         import pyarrow as pa
@@ -91,7 +98,7 @@ def write_parquet(results: Results, rows: Sequence[Row], path: Path, kind: type[
     table = pa.table(
         {name: [row[name] for row in flat] for name in kind.columns()}, metadata={"undertone": json.dumps(facts)}
     )
-    pq.write_table(table, path)
+    pq.write_table(table, into)
 
 
 def local(second: int, zone: tzinfo = UTC) -> str:

@@ -40,6 +40,8 @@ _HEADERS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
 }
+# What a selection is downloaded as, and its media type.
+_FILES = {"csv": "text/csv", "jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 _ESTIMATES = ("from", "to", "tz", "group", "filtered")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -147,22 +149,24 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """The selection as CSV or JSON lines."""
+        """The selection as CSV, JSON lines or Parquet."""
         parameters = dict(request.query_params)
         how = parameters.pop("format", "csv")
-        if how not in ("csv", "jsonl"):
-            raise Invalid(f"format is {how!r}, expected csv or jsonl")
+        if how not in _FILES:
+            raise Invalid(f"format is {how!r}, expected {', '.join(_FILES)}")
         query = api.Parameters(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 
-        def text(results: Results) -> str:
+        def file(results: Results) -> bytes:
             first, last = query.span(results)
             rows = api.shown(results, first, last, query.group, query.filtered)
-            return export.to_csv(results, rows) if how == "csv" else export.to_json_lines(rows)
+            if how == "parquet":
+                return export.to_parquet(results, rows)
+            return (export.to_csv(results, rows) if how == "csv" else export.to_json_lines(rows)).encode()
 
-        body = await anyio.to_thread.run_sync(self._site.read, name, text)
-        kind = "text/csv" if how == "csv" else "application/x-ndjson"
-        return Response(body, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}.{how}"'})
+        body = await anyio.to_thread.run_sync(self._site.read, name, file)
+        headers = {"content-disposition": f'attachment; filename="{name}.{how}"'}
+        return Response(body, media_type=_FILES[how], headers=headers)
 
     async def session(self, request: Request) -> Response:
         """Whether actions are on and this browser is logged in; log in with the token, log out."""

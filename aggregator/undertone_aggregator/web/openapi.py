@@ -11,7 +11,7 @@ _PARAMETERS = {
     "group": "a group of devices; `all` is everybody",
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
-    "format": "`csv` or `jsonl`",
+    "format": "`csv`, `jsonl` or `parquet`",
 }
 
 

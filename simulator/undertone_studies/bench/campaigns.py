@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_simulator.descriptors import allow_connections
 from undertone_studies.bench.ingest import publish
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, duration, rate
@@ -62,14 +64,15 @@ def run(options: Options) -> list[Measured]:
     """Ingest of 20 campaigns and of one, and with readers of the page. Raises Invalid without mosquitto or /proc."""
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
-    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 5, 1000)
+    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 15, 1000)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
-        for turn in range(1 if options.quick else 2):
-            drained["one"].append(alone.drain(turn * 3, slots))
-            drained["many"].append(many.drain(turn * 3, slots))
-            with many.read_by(readers):
-                drained["read"].append(many.drain(turn * 3 + 1, slots))
+        for turn in range(1 if options.quick else 3):
+            drained["one"].append(alone.drain(turn, slots))
+            # Each goes first in turn: what the machine does besides changes within minutes.
+            for half, name in enumerate(("many", "read") if turn % 2 else ("read", "many")):
+                with many.read_by(readers if name == "read" else 0):
+                    drained[name].append(many.drain(2 * turn + half, slots))
         best = {name: max(several, key=lambda each: each.rate) for name, several in drained.items()}
         glance = many.glance()
     what, beside = f"{CAMPAIGNS} campaigns, {devices:,} devices", "one campaign with as many"
@@ -116,21 +119,19 @@ class _Served:
     @contextmanager
     def read_by(self, readers: int) -> Iterator[None]:
         """So many pages are open, one campaign's events each, and take in what comes."""
-        ended, opened = threading.Event(), threading.Event()
         names = self._home.names()
-        thread = threading.Thread(
-            target=lambda: asyncio.run(
-                _read(self._page, [names[i % len(names)] for i in range(readers)], opened, ended)
-            )
-        )
-        thread.start()
+        context = multiprocessing.get_context("spawn")
+        opened, ended = context.Event(), context.Event()
+        listened = [names[i % len(names)] for i in range(readers)]
+        child = context.Process(target=read_events, args=(self._page, listened, opened, ended))
+        child.start()
         try:
             if not opened.wait(_WAIT_SECONDS):
                 raise RuntimeError(f"not all of {readers} pages opened")
             yield
         finally:
             ended.set()
-            thread.join()
+            child.join()
 
     def glance(self) -> tuple[float, float]:
         """Seconds for all campaigns at a glance: the best of several, and the first."""
@@ -236,6 +237,12 @@ def serve(folder: str, clock: "Synchronized[float]") -> None:
             server.run(stop)
 
 
+def read_events(port: int, names: list[str], opened: "Event", ended: "Event") -> None:
+    """The readers, in a child: an event stream for each name, until ``ended``."""
+    allow_connections(len(names))
+    asyncio.run(_read(port, names, opened, ended))
+
+
 async def _get(port: int, path: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
@@ -244,7 +251,7 @@ async def _get(port: int, path: str) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-async def _read(port: int, names: list[str], opened: threading.Event, ended: threading.Event) -> None:
+async def _read(port: int, names: list[str], opened: "Event", ended: "Event") -> None:
     """Open an event stream for each name, and read until the end."""
     streams = []
     for name in names:

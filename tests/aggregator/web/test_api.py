@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from undertone_aggregator.results import open_results
@@ -139,6 +140,9 @@ def test_downloads(site: StoreSite, name: str) -> None:
     lines = get(site, f"campaigns/{name}/download", format="jsonl").text.splitlines()
     assert len(lines) == len(rows)
     json.loads(lines[0])
+    parquet = get(site, f"campaigns/{name}/download", format="parquet")
+    assert pq.read_table(io.BytesIO(parquet.content)).num_rows == len(rows)
+    assert "expected csv, jsonl, parquet" in refused(site, f"campaigns/{name}/download", format="xls")
 
 
 def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: Path) -> None:

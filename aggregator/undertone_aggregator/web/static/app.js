@@ -186,7 +186,7 @@ const selection = () => {
 async function load() {
   const name = shown;
   const words = selection();
-  for (const how of ["csv", "jsonl"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
+  for (const how of ["csv", "jsonl", "parquet"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
   const answer = await api(`campaigns/${name}/estimates?${words}`);
   if (name !== shown) return;
   data = answer;

@@ -1,0 +1,145 @@
+"""The page of a server's folder: every campaign of it, also new ones, their life's verbs, and `serve` that runs it."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.deliveries import wait_for
+from support.many import PLAN, undertone
+from undertone_aggregator.binding import STATE
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.home import Home
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.page_process import run_page
+from undertone_aggregator.web.login import COOKIE, HEADER
+from undertone_aggregator.web.site import HomeSite
+from undertone_shared.errors import Invalid
+
+TOKEN = "a-token-of-at-least-thirty-two-characters"
+
+
+def begun(home: Home, name: str) -> None:
+    """A campaign with a store, as its server leaves one."""
+    home.write_plan(name, PLAN.format(name=name, epsilon=1))
+    with open_store(home.config(name).store_url, campaign=name) as store:
+        store.set_meta({"campaign": name, STATE: "running"})
+
+
+@pytest.fixture
+def home(tmp_path: Path, free_port: Callable[[], int]) -> Home:
+    page = free_port()
+    (tmp_path / "page.token").write_text(TOKEN)
+    (tmp_path / "page.token").chmod(0o600)
+    (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{page}"\npage_token = "page.token"\n')
+    made = Home(tmp_path)
+    begun(made, "power")
+    return made
+
+
+def ask(
+    home: Home, method: str, path: str, body: str | None = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    host, _, port = (home.server.page or "").rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    try:
+        connection.request(method, f"/api/v1/{path}", body, {"Origin": f"http://{home.server.page}", **headers})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def test_campaigns_that_come_later_are_shown_and_one_that_is_broken_hides_none(home: Home) -> None:
+    site = HomeSite(home)
+    try:
+        assert site.names() == ["power"]
+        begun(home, "water")
+        home.write_plan("gas", "[campaign]\nname = 3\n")
+        assert site.names() == ["power", "water"]
+        assert site.actions() == {}
+    finally:
+        site.close()
+    acting = HomeSite(home, acting=True)
+    assert sorted(acting.actions()) == ["pause", "resume", "retire"]
+    assert acting.actions()["retire"]("water") == "campaign water is retired, it was running"
+    with pytest.raises(Invalid, match="retired, which is for good"):
+        acting.actions()["resume"]("water")
+    acting.close()
+
+
+def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    with run_page(home, Journal()):
+
+        def answers() -> bool:
+            try:
+                return ask(home, "GET", "campaigns")[0] == 200
+            except OSError:
+                return False
+
+        wait_for(answers, 60)
+        assert ask(home, "POST", "campaigns/power/actions/pause")[0] == 403
+        status, headers, body = ask(home, "POST", "session", json.dumps({"token": TOKEN}))
+        assert status == 200
+        cookie = headers["set-cookie"].partition(";")[0]
+        assert cookie.startswith(COOKIE)
+        logged_in = {"Cookie": cookie, HEADER: json.loads(body)["token"]}
+        assert ask(home, "POST", "campaigns/power/actions/pause", **logged_in)[0] == 200
+        with open_store(home.config("power").store_url, campaign="power", read_only=True) as store:
+            assert store.meta()[STATE] == "paused"
+    with pytest.raises(OSError, match="refused"):
+        ask(home, "GET", "campaigns")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
+    """Streams that are opened and never read: the others are answered, and their end leaves nothing behind."""
+    import socket
+
+    with run_page(home, Journal()):
+        host, _, port = (home.server.page or "").rpartition(":")
+
+        def connects() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex((host, int(port))) == 0
+
+        wait_for(connects, 60)
+        readers = []
+        for _ in range(200):
+            made = socket.create_connection((host, int(port)), 20)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            readers.append(made)
+        began = time.monotonic()
+        done = threading.Event()
+
+        def others() -> None:
+            for _ in range(20):
+                assert ask(home, "GET", "campaigns")[0] == 200
+            done.set()
+
+        thread = threading.Thread(target=others)
+        thread.start()
+        assert done.wait(60), f"no answers within {time.monotonic() - began:.0f} s"
+        thread.join()
+        for reader in readers:
+            reader.close()
+        # Those who left made room: as many again are let in.
+        again = [socket.create_connection((host, int(port)), 20) for _ in range(200)]
+        for made in again:
+            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert made.recv(12) == b"HTTP/1.1 200"
+            made.close()
+
+
+def test_whose_page_it_is_has_to_be_said(home: Home, tmp_path: Path) -> None:
+    assert "expected stores or --home DIR" in undertone("web").stderr
+    assert "a store alone has no life" in undertone("web", "x.sqlite", "--token", "t").stderr
+    refused = undertone(
+        "web", "--home", str(tmp_path), "--listen", "0.0.0.0:1", "--token", str(tmp_path / "page.token")
+    )
+    assert "expected a loopback address" in refused.stderr
