@@ -152,3 +152,15 @@ def test_the_manipulation_bound_is_reached_and_never_exceeded():
     estimate = float(np.concatenate([honest, np.full(10, 900.0)]).mean())
     above = manipulation(estimate, estimate, 900)
     assert abs(estimate - honest.mean()) == pytest.approx(above)
+
+
+def test_the_farther_of_the_two_largest_lies_counts():
+    # Half of the reports fake: as far as the farther end is, times share/(1 - share) = 1.
+    assert [manipulation(estimate, -100, 900, 0.5) for estimate in (-100, 0, 400, 800, 900)] == [
+        1000,
+        900,
+        500,
+        900,
+        1000,
+    ]
+    assert manipulation(400, -100, 900) == pytest.approx(500 / 99)

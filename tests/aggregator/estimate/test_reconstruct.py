@@ -11,6 +11,7 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
+from undertone_aggregator.estimate.misfit import manipulation
 from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means
 from undertone_aggregator.threshold import Threshold
@@ -105,6 +106,17 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     assert abs(estimate.estimate - 300) < 5 * estimate.standard_error
     parts = [made.decoder(OLD).mean(old), made.decoder(NEW).mean(new)]
     assert estimate.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
+    # A lie may come under either rule: the ends are the wider one's.
+    wide = made.decoder(NEW)
+    assert wide.highest > made.decoder(OLD).highest
+    assert wide.lowest < made.decoder(OLD).lowest
+    assert estimate.manipulation == pytest.approx(manipulation(estimate.estimate, wide.lowest, wide.highest))
+    low = {
+        key(epoch, FIRST + 101): histograms(mechanism, theta, np.full(10_000, 50), 1, 5)[0]
+        for epoch, mechanism, theta in ((OLD, OLD.report.mechanism, 400), (NEW, NEW.report.mechanism, 500))
+    }
+    (estimate,) = made.estimates(low)
+    assert estimate.manipulation == pytest.approx(manipulation(estimate.estimate, wide.lowest, wide.highest))
 
 
 def test_groups_add_up_to_all() -> None:
