@@ -30,6 +30,7 @@ STEP_MILLISECONDS = 500
 WIFI_MILLISECONDS = 30000
 AWAKE_MILLISECONDS = 60000
 UNKNOWN_SLEEP_SECONDS = 600
+SHORT_SLEEP_SECONDS = 3600
 # The longest that the port allows: opening TLS must fit in.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 CONNECT_MILLISECONDS = 3500
@@ -72,13 +73,13 @@ def start_watchdog():
     return None
 
 
-def start_wifi(config):
-    """The radio, on from now."""
+def start_network(config):
+    """The radio, on from now; on boards without one the cable."""
     if hasattr(network, "hostname"):
         network.hostname(config.name)
-    wifi = network.WLAN(network.STA_IF)
-    wifi.active(True)
-    return wifi
+    interface = network.WLAN(network.STA_IF) if hasattr(network, "WLAN") else network.LAN()
+    interface.active(True)
+    return interface
 
 
 def elapsed(since):
@@ -87,21 +88,21 @@ def elapsed(since):
 
 
 class Link:
-    """Keeps the Wi-Fi connected; ``check`` is called in every round."""
+    """Keeps the network connected; ``check`` is called in every round. ``credentials``: None for a cable."""
 
-    def __init__(self, wifi, credentials):
-        self._wifi = wifi
+    def __init__(self, interface, credentials):
+        self._interface = interface
         self._credentials = credentials
         self._asked = None
 
     def check(self):
         """True if connected; asks for a connection, again every half a minute."""
-        if self._wifi.isconnected():
+        if self._interface.isconnected():
             return True
-        if self._asked is None or elapsed(self._asked) > WIFI_MILLISECONDS:
+        if self._credentials and (self._asked is None or elapsed(self._asked) > WIFI_MILLISECONDS):
             self._asked = clock.ticks()
             try:
-                self._wifi.connect(self._credentials["ssid"], self._credentials.get("password"))
+                self._interface.connect(self._credentials["ssid"], self._credentials.get("password"))
             except OSError:
                 pass
         return False
@@ -143,7 +144,7 @@ def make_client(config, alive, asleep=None, acknowledged=None):
 
 def run_loop(config, alive, stopped):
     """For boards on mains power."""
-    link = Link(start_wifi(config), config.wifi)
+    link = Link(start_network(config), config.wifi)
     client = make_client(config, alive)
     said = ""
     while not stopped():
@@ -180,7 +181,7 @@ def run_once(config, alive):
     remembered = b"" if memory is None else memory()
     # Before NTP moves the clock that ran on through the sleep.
     asleep = slept(remembered, clock.unix_time())
-    link = Link(start_wifi(config), config.wifi)
+    link = Link(start_network(config), config.wifi)
     while not link.check() and elapsed(started) < WIFI_MILLISECONDS:
         alive()
         clock.sleep_ms(100)
@@ -202,7 +203,11 @@ def run_once(config, alive):
         slot = campaign.slot_seconds
         seconds = slot - now % slot + client.jitter(slot // 20)
     print("undertone: sleeping for", seconds, "s;", client.reporter.paused or client.trouble or "reported")
-    machine.deepsleep(seconds * 1000)
+    try:
+        machine.deepsleep(seconds * 1000)
+    except ValueError:
+        # Longer than this port's timer: it wakes, finds the slot reported, and sleeps on.
+        machine.deepsleep(SHORT_SLEEP_SECONDS * 1000)
 
 
 def main(stopped=lambda: False):

@@ -40,7 +40,7 @@ class Site:
         (folder / "policy.json").write_text(json.dumps(fields))
         (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
         config = {
-            "name": "board-1",
+            "name": "board-with-a-name-as-long-as-any",
             "broker": {"host": "localhost", "port": broker.port, "tls": {"ca": "ca.pem"}},
             "campaigns": ["load"],
             "policy": "policy.json",
@@ -51,7 +51,7 @@ class Site:
         }
         (folder / "device.json").write_text(json.dumps(config))
         first = now // slot_seconds
-        campaign = make_campaign(slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 5000, cycle=1)
+        campaign = make_campaign(slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 1000, cycle=1)
         self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
         self._client.tls_set(str(TLS / "ca.pem"))
         self._client.on_message = lambda client, data, message: self.payloads.append(message.payload)
@@ -62,9 +62,9 @@ class Site:
             "undertone/v2/load/config", issue.pack(campaign, now), qos=1, retain=True
         ).wait_for_publish(10)
 
-    def start_within_the_slot(self, seconds):
+    def start_within_the_slot(self, seconds, slot=60):
         """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
-        board = {"offset": (seconds - int(time.time())) % 60, "memory": "", "cause": 1, "fed": 0}
+        board = {"offset": (seconds - int(time.time())) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
     def run(self, *mode):
@@ -128,12 +128,24 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
 def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
     running = site(60, boots_per_day=1000)
     running.start_within_the_slot(20)
+    if port == "mimxrt":
+        # A board with a cable.
+        settings = json.loads((running.folder / "device.json").read_text())
+        del settings["wifi"]
+        (running.folder / "device.json").write_text(json.dumps(settings))
     # The first wake or two only begin the ledger; a busy machine may take one over a slot's edge.
     for _ in range(5):
         assert running.run("sleep", port)[-1].startswith("deepsleep")
         if running.slots():
             break
     assert len(running.slots()) == 1
+
+
+def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):
+    running = site(7200, boots_per_day=1000)
+    running.start_within_the_slot(20, 7200)
+    assert running.run("sleep", "rp2")[-1] == "deepsleep 3600000"
+    assert int(running.run("sleep", "esp32")[-1].split()[1]) > 3600000
 
 
 def test_a_board_with_a_small_watchdog_on_mains_power(site):

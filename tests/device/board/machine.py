@@ -7,6 +7,8 @@ program may want (MicroPython 1.28: docs and ports/*/modmachine.c).
 import json
 import sys
 
+import network
+
 from undertone_device import clock
 
 DEEPSLEEP_RESET = 4
@@ -61,6 +63,8 @@ def reset_cause():
 
 
 def deepsleep(milliseconds):
+    if milliseconds > longest_sleep:
+        raise ValueError("sleep too long")
     print("deepsleep", milliseconds)
     save(offset=load()["offset"] + milliseconds // 1000, cause=globals().get("DEEPSLEEP_RESET", PWRON_RESET))
     sys.exit(0)
@@ -71,22 +75,40 @@ class PlainRTC:
         return (2026, 11, 21, 5, 0, 0, 0, 0)
 
 
-# port: (names beside WDT, RTC, reset_cause, deepsleep and PWRON_RESET; RTC.memory; the watchdog's longest)
+class Port:
+    """``causes``: reset causes beside PWRON_RESET; ``memory``: RTC.memory; the longest watchdog and sleep, in ms."""
+
+    def __init__(self, causes, memory, watchdog, sleep, radio=True):
+        self.causes = causes
+        self.memory = memory
+        self.watchdog = watchdog
+        self.sleep = sleep
+        self.radio = radio
+
+
+# The names beside them that all five have: WDT, RTC, reset, reset_cause, deepsleep, PWRON_RESET.
 PORTS = {
-    "esp32": (("DEEPSLEEP_RESET",), True, 1 << 30),
-    "esp8266": (("DEEPSLEEP_RESET",), True, 5000),
-    "rp2": ((), False, 8388),
-    "mimxrt": ((), False, 128000),
-    "stm32": (("DEEPSLEEP_RESET",), False, 32000),
+    "esp32": Port(("DEEPSLEEP_RESET",), True, 1 << 30, 1 << 60),
+    "esp8266": Port(("DEEPSLEEP_RESET",), True, 5000, 1 << 60),
+    "rp2": Port((), False, 8388, (1 << 32) // 1000 - 1),
+    "mimxrt": Port((), False, 128000, 1 << 60, radio=False),
+    "stm32": Port(("DEEPSLEEP_RESET",), False, 32000, (1 << 17) * 1000),
 }
+longest_sleep = 1 << 60
 
 
 def become(port):
-    names, memory, longest = PORTS[port]
-    if "DEEPSLEEP_RESET" not in names:
+    global longest_sleep
+    has = PORTS[port]
+    if "DEEPSLEEP_RESET" not in has.causes:
         del globals()["DEEPSLEEP_RESET"]
         # After a sleep, such a port says what it says after any boot.
         save(cause=PWRON_RESET)
-    if not memory:
+    if not has.memory:
         globals()["RTC"] = PlainRTC
-    WDT.longest = longest
+    if not has.radio:
+        del network.WLAN
+    else:
+        del network.LAN
+    WDT.longest = has.watchdog
+    longest_sleep = has.sleep

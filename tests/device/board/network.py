@@ -1,4 +1,4 @@
-"""A radio that connects at the second look."""
+"""A radio that connects at the second look, and a cable that is there; `machine.become` leaves what a port has."""
 
 STA_IF = 0
 log = []
@@ -6,6 +6,8 @@ up = False
 
 
 def hostname(name):
+    if len(name) > 32:
+        raise ValueError
     log.append("hostname")
 
 
@@ -24,3 +26,11 @@ class WLAN:
         self._looks += 1
         up = self._looks > 2
         return up
+
+
+class LAN(WLAN):
+    def __init__(self):
+        self._looks = 0
+
+    def connect(self, ssid, password):
+        raise AttributeError("connect")
