@@ -36,6 +36,7 @@ package(
         "acceptance.py",
         "arrive.py",
         "assembly.py",
+        "buffers.py",
         "campaign_files.py",
         "client.py",
         "clock.py",

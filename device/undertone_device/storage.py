@@ -5,10 +5,9 @@ import os
 
 from undertone_shared.errors import Invalid
 
-try:
-    import fcntl
-except ImportError:  # a board runs one program
-    fcntl = None  # type: ignore[assignment]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.lock import Lock
 
 LARGEST_SECRET = 1024
 _replace = getattr(os, "replace", os.rename)
@@ -25,32 +24,24 @@ class FileStorage:
 
     def __init__(self, directory: str):
         self._directory = directory
-        self._lock = -1
+        self._lock: Lock | None = None
 
     def _path(self, name: str) -> str:
         return self._directory + "/" + name
 
     def claim(self) -> None:
         """Hold the directory until ``close``, or the object's end. Raises Invalid if another one holds it."""
-        if fcntl is None or self._lock != -1:
-            return
-        lock = os.open(self._path("lock"), os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise Invalid("state %s is in use by another process, expected one device on it" % self._directory)
-        self._lock = lock
+            from undertone_device.lock import Lock
+        except ImportError:  # a board runs one program
+            return
+        self._lock = self._lock or Lock(self._directory)
 
     def close(self) -> None:
         """Let go of the directory; what is in it stays."""
-        lock = self._lock
-        self._lock = -1
-        if lock != -1:
-            os.close(lock)
-
-    def __del__(self) -> None:
-        self.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def read(self, name: str) -> "bytes | None":
         """The content last written, None if there is none. Raises OSError for everything but absence."""

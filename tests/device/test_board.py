@@ -67,8 +67,8 @@ class Site:
         board = {"offset": (seconds - int(time.time())) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
-    def run(self, *mode):
-        paths = [BOARD, *mp.SOURCES]
+    def run(self, *mode, library=mp.SOURCES):
+        paths = [BOARD, *library]
         result = self._run(BOARD / "drive.py", *mode, cwd=self.folder, paths=paths, timeout=60)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout.splitlines()
@@ -102,6 +102,25 @@ def test_a_board_on_mains_power(site):
     assert "undertone: online" in lines
     slots = running.slots()
     assert slots == list(range(slots[0], slots[0] + 3))
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """What boards load, where its names are shortened; main.py beside it."""
+    mp.compile_boards(tmp_path / "lib")
+    return tmp_path / "lib", mp.REPO / "device"
+
+
+def test_a_board_that_loads_what_was_compiled_for_it(site, compiled):
+    assert site(1).run("3", library=compiled)[-1].endswith("True 3")
+
+
+def test_a_sleeper_that_loads_what_was_compiled_for_it(site, compiled):
+    running = site(60)
+    running.start_within_the_slot(20)
+    for _ in range(4):
+        assert running.run("sleep", library=compiled)[-1].startswith("deepsleep")
+    assert len(running.slots()) >= 1
 
 
 def test_a_board_that_sleeps_between_reports(site):

@@ -9,7 +9,8 @@ from support.ci import unavailable
 
 RANDOM_BUFFERS = """
 from ulab import numpy as np
-from undertone_device.slot_value import SlotValue, total
+from undertone_device.buffers import total
+from undertone_device.slot_value import SlotValue
 state = 1
 def below(n):
     global state

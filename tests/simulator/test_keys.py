@@ -76,9 +76,8 @@ def play(world, scene):
         fleet.wire.ledger.close()
         for device in fleet.devices:
             storage = device.reporter.ledger._storage
-            if hasattr(storage, "_lock"):
-                storage.__del__()
-                storage._lock = -1
+            if hasattr(storage, "close"):
+                storage.close()
 
 
 def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):

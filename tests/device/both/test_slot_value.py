@@ -2,7 +2,8 @@
 
 from array import array
 
-from undertone_device.slot_value import SlotValue, total
+from undertone_device.buffers import total
+from undertone_device.slot_value import SlotValue
 from undertone_shared.errors import Invalid
 
 

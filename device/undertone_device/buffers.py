@@ -1,0 +1,37 @@
+"""The exact sum of a buffer of samples, also of ulab's arrays; loaded where one is taken."""
+
+from undertone_device.slot_value import check_sample
+from undertone_shared.errors import Invalid
+
+try:
+    from ulab import numpy as _ulab
+except ImportError:
+    _ulab = None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# ulab adds in single precision on most boards, exactly below 2^24: this many samples of 16 bits at a time.
+_PART = 128
+
+
+def total(samples: "Sequence[int]") -> int:
+    """The exact sum of a buffer: integers of 30 bits, or a ulab array of 8 or 16 bits each. Raises Invalid.
+
+    ulab's own ``sum`` is a mean times n, which rounds.
+    """
+    if _ulab is None or not isinstance(samples, _ulab.ndarray):
+        for sample in samples:
+            check_sample(sample)
+        return sum(samples)
+    if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
+        raise Invalid(
+            "samples are an array of dtype %r, expected a row of int8, uint8, int16 or uint16" % samples.dtype
+        )
+    result = 0
+    ones = _ulab.ones(min(len(samples), _PART))
+    for start in range(0, len(samples), _PART):
+        part = samples[start : start + _PART]
+        result += int(_ulab.dot(part, ones[: len(part)]))
+    return result
