@@ -15,20 +15,52 @@ gc.threshold(4096)
 import os
 import sys
 
+
+def choose_code():
+    """Put the folder of the code to run first; True while it is on trial (see `undertone_device.update`).
+
+    The file says which folder is good, which one to run, and for how many more boots that may be another one.
+    """
+    for name in ("code", "code.new"):
+        try:
+            with open(name) as file:
+                good, folder, boots = file.read().split()
+        except (OSError, ValueError):
+            continue
+        if folder != good:
+            left = int(boots) - 1
+            folder = folder if left >= 0 else good
+            with open("code.new", "w") as file:
+                file.write("%s %s %d" % (good, folder, max(left, 0)))
+            os.rename("code.new", "code")
+        sys.path.insert(0, folder)
+        return folder != good
+    return False
+
+
+ON_TRIAL = choose_code()
+
 import machine
 import network
 import ntptime
 import sensor
 
-from undertone_device import clock, unload
-from undertone_device.slot_value import TICKS_MASK
-from undertone_shared.report import LENGTH
+try:
+    from undertone_device import clock, unload
+    from undertone_device.slot_value import TICKS_MASK
+    from undertone_shared.report import LENGTH
+except Exception:
+    if not ON_TRIAL:
+        raise
+    machine.reset()
 
 # Between reports the board sleeps, if True: for slots of minutes, with a policy that allows it (see device/README.md).
 DEEP_SLEEP = False
 STEP_MILLISECONDS = 500
 WIFI_MILLISECONDS = 30000
 AWAKE_MILLISECONDS = 60000
+# Code on trial that has not reported by then is tried once less.
+TRIAL_MILLISECONDS = 6 * 3600 * 1000
 UNKNOWN_SLEEP_SECONDS = 600
 SHORT_SLEEP_SECONDS = 3600
 # The longest that the port allows: opening TLS must fit in.
@@ -37,6 +69,7 @@ CONNECT_MILLISECONDS = 3500
 # Acknowledged reports that the memory of the clock remembers through a sleep: 336 bytes with two times, where even an
 # ESP8266 has 492. Without them the next wake, whose ledger was written before the PUBACK, would send them again.
 REMEMBERED = 20
+STARTED = clock.ticks()
 
 
 def read_settings():
@@ -142,6 +175,19 @@ def make_client(config, alive, asleep=None, acknowledged=None):
     return client
 
 
+def judge(client):
+    """Keep the code on trial once the broker has acknowledged a report; start anew when it takes too long."""
+    global ON_TRIAL
+    if ON_TRIAL and client.counts["acked"]:
+        from undertone_device import update
+
+        update.keep()
+        ON_TRIAL = False
+        unload("update")
+    elif ON_TRIAL and elapsed(STARTED) > TRIAL_MILLISECONDS:
+        machine.reset()
+
+
 def run_loop(config, alive, stopped):
     """For boards on mains power."""
     link = Link(start_network(config), config.wifi)
@@ -152,6 +198,7 @@ def run_loop(config, alive, stopped):
         # up, which would block for longer than some watchdogs wait.
         client.reachable = link.check()
         client.step(STEP_MILLISECONDS)
+        judge(client)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != said:
             said = word
@@ -190,6 +237,7 @@ def run_once(config, alive):
     for i in range(8, len(remembered), LENGTH):
         client.reporter.acked(remembered[i : i + LENGTH])
     report = client.wake(sensor.read, AWAKE_MILLISECONDS)
+    judge(client)
     now = clock.unix_time()
     if memory is not None:
         # Never more than has passed: the time since this wake's draw counts as none.
@@ -222,4 +270,9 @@ def main(stopped=lambda: False):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        if not ON_TRIAL:
+            raise
+        machine.reset()

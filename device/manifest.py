@@ -54,6 +54,7 @@ package(
         "stream_transport.py",
         "tls_context.py",
         "units.py",
+        "update.py",
     ),
     base_path=".",
     opt=3,

@@ -19,6 +19,7 @@ LATER = {
     "signatures": {"ed25519"},
     "buffers of samples": {"buffers"},
     "a first start without files": {"arrive"},
+    "new code": {"update"},
     "sums, and by hand": {"reset", "units"},
 }
 

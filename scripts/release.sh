@@ -10,6 +10,7 @@ grep -q "^## $version " CHANGELOG.md || { echo "CHANGELOG.md has no section $ver
 rm -rf dist
 "$bin/python" -m build --outdir dist .
 "$bin/twine" check --strict dist/*
+"$bin/undertone" device release "dist/undertone-boards-$version.zip"
 "$bin/python" scripts/wheel_contents.py dist/undertone_ldp-"$version"-py3-none-any.whl
 
 fresh=$(mktemp -d)
@@ -26,4 +27,4 @@ if command -v mosquitto >/dev/null || [[ -x $bin/../../.tools/bin/mosquitto ]]; 
 else
     echo "no mosquitto: the demonstration was not run"
 fi
-echo "dist/ holds $version, checked; upload it by hand: twine upload dist/*"
+echo "dist/ holds $version, checked; upload it by hand: twine upload dist/*.whl dist/*.tar.gz"

@@ -1,6 +1,6 @@
 """The exact sum of a buffer of samples, also of ulab's arrays; loaded where one is taken."""
 
-from undertone_device.slot_value import check_sample
+from undertone_shared.checks import SMALL, check_integer
 from undertone_shared.errors import Invalid
 
 try:
@@ -23,7 +23,7 @@ def total(samples: "Sequence[int]") -> int:
     """
     if _ulab is None or not isinstance(samples, _ulab.ndarray):
         for sample in samples:
-            check_sample(sample)
+            check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
         return sum(samples)
     if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
         raise Invalid(

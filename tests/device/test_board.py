@@ -1,6 +1,7 @@
 """device/main.py under MicroPython, on a board whose radio, clock and watchdog are stood in for; the broker is real."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -121,6 +122,23 @@ def test_a_sleeper_that_loads_what_was_compiled_for_it(site, compiled):
     for _ in range(4):
         assert running.run("sleep", library=compiled)[-1].startswith("deepsleep")
     assert len(running.slots()) >= 1
+
+
+def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
+    running = site(1)
+    (running.folder / "code").write_text("lib lib2 2")
+    shutil.copytree(compiled[0], running.folder / "lib2")
+    assert running.run("2", library=compiled)[-1].endswith("True 2")
+    assert (running.folder / "code").read_text() == "lib2 lib2 0"
+
+
+def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site, compiled):
+    running = site(1)
+    (running.folder / "code").write_text("lib lib2 2")
+    shutil.copytree(compiled[0], running.folder / "lib2")
+    (running.folder / "lib2/undertone_device/slot_value.py").write_text("raise ValueError")
+    assert [running.run("2", library=compiled)[-1] for _ in range(2)] == ["reset", "reset"]
+    assert running.run("2", library=compiled)[-1].endswith("True 2")
 
 
 def test_a_board_that_sleeps_between_reports(site):

@@ -29,6 +29,7 @@ NOT_ON_BOARDS = {
         "gateway.py",
         "home.py",
         "household.py",
+        "lock.py",
         "paho_transport.py",
         "pauses.py",
         "seams.py",

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-NAMES = ("compile", "flash", "send", "label", "install")
+NAMES = ("compile", "flash", "send", "label", "install", "release")
 
 
 def add(commands: Any) -> None:
@@ -15,6 +15,7 @@ def add(commands: Any) -> None:
         "send": "a device's files to a board that waits for them on its serial line",
         "label": "a label for a device's case: name and QR code, as SVG",
         "install": "this machine's device as a service",
+        "release": "compiled modules with their hashes, as a zip from which boards take new code",
     }
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)
@@ -28,6 +29,7 @@ def add(commands: Any) -> None:
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
     parsers["label"].add_argument("--out", type=Path, default=Path("label.svg"), metavar="FILE")
+    parsers["release"].add_argument("out", type=Path, metavar="ZIP")
     parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
     parsers["install"].add_argument("--config", type=Path, required=True, metavar="FILE")
 
@@ -55,6 +57,10 @@ def run(arguments: argparse.Namespace) -> None:
 
         arguments.out.write_text(label(arguments.folder), encoding="utf-8")
         print(f"{arguments.out}: print it 62 mm wide")
+    elif arguments.command == "release":
+        from undertone_device.tools.release import release
+
+        print(f"{arguments.out}: unpack it on a web server; its package.json has the sha256 {release(arguments.out)}")
     else:
         from undertone_device.tools.install import NAME, UNITS, install
 

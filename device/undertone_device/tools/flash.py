@@ -50,6 +50,8 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
         say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
         # A board that is cut off in the middle must not start half of it.
         _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
+        # Nor run code that an update has put elsewhere.
+        _mpremote(port, "fs", "rm", ":code", may_fail=True)
         for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):
             _mpremote(port, "fs", "mkdir", f":{place}", may_fail=True)
         for number, name in enumerate(order, 1):

@@ -6,8 +6,9 @@ MODE [PORT]: how many acknowledged reports to wait for, or sleep; the port whose
 import os
 import sys
 
+# The first: what it finds to be on trial decides whose modules the others get.
+import main  # isort: skip
 import machine
-import main
 import network
 import ntptime
 

@@ -62,6 +62,11 @@ def reset_cause():
     return load()["cause"]
 
 
+def reset():
+    print("reset")
+    sys.exit(0)
+
+
 def deepsleep(milliseconds):
     if milliseconds > longest_sleep:
         raise ValueError("sleep too long")

@@ -1,0 +1,92 @@
+"""What the device's code takes of a heap, by the form it is loaded in; writes docs/results/boards.md.
+
+usage: .venv/bin/python scripts/board_memory.py [OUT]
+
+device/measure.py runs under the unix port of MicroPython, whose words and so whose objects are twice as large as a
+board's: from sources, from .mpy files, and from a read-only file system in place, as from ROMFS or frozen firmware. The
+least heap is looked for in steps of 4 KB; the image, which a board has in flash, is taken off.
+"""
+
+import contextlib
+import io
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPO / "tests"), str(REPO / "scripts")]
+
+import mpy_sizes  # noqa: E402
+from mpremote.romfs import make_romfs  # noqa: E402
+
+from support import micropython as mp  # noqa: E402
+
+STEP = 4096
+ROM = """\
+import gc
+gc.threshold(4096)
+import sys, vfs
+image = bytearray({size})
+with open({path!r}, "rb") as file:
+    file.readinto(image)
+vfs.mount(vfs.VfsRom(image), "/rom")
+sys.path[:] = ["/rom"]
+"""
+_ROW = re.compile(r"^\| (.*?) \| (\d+) (bytes|us) \|$", re.MULTILINE)
+SHOWN = {
+    "modules: reporter, client, MQTT session": "modules: reporter, client, MQTT session",
+    "modules: sockets, TLS, configuration file, storage": "modules: sockets, TLS, configuration, storage",
+    "a running device: campaign, ledger, outbox of 96 reports": "a running device: campaign, ledger, 96 reports",
+    "garbage of one slot": "garbage of one slot",
+    "heap that 200 slots leave behind": "heap that 200 slots leave behind",
+}
+
+
+def measure(code: str, paths: list[Path | str], scratch: Path, heap: int | None = None) -> dict[str, int] | None:
+    """The table's rows, None where the heap is too small."""
+    size = None if heap is None else str(heap)
+    done = mp.run_micropython(code, paths=paths, cwd=scratch, heap=size)
+    if done.returncode:
+        if "MemoryError" in done.stdout or "not enough memory" in done.stdout:
+            return None
+        raise RuntimeError(done.stdout + done.stderr)
+    return {what: int(value) for what, value, _ in _ROW.findall(done.stdout)}
+
+
+def table() -> str:
+    """The page."""
+    program = (REPO / "device/measure.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        mp.compile_boards(scratch / "lib")
+        with contextlib.redirect_stdout(io.StringIO()):
+            image = make_romfs(str(scratch / "lib"), mpy_cross=False)
+        (scratch / "image").write_bytes(image)
+        rom = ROM.format(size=len(image), path=str(scratch / "image"))
+        forms: dict[str, tuple[str, list[Path | str], int]] = {
+            "sources": (program, list(mp.SOURCES), 0),
+            ".mpy files": (program, [scratch / "lib"], 0),
+            "in flash (ROMFS)": (rom + program, [], len(image)),
+        }
+        columns = {}
+        for form, (code, paths, offset) in forms.items():
+            columns[form] = measure(code, paths, scratch) or {}
+            heap = 8 * STEP
+            while measure(code, paths, scratch, heap + offset) is None:
+                heap += STEP
+            columns[form]["least heap in which it runs"] = heap
+    every = mpy_sizes.totals()["every board"]
+    about = " ".join((__doc__ or "").split("\n\n")[2].split())
+    lines = ["# What the code takes on a board", "", f"Made by `scripts/{Path(__file__).name}`: {about}", ""]
+    lines += [f"The .mpy files that every board loads are {every:,} bytes together.", ""]
+    lines += ["| bytes, 64-bit words | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for row in [*SHOWN, "least heap in which it runs"]:
+        values = " | ".join(f"{column[row]:,}" for column in columns.values())
+        lines.append(f"| {SHOWN.get(row, row)} | {values} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "docs/results/boards.md"
+    out.write_text(table(), encoding="utf-8")

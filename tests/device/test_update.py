@@ -1,0 +1,163 @@
+"""New code for a board under the real MicroPython: checked, tried, kept or dropped, and cut off at every step."""
+
+import contextlib
+import functools
+import http.server
+import json
+import threading
+import zipfile
+
+import pytest
+
+from support import micropython as mp
+from support.ci import unavailable
+from undertone_device.tools.release import release
+
+pytestmark = pytest.mark.micropython
+
+# Ends the program, as pulling the plug does, at the N-th thing that it does to its files.
+CUT = """
+import builtins, os, sys
+left = int(sys.argv[3])
+class Cut(BaseException):
+    pass
+def counted(call):
+    def wrapped(*arguments):
+        global left
+        left -= 1
+        if left < 0:
+            raise Cut
+        return call(*arguments)
+    return wrapped
+class Os:
+    def __getattr__(self, name):
+        value = getattr(os, name)
+        return counted(value) if name in ("remove", "rmdir", "mkdir", "rename") else value
+import mip
+from undertone_device import storage, update
+storage._replace = counted(os.rename)
+update.os = mip.os = Os()
+real = builtins.open
+def opened(path, mode="r", *rest):
+    return counted(real)(path, mode) if "w" in mode else real(path, mode)
+builtins.open = opened
+try:
+    print(update.fetch(sys.argv[1], sys.argv[2]))
+except Cut:
+    print("cut")
+"""
+
+# What main.py does first, without the board around it.
+BOOT = """
+import sys
+text = open(sys.argv[1]).read()
+exec(text[text.index("import os"):text.index("import machine")])
+import undertone_device
+from undertone_shared import errors
+print(ON_TRIAL, undertone_device.__file__.split("/")[0], sys.path[0])
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """(URL of an unpacked release, sha256 of its package.json, its folder)."""
+    if mp.interpreter() is None:
+        unavailable(mp.MISSING)
+    folder = tmp_path_factory.mktemp("site")
+    digest = release(folder / "release.zip")
+    zipfile.ZipFile(folder / "release.zip").extractall(folder)
+    (root,) = (path for path in folder.iterdir() if path.is_dir())
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/{root.name}", digest, root
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def flash(tmp_path):
+    """A board's files: the code as it was flashed."""
+    folder = tmp_path / "flash"
+    mp.compile_boards(folder / "lib")
+    return folder
+
+
+def fetch(flash, url, digest, cut=10_000):
+    code = (
+        CUT if cut < 10_000 else "import sys\nfrom undertone_device import update\nprint(update.fetch(*sys.argv[1:3]))"
+    )
+    return mp.run_micropython(code, url, digest, str(cut), cwd=flash, paths=[".frozen", *mp.SOURCES])
+
+
+def last(result):
+    """After mip's own lines."""
+    return result.stdout.split()[-1]
+
+
+def boot(flash):
+    result = mp.run_micropython(BOOT, str(mp.REPO / "device/main.py"), cwd=flash, paths=["lib"])
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.split()
+
+
+def test_new_code_is_tried_and_kept_once_it_has_reported(site, flash):
+    url, digest, root = site
+    assert boot(flash)[:2] == ["False", "lib"]
+    assert last(fetch(flash, url, digest)) == "lib2"
+    assert (flash / "code").read_text() == "lib lib2 3"
+    for name in json.loads((root / "package.json").read_text())["sha256"]:
+        assert (flash / "lib2" / name).read_bytes() == (root / name).read_bytes()
+    assert boot(flash) == ["True", "lib2", "lib2"]
+    assert "on trial" in fetch(flash, url, digest).stdout
+    kept = mp.run_micropython("from undertone_device import update\nupdate.keep()", cwd=flash)
+    assert kept.returncode == 0, kept.stdout
+    assert boot(flash) == ["False", "lib2", "lib2"]
+    # The next one goes into the other folder.
+    assert last(fetch(flash, url, digest)) == "lib"
+    assert boot(flash) == ["True", "lib", "lib"]
+
+
+def test_code_that_does_not_report_is_dropped_after_three_boots(site, flash):
+    url, digest, _ = site
+    fetch(flash, url, digest)
+    assert [boot(flash)[1] for _ in range(5)] == ["lib2", "lib2", "lib2", "lib", "lib"]
+    assert last(fetch(flash, url, digest)) == "lib2"
+
+
+def test_damaged_code_and_another_release_are_refused(site, flash):
+    url, digest, root = site
+    assert "is not the one with the sha256" in fetch(flash, url, "00" * 32).stdout
+    module = root / "undertone_device/client.mpy"
+    good = module.read_bytes()
+    try:
+        module.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        assert "undertone_device/client.mpy is damaged" in fetch(flash, url, digest).stdout
+    finally:
+        module.write_bytes(good)
+    assert not (flash / "code").exists()
+    assert boot(flash)[:2] == ["False", "lib"]
+
+
+def test_whatever_interrupts_it_a_whole_program_boots(site, flash):
+    url, digest, _ = site
+    seen = set()
+    for cut in range(200):
+        with contextlib.suppress(FileNotFoundError):
+            (flash / "code").unlink()
+        result = fetch(flash, url, digest, cut)
+        assert result.returncode == 0, result.stdout + result.stderr
+        ran = boot(flash)[1]
+        # Before the last step the old code, after it the new one, and never a mixture.
+        assert ran == ("lib" if last(result) == "cut" else "lib2")
+        seen.add(ran)
+        if last(result) != "cut":
+            break
+    assert seen == {"lib", "lib2"}
+    assert cut > 40
