@@ -9,6 +9,7 @@ from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.collect.partial import Counts, Partial
 from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
+from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at, pieces_of
 from undertone_shared import report
 
 # The partial of first <= slot <= last, of one kind of report.
@@ -47,16 +48,50 @@ class Evidence:
         return histograms
 
     def reports(self) -> list[ReportCounts]:
-        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy."""
+        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy.
+
+        Only of epochs with one range: a block's are of its own time of day.
+        """
         histograms = []
         for number, epoch in self._remembered():
             rule = epoch.report
-            if rule is None or rule.low:
+            if rule is None or rule.low or len(rule.ranges) > 1:
                 continue
             counts = _sum(epoch, self.read(*self._judged(number), report.REPORT))
             if counts is not None:
                 histograms.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
         return histograms
+
+    def day(self) -> Day | None:
+        """What the cohort's and the report phase's histograms say of each time of the day."""
+        histograms: list[Phases] = []
+        for number, epoch in self._remembered():
+            first, last = self._judged(number)
+            cohort, rule = epoch.campaign.cohort, epoch.report
+            if cohort is not None:
+                parts = self._parts(epoch, self.read(first, last, report.COHORT), cohort.mechanism.symbols)
+                if parts.any():
+                    histograms.append(Phases(CohortCounts(cohort.mechanism, parts.sum(axis=0)), parts))
+            if rule is None or rule.low:
+                continue
+            parts = self._parts(epoch, self.read(first, last, report.REPORT), rule.mechanism.symbols)
+            ends = [start for start, _, _ in rule.ranges[1:]] + [self.plan.cycle]
+            for (start, _, theta), end in zip(rule.ranges, ends, strict=True):
+                mine = np.zeros_like(parts)
+                inside = slice(piece_at(start, self.plan.cycle), piece_at(end - 1, self.plan.cycle) + 1)
+                mine[inside] = parts[inside]
+                if mine.any():
+                    histograms.append(Phases(ReportCounts.of(rule.mechanism, theta, mine.sum(axis=0)), mine))
+        return day_of(histograms, self.plan.bound, self.plan.cycle)
+
+    def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> Counts:
+        """The epoch's histograms by piece of the cycle; [pieces, symbols]."""
+        cycle = self.plan.cycle
+        parts = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
+        for key, counts in partial.items():
+            if key.fingerprint == epoch.campaign.fingerprint:
+                parts[piece_at(key.slot, cycle)] += counts
+        return parts
 
     def devices(self) -> float:
         """How many devices report now: the median over the slots since the last look, the empty ones included.

@@ -7,6 +7,7 @@ the next begins.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from undertone_aggregator.collect.epochs import THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.config import CampaignPlan
@@ -19,6 +20,8 @@ from undertone_aggregator.threshold import (
     Threshold,
     Variance,
     first_edges,
+    in_blocks,
+    limit_blocks,
     limit_first,
     limit_most,
     limit_range,
@@ -29,6 +32,9 @@ from undertone_aggregator.threshold import (
 from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
 from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import Cohort, ReportRule
+
+# (first slot of the cycle, low, θ) of each block.
+Ranges = tuple[tuple[int, int, int], ...]
 
 # The bound of a binary sensor.
 BINARY = 1
@@ -119,8 +125,8 @@ class Rounds:
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
-        moved = abs(design.threshold.theta - rule.theta) + abs(design.threshold.bottom - rule.low)
-        if moved < SMALLEST_CHANGE * rule.width or starts > newest.campaign.last_slot:
+        moved = _moved(rule.ranges, design.threshold.ranges, self.plan.cycle)
+        if moved < SMALLEST_CHANGE or starts > newest.campaign.last_slot:
             return None
         return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
 
@@ -130,6 +136,7 @@ class Rounds:
         """θ within its limits, ``before`` being the rule in force, and the mechanism that will report under it."""
         plan = self.plan
         reports = evidence.reports() if plan.method == "robust" else ()
+        day = evidence.day() if plan.method == "robust" and plan.blocks > 1 else None
 
         def choose(variance: Variance) -> Threshold:
             chosen = theta_from_reports(
@@ -142,11 +149,16 @@ class Rounds:
             )
             if plan.method == "robust":
                 chosen = with_bottom(chosen, cohort, plan.bound, query, variance)
-            if before is None:
-                held = limit_first(chosen, query, variance)
-            else:
-                held = limit_range(chosen, before.low, before.theta)
-            return limit_most(held, plan.theta_max)
+                chosen = in_blocks(chosen, day, plan.blocks, query, variance)
+
+            def limited(choice: Threshold, first: int, end: int | None) -> Threshold:
+                if before is None:
+                    held = limit_first(choice, query, variance)
+                else:
+                    held = limit_range(choice, before.low, _nearest(before, choice.theta, first, end))
+                return limit_most(held, plan.theta_max)
+
+            return limit_blocks(chosen, limited)
 
         return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choose, self._progress)
 
@@ -164,7 +176,8 @@ class Rounds:
         chosen, mechanism = design.threshold, design.mechanism
         if design.reason is not None:
             chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
-        rule = ReportRule(chosen.bottom, chosen.theta, mechanism)
+        (_, low, theta), *later = chosen.ranges
+        rule = ReportRule(low, theta, mechanism, tuple(later))
         decoded = traits_of(mechanism).decoded
         return Epoch(
             self._campaign(first, last, edges, self.plan.cohort_stride, rule), now, threshold_to_json(chosen), decoded
@@ -180,3 +193,29 @@ class Rounds:
         cohort = Cohort(square_wave(self.plan.epsilon, edges))
         schedule = self.plan.schedule(self._seed, stride)
         return self.plan.epoch(first, last, cohort=cohort, report=rule, schedule=schedule)
+
+
+def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
+    """Of the θ in force in slots first <= i < end of the cycle, the one nearest to ``theta``, or between two of them."""
+    ends = [start for start, _, _ in before.ranges[1:]] + [None]
+    thetas = [
+        old
+        for (start, _, old), stop in zip(before.ranges, ends, strict=True)
+        if (stop is None or stop > first) and (end is None or start < end)
+    ]
+    return min(max(theta, min(thetas)), max(thetas))
+
+
+def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
+    """By what share of the width in force both ends move together: the mean over the cycle."""
+    starts = sorted({first for first, _, _ in (*before, *after)})
+    total = 0.0
+    for first, end in pairwise([*starts, cycle]):
+        (low, theta), (bottom, top) = _in_force(before, first), _in_force(after, first)
+        total += (end - first) * (abs(top - theta) + abs(bottom - low)) / (theta - low)
+    return total / cycle
+
+
+def _in_force(ranges: Ranges, slot: int) -> tuple[int, int]:
+    """(low, θ) of the block that holds a slot of the cycle."""
+    return next((low, theta) for first, low, theta in reversed(ranges) if first <= slot)

@@ -185,6 +185,7 @@ class TableAnalysis:
     levels: int
     symbols: int
     shift: int
+    reach: int
     values: "tuple[int, ...]"
     rows: "Sequence[bytes]"
     decoded: "tuple[tuple[int, ...], int] | None"
@@ -219,16 +220,16 @@ class TableAnalysis:
         return 1 << self.bits
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """The reading mu_k / 2^shift for which ``level`` stands, whatever theta. Raises Invalid."""
+        """The reading mu_k / 2^shift · theta/reach for which ``level`` stands. Raises Invalid."""
         check_integer("level", level, 0, self.levels)
-        return (self.values[level], 1 << self.shift)
+        return (self.values[level] * theta, self.reach << self.shift)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
         """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
         check_integer("symbol", symbol, 0, self.symbols - 1)
         if self.decoded is None:
             raise Invalid("this table has no decode values: a device never decodes")
-        return (self.decoded[0][symbol], self.decoded[1])
+        return (self.decoded[0][symbol] * theta, self.decoded[1] * self.reach)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
         """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""

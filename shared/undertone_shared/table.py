@@ -8,7 +8,7 @@ trusted: the certificate is checked on arrival, from the table itself.
 
 import binascii
 
-from undertone_shared.checks import check_cap, check_integer, integers
+from undertone_shared.checks import SMALL, check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
 
 try:
@@ -35,6 +35,8 @@ LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 class TableMechanism(TableAnalysis):
     """P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
+    ``reach``: the range that the levels stand for, 0 to mu_K / 2^shift in whole units; readings of another range [0,
+    theta], as another block of the day has, are scaled to it.
     ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
     ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which never
     decodes). Raises Invalid naming the row, column or level at fault.
@@ -67,6 +69,7 @@ class TableMechanism(TableAnalysis):
         self.levels = levels
         self.values = values
         self.shift = shift
+        self.reach = values[levels] >> shift
         self.symbols = len(rows[0]) // WIDTH
         self.rows = rows
         self.decoded = decoded
@@ -90,8 +93,8 @@ class TableMechanism(TableAnalysis):
         return row[j] << 16 | row[j + 1] << 8 | row[j + 2]
 
     def covers(self, theta: int) -> bool:
-        """Whether the levels cover [0, theta]: mu_0 <= 0 and mu_K >= theta * 2^shift."""
-        return self.values[0] <= 0 and self.values[self.levels] >= theta << self.shift
+        """Whether readings in [0, theta] can be scaled to the levels in small integers."""
+        return theta >= 1 and (theta == self.reach or 1 <= self.reach < SMALL // theta)
 
     @property
     def parts(self) -> "tuple[TableMechanism, ...]":
@@ -103,9 +106,16 @@ class TableMechanism(TableAnalysis):
         return self
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
-        """The level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid."""
+        """The level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid.
+
+        A range other than the table's is scaled to it first, at random so that the mean is exact (one word more).
+        """
         if x < 0 or x > theta or not self.covers(theta):
             raise Invalid("the truncated reading is %d, expected 0 to theta = %d within the levels" % (x, theta))
+        if theta != self.reach:
+            scaled = x * self.reach
+            x = scaled // theta
+            x += entropy.below(theta) < scaled - x * theta
         x <<= self.shift
         values = self.values
         k = 0

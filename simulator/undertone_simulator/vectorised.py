@@ -72,7 +72,12 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draw
 
 def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
     values = np.array(mechanism.values, dtype=np.int64)
-    scaled = x.astype(np.int64) << mechanism.shift
+    scaled = x.astype(np.int64)
+    if theta != mechanism.reach:
+        scaled *= mechanism.reach
+        whole = scaled // theta
+        scaled = whole + (draws.below(theta) < scaled - whole * theta)
+    scaled <<= mechanism.shift
     below = np.searchsorted(values[1:-1], scaled, side="right")
     gap = np.diff(values).astype(np.uint32)[below]
     level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])

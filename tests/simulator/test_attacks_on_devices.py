@@ -55,9 +55,8 @@ def tampered(epoch, last):
         ("epsilon", body(rows=rows((likely[0], 500_000), (likely[-1], -500_000)))),
         ("invalid", body(rows=rows((likely[0], -table.weights(9)[likely[0]]), (likely[-1], 5)))),
         ("invalid", body(values=[*values[:5], values[4], *values[6:]])),
-        ("invalid", body(values=[*values[:-1], values[-1] - 1])),
         ("invalid", body(values=[1, *values[1:]])),
-        ("invalid", honest.replace(b"[[0,0,700]]", b"[[0,0,701]]")),
+        ("invalid", honest.replace(b"[[0,0,700]]", b"[[0,0,700],[7,0,9000000]]")),
         ("invalid", body(bits=table.bits - 1)),
         ("invalid", body(rows=fields["rule"]["mechanism"]["rows"][:-1])),
     ]

@@ -118,5 +118,14 @@ def test_bad_input(readings, theta, sentence):
 
 
 def test_a_table_must_cover():
-    with pytest.raises(Invalid, match="theta is 1001, expected 1 to what the mechanism's levels cover"):
-        symbols(random_table(), np.array([0]), 1001, Seeded(1).words(0, [0]))
+    # Reach 1,000: theta · 1,000 stays below 2^30.
+    with pytest.raises(Invalid, match="theta is 1073742, expected 1 to what the mechanism's levels cover"):
+        symbols(random_table(), np.array([0]), 1_073_742, Seeded(1).words(0, [0]))
+
+
+@pytest.mark.parametrize("theta", [1, 2, 999, 1000, 1001, 1_073_741])
+def test_a_table_for_any_range(theta):
+    readings = np.random.default_rng(5).integers(0, theta + 1, 300)
+    readings[:2] = 0, theta
+    expected = scalar(random_table(), readings, theta, Seeded(8), 3)
+    assert np.array_equal(symbols(random_table(), readings, theta, Seeded(8).words(3, range(300))), expected)

@@ -54,7 +54,7 @@ class Epoch:
         from undertone_aggregator.design.mechanisms import traits_of
 
         decoding = traits_of(rule.mechanism).decoding
-        return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded))
+        return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
 
 class Timeline:
@@ -96,17 +96,25 @@ class Timeline:
 
 def threshold_to_json(threshold: "Threshold") -> str:
     """The choice of θ as JSON, density included."""
-    fields: dict[str, Any] = {name: getattr(threshold, name) for name in threshold.__dataclass_fields__}
-    return json.dumps(fields, default=_plain)
+    return json.dumps(_fields(threshold), default=_plain)
+
+
+def _fields(threshold: "Threshold") -> dict[str, Any]:
+    fields = {name: getattr(threshold, name) for name in threshold.__dataclass_fields__}
+    return {**fields, "blocks": [(first, share, _fields(choice)) for first, share, choice in threshold.blocks]}
 
 
 def threshold_from_json(text: str) -> "Threshold":
     """What ``threshold_to_json`` wrote."""
-    from undertone_aggregator.threshold import Threshold
+    return _threshold(json.loads(text))
 
-    fields = json.loads(text)
+
+def _threshold(fields: dict[str, Any]) -> "Threshold":
+    from undertone_aggregator.threshold.result import Block, Threshold
+
     known = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
-    return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64)})
+    blocks = [Block(first, share, _threshold(choice)) for first, share, choice in fields.get("blocks", ())]
+    return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64), "blocks": blocks})
 
 
 def _plain(value: Any) -> Any:

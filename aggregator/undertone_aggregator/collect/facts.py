@@ -7,7 +7,6 @@ from fractions import Fraction
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.design.fitted import gain
 from undertone_aggregator.design.mechanisms import traits_of
-from undertone_aggregator.design.population import Population
 
 
 @dataclass(frozen=True)
@@ -47,5 +46,5 @@ def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
         return None
     mechanism = rule.mechanism
     known = traits_of(mechanism)
-    saved = gain(mechanism, epsilon, rule.width, Population(chosen.density, chosen.edges).above(rule.low))
+    saved = gain(mechanism, epsilon, chosen.width, chosen.readings)
     return MechanismFacts(known.kind, known.sentence, mechanism.levels, mechanism.symbols, 1.0 - saved)

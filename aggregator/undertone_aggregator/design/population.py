@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -69,3 +70,35 @@ class Population:
         sums = np.diff((below - 1.0) * below * (2.0 * below - 1.0) / 6.0)
         above = np.diff(edges) - np.diff(below)
         return np.asarray((sums + above * theta * theta) / np.diff(edges))
+
+
+class Readings(Protocol):
+    """Readings that a mechanism for [0, theta] meets: of one range, or of blocks that are scaled to it."""
+
+    def levels(self, positions: Vector, theta: int) -> Vector: ...
+
+    def mean_variance(self, mechanism: Mechanism, theta: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of the day, each with a range of its own for one mechanism: ``parts`` (share of the slots, width of the
+
+    range, readings less its bottom). A block counts by what its noise costs: share times width squared.
+    """
+
+    parts: Sequence[tuple[float, int, Population]]
+
+    def levels(self, positions: Vector, theta: int) -> Vector:
+        """P(level k), each block's readings scaled from its range to [0, theta]; shape [K + 1]."""
+        return np.asarray(
+            sum(share * readings.levels(positions * (width / theta), width) for share, width, readings in self._costs())
+        )
+
+    def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
+        """The mean of Var(decoded report) over that of (width/2)², whatever the range that blocks are scaled to."""
+        return sum(share * readings.mean_variance(mechanism, width) for share, width, readings in self._costs())
+
+    def _costs(self) -> list[tuple[float, int, Population]]:
+        total = sum(share * width * width for share, width, _ in self.parts)
+        return [(share * width * width / total, width, readings) for share, width, readings in self.parts]

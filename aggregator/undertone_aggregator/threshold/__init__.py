@@ -4,6 +4,7 @@ Start with `first_edges`, collect a round, ask `next_range` for the following ro
 `theta_from_reports`. Everything here is pure: histograms in, numbers out.
 """
 
+from undertone_aggregator.threshold.blocks import in_blocks
 from undertone_aggregator.threshold.channel import (
     Channel,
     CoarseChannel,
@@ -14,7 +15,14 @@ from undertone_aggregator.threshold.channel import (
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, ems_step, expectation_maximisation
-from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most, limit_range
+from undertone_aggregator.threshold.limits import (
+    LARGEST_CHANGE,
+    limit_blocks,
+    limit_change,
+    limit_first,
+    limit_most,
+    limit_range,
+)
 from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
@@ -49,6 +57,8 @@ __all__ = [
     "even_thetas",
     "expectation_maximisation",
     "first_edges",
+    "in_blocks",
+    "limit_blocks",
     "limit_change",
     "limit_first",
     "limit_most",

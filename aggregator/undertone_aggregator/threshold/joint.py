@@ -12,11 +12,11 @@ import numpy as np
 
 from undertone_aggregator.design.fitted import gain, population_table, promised_variance
 from undertone_aggregator.design.mechanisms import Mechanism
-from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import NoTable
 from undertone_aggregator.design.window import hybrid, most_levels, piecewise, worst_variance
 from undertone_aggregator.threshold.objective import Variance
 from undertone_aggregator.threshold.result import Threshold
+from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 
 PLANNED = ("auto", "hybrid", "piecewise", "optimal")
@@ -60,7 +60,7 @@ def choose_jointly(
     fallback = Design(plain, hybrid(epsilon, most_levels(plain.width, levels)))
     if kind == "hybrid":
         return fallback
-    population = Population(plain.density, plain.edges).above(plain.bottom)
+    population = plain.population
 
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
@@ -80,6 +80,11 @@ def choose_jointly(
     if kind == "auto" and gained < LEAST_GAIN:
         return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
     return Design(chosen, table)
+
+
+def _reach(chosen: Threshold) -> int:
+    """The range that the table is made for; devices scale another block's readings to it in small integers."""
+    return min(chosen.width, (SMALL - 1) // chosen.width) if chosen.blocks else chosen.width
 
 
 def _interpolated(variance_at: Callable[[int], float], around: Threshold, progress: Progress) -> Variance:

@@ -1,5 +1,6 @@
 """What keeps θ from being moved too far at once: by the epoch before, and in the first choice by its own evidence."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ from undertone_aggregator.threshold.objective import Integers, Query, Variance, 
 from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.zoom import quantile
+
+Limit = Callable[[Threshold, int, int | None], Threshold]
 
 # θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
 LARGEST_CHANGE = 2
@@ -40,6 +43,22 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
         return chosen
     said = f"the range would be {chosen.bottom} to {chosen.theta}; one epoch moves its ends by one width at most"
     return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, said])
+
+
+def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
+    """The choice with each block's own within its limits; what they say names the block.
+
+    ``limited``: of (a choice, first slot, end) of the cycle, None for the cycle's end.
+    """
+    if not chosen.blocks:
+        return limited(chosen, 0, None)
+    ends = [block.first for block in chosen.blocks[1:]] + [None]
+    said, blocks = list(chosen.warnings), []
+    for block, end in zip(chosen.blocks, ends, strict=True):
+        choice = limited(block.choice, block.first, end)
+        said += [f"from slot {block.first} of the cycle on, {sentence}" for sentence in choice.warnings]
+        blocks.append(block._replace(choice=replace(choice, warnings=[])))
+    return replace(chosen, blocks=blocks, warnings=said)
 
 
 def limit_first(chosen: Threshold, query: Query, variance: Variance) -> Threshold:

@@ -9,10 +9,10 @@ from undertone_aggregator.threshold.channel import StackedChannel, Vector, Windo
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
 from undertone_aggregator.threshold.em import ems_step, expectation_maximisation
 from undertone_aggregator.threshold.excess import without_excess
-from undertone_aggregator.threshold.fit import Likelihood, Observation, draws, posterior_mode
+from undertone_aggregator.threshold.fit import Likelihood, Mode, Observation, draws, posterior_mode
 from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
-from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
+from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
 # Chosen on POS, EDRP, DNS and synthetic populations, then frozen (docs/threshold.md).
 COMPONENTS = (
@@ -43,6 +43,7 @@ class Posterior:
     device sends; they are left out.
     `shapes`: of each component that the data do not exclude, whatever its prior weight, some densities [draws, d].
     `seen`: beyond it readings are so few that the reports do not tell them from none: there θ is extrapolated.
+    `model` with `prior` and `mode`: of the likeliest component.
     """
 
     densities: Vector
@@ -54,6 +55,9 @@ class Posterior:
     fakes: float
     shapes: tuple[Vector, ...]
     seen: int
+    model: TailModel
+    prior: Prior
+    mode: Mode
 
     @property
     def free_body(self) -> float:
@@ -98,8 +102,8 @@ def posterior(
     if not cohort:
         raise ValueError("the threshold needs at least one cohort report")
     grid = decision_grid(bound, *(counts.theta for counts in reports))
-    observations = [_cohort_observation(counts) for counts in cohort]
-    observations += [_report_observation(counts, grid) for counts in reports if counts.total]
+    observations = [cohort_observation(counts) for counts in cohort]
+    observations += [report_observation(counts, grid) for counts in reports if counts.total]
     start_at, start_s = _rough_survival(cohort, bound)
     model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
     likelihood = Likelihood(model, observations)
@@ -109,13 +113,14 @@ def posterior(
     body_s = survival(body.parameters, model.lengths(u))
     tells = _tells(cohort)
     generator = np.random.default_rng(20211115)
-    drawn, log_weights = [], []
+    drawn, log_weights, fits = [], [], []
     for component in COMPONENTS:
         level = 0.1 if component.free_above >= 1.0 else max(component.free_above, tells)
         prior = model.prior(component, float(u[min(int((body_s > level).sum()), len(u) - 1)]))
         mode = posterior_mode(likelihood, prior, body.parameters)
         p, w = draws(likelihood, prior, mode, _DRAWS_EACH, generator)
         drawn.append(p)
+        fits.append((prior, mode))
         log_weights.append(w + flatten * np.log(component.weight))
     pooled = np.concatenate(log_weights)
     weights = np.exp(pooled - pooled.max())
@@ -123,12 +128,17 @@ def posterior(
     picked = np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(_POOLED) + 0.5) / _POOLED), len(weights) - 1)
     parameters = np.concatenate(drawn)[picked]
     densities = cell_masses(survival(parameters, model.lengths(u)))
+    each = weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1)
+    prior, mode = fits[int(np.argmax(each))]
     return Posterior(
+        model=model,
+        prior=prior,
+        mode=mode,
         shapes=_plausible(drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))),
         seen=grid[min(int((body_s > tells).sum()) + 1, len(grid) - 2)],
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
-        weights=weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1),
+        weights=each,
         reports=sum(observation.total for observation in observations),
         information=float(sum(counts.total * counts.epsilon**2 for counts in cohort)),
         fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
@@ -171,16 +181,23 @@ def _merged(rounds: Sequence[CohortCounts]) -> list[CohortCounts]:
     return list(merged.values())
 
 
-def _cohort_observation(reports: CohortCounts) -> Observation:
+def cohort_observation(reports: CohortCounts) -> Observation:
+    """A round's histogram as the tail model's fit takes it."""
     matrix = WindowChannel(reports.mechanism).matrix()
     return Observation(reports.edges[1:-1], matrix, np.asarray(reports.counts, dtype=np.float64))
 
 
-def _report_observation(reports: ReportCounts, grid: tuple[int, ...]) -> Observation:
+def report_observation(reports: ReportCounts, grid: tuple[int, ...]) -> Observation:
+    """The report phase's histogram over the cells of ``grid``."""
+    matrix, groups = report_law(reports, grid)
+    return Observation(grid[1:-1], matrix, np.add.reduceat(np.asarray(reports.counts, dtype=np.float64), groups))
+
+
+def report_law(reports: ReportCounts, grid: tuple[int, ...]) -> tuple[Vector, Integers]:
+    """(law of groups of symbols that say the same, the first symbol of each); [groups, cells of ``grid``], [groups]."""
     matrix = reports.channel(grid).matrix
-    counts = np.asarray(reports.counts, dtype=np.float64)
     groups = _similar(matrix)
-    return Observation(grid[1:-1], np.add.reduceat(matrix, groups, axis=0), np.add.reduceat(counts, groups))
+    return np.add.reduceat(matrix, groups, axis=0), groups
 
 
 def _similar(matrix: Vector) -> Integers:

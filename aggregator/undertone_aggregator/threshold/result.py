@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from undertone_aggregator.design.population import Blocks, Population, Readings
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.zoom import quantile
 
@@ -16,6 +18,8 @@ class Threshold:
     `expected_mse`: Eq. 8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
     bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
     `bottom`: readings are truncated from below, too, at this value; `bias` is then what both ends take off.
+    `blocks`: of the cycle, each with its own θ, the first from its first slot on; `theta` is then what one θ for all
+    would be.
     Methods without an uncertainty of their own (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 
@@ -30,12 +34,42 @@ class Threshold:
     method: str
     warnings: list[str] = field(default_factory=list)
     bottom: int = 0
+    blocks: "Sequence[Block]" = ()
 
     @property
     def width(self) -> int:
-        """The range that readings are truncated to, from `bottom` to θ."""
+        """The range that readings are truncated to, from `bottom` to θ; the widest of the blocks'."""
+        if self.blocks:
+            return max(block.choice.width for block in self.blocks)
         return self.theta - self.bottom
+
+    @property
+    def readings(self) -> Readings:
+        """What a mechanism on the range meets."""
+        if self.blocks:
+            return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])
+        return self.population
+
+    @property
+    def population(self) -> Population:
+        """All readings less the bottom."""
+        return Population(self.density, self.edges).above(self.bottom)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int, int], ...]:
+        """(first slot of the cycle, bottom, θ) of each block."""
+        if self.blocks:
+            return tuple((first, choice.bottom, choice.theta) for first, _, choice in self.blocks)
+        return ((0, self.bottom, self.theta),)
 
     def quantile(self, share: float) -> int:
         """The smallest integer x with P(reading <= x) >= share under the fitted density."""
         return quantile(self.density, self.edges, share)
+
+
+class Block(NamedTuple):
+    """A block of the cycle from slot ``first`` on: its ``share`` of the cycle's slots, and its own choice."""
+
+    first: int
+    share: float
+    choice: Threshold

@@ -267,10 +267,12 @@ def test_tables_that_do_not_sum_or_cover_are_refused():
     description = table().describe()
     rows = description["rows"]
     good = changed(["rule", "mechanism"], description)
-    assert "does not cover" in invalid(Campaign, good)  # 200/2 < 300
+    # Its levels reach 200/2: readings up to 300 are scaled.
+    mechanism = Campaign(good).report.mechanism
+    assert (mechanism.reach, mechanism.covers(300)) == (100, True)
     fields = json.loads(good)
-    fields["rule"]["ranges"] = [[0, 0, 100]]
-    assert Campaign(canonical(fields)).report.mechanism.covers(100)
+    fields["rule"]["mechanism"]["values"] = [-4, -3, 1]
+    assert "does not cover" in invalid(Campaign, canonical(fields))
     for name, value, named in (
         ("rows", rows[:2], "the table has 2 rows"),
         ("rows", rows[:2] + [rows[2] + "AAAB"], "row 2 of the table has 9 bytes"),

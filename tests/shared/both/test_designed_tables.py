@@ -6,7 +6,7 @@ from proofs import check_all
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
-from undertone_shared.table import LARGEST_ROWS
+from undertone_shared.table import LARGEST_ROWS, TableMechanism
 
 # best_fraction of each epsilon, as a policy would have it.
 CAPS = {"1": (2721, 1001), "2": (2564, 347), "4": (3931, 72)}
@@ -16,7 +16,8 @@ def test_every_designed_table_passes_the_generic_proofs():
     for epsilon, theta, table in designed():
         assert table.permits(CAPS[epsilon])
         assert table.covers(theta)
-        assert not table.covers(theta + 1)
+        assert table.covers(1)
+        assert not table.covers((1 << 30) // theta + 1)
         check_all(table, theta, {0, 1, table.levels // 2, table.levels})
 
 
@@ -40,6 +41,64 @@ def test_a_reading_is_rounded_without_bias_by_one_word():
             assert (
                 word.asked[0] == table.values[min(low, table.levels - 1) + 1] - table.values[min(low, table.levels - 1)]
             )
+
+
+class Words:
+    """Words that were chosen; the bounds that they were asked for."""
+
+    def __init__(self, *words):
+        self.words = list(words)
+        self.asked = []
+
+    def below(self, n):
+        self.asked.append(n)
+        return self.words.pop(0)
+
+
+def mean_value(table, x, theta):
+    """The mean of ``value`` over all words, times their number; in units of its denominator."""
+    probe = Words(0, 0)
+    table.level(x, theta, probe)
+    first = probe.asked[0]
+    total = 0
+    for word in range(first):
+        probe = Words(word, 0)
+        table.level(x, theta, probe)
+        second = probe.asked[1]
+        values = [table.value(table.level(x, theta, Words(word, other)), theta)[0] for other in range(second)]
+        # Exact where ``second`` is a power of two.
+        total += (sum(values) << 20) // second
+    return total, first
+
+
+def test_a_reading_of_another_range_is_scaled_without_bias():
+    # Gaps of 4 and 8: sums over their words are exact in multiples of 2^-20.
+    rows = [bytes((0, 0, 100, 0, 0, 156)), bytes((0, 0, 128, 0, 0, 128)), bytes((0, 0, 156, 0, 0, 100))]
+    table = TableMechanism(8, rows, (0, 4, 12), 0)
+    assert table.reach == 12
+    for theta in (1, 5, 7, 11, 13, 100):
+        assert table.covers(theta)
+        for x in range(theta + 1):
+            total, words = mean_value(table, x, theta)
+            # value = mu theta / reach, hence its mean is x.
+            assert total == x * words * table.reach << 20, (theta, x)
+    level = Words(0)
+    assert table.level(12, 12, level) == 2
+    assert len(level.asked) == 1
+
+
+def test_a_range_that_cannot_be_scaled_is_refused():
+    rows = [bytes((0, 0, 100, 0, 0, 156)), bytes((0, 0, 156, 0, 0, 100))]
+    for values, shift, theta in (((0, 1), 1, 5), ((-4, 0), 0, 5), ((0, 1 << 20), 0, 1 << 10), ((0, 12), 0, 0)):
+        table = TableMechanism(8, rows, values, shift)
+        assert not table.covers(theta)
+        try:
+            table.level(0, theta, Words(0, 0))
+        except Invalid:
+            continue
+        raise AssertionError("accepted")
+    assert TableMechanism(8, rows, (0, 1 << 20), 0).covers(1 << 20)
+    assert TableMechanism(8, rows, (0, 1 << 20), 0).covers((1 << 10) - 1)
 
 
 def test_a_table_survives_the_wire():

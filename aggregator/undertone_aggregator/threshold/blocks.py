@@ -1,0 +1,120 @@
+"""θ by time of day: few blocks of the cycle, each with its own θ for the same mechanism.
+
+With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan of blocks costs
+Σ_p w_p (V θ(p)²/(4n) + e_p(θ(p))²), its mean square error by Eq. 8, slots weighted alike. Dynamic programming over the
+pieces gives the plan of least expected cost for each number of blocks. More blocks are taken only if the logarithm of
+what they gain is more than twice as much as the draws from the posterior differ about it, and worth a block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from undertone_aggregator.threshold.channel import Vector
+from undertone_aggregator.threshold.day import Day
+from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_square_error
+from undertone_aggregator.threshold.posterior import decision_grid
+from undertone_aggregator.threshold.result import Block, Threshold
+
+MOST_BLOCKS = 8
+# The share of the mean square error that a further block must save.
+_WORTH = 0.003
+# And by how many standard deviations of that gain.
+_CERTAIN = 2.0
+# θ of a block lies within this factor of the day's.
+_REACH = 8
+
+
+def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, variance: Variance) -> Threshold:
+    """The choice with at most ``most`` blocks; the choice as it is, where the reports do not tell that more are better.
+
+    The variance is that at the day's θ: a block's readings fill its range as the day's fill the day's.
+    """
+    if day is None or most < 2 or chosen.bottom:
+        return chosen
+    thetas = _candidates(chosen, day)
+    noise = variance(chosen.theta)
+    excess = day.excess(thetas)
+    errors = mean_square_error(excess, thetas, query, lambda _: noise) * day.shares[:, None, None]
+    plan = _plan(errors, int(np.searchsorted(thetas, chosen.theta)), most)
+    if len(plan) == 1:
+        return chosen
+    ends = [*plan[1:], len(day.starts)]
+    blocks = [_block(chosen, day, slice(*span), thetas, excess, errors) for span in zip(plan, ends, strict=True)]
+    return replace(
+        chosen, blocks=blocks, expected_mse=float(sum(block.share * block.choice.expected_mse for block in blocks))
+    )
+
+
+def _candidates(chosen: Threshold, day: Day) -> Integers:
+    grid = np.asarray(decision_grid(day.edges[-1] - 1, chosen.theta)[1:-1], dtype=np.int64)
+    return grid[(grid * _REACH >= chosen.theta) & (grid <= chosen.theta * _REACH)]
+
+
+def _plan(errors: Vector, one: int, most: int) -> list[int]:
+    """The first piece of each block; ``errors`` [pieces, draws, thetas], ``one`` the place of the day's θ."""
+    expected = errors.mean(axis=1)
+    in_force = np.full(len(errors), one)
+    best = [0]
+    for starts in _segmentations(expected, most)[1:]:
+        places = _places(expected, starts)
+        gains = np.log(_of(errors, in_force) / _of(errors, places))
+        gain, doubt = float(gains.mean()), float(gains.std())
+        if gain > _WORTH * (len(starts) - len(best)) and gain > _CERTAIN * doubt:
+            best, in_force = starts, places
+    return best
+
+
+def _segmentations(expected: Vector, most: int) -> list[list[int]]:
+    """For 1, 2, … ``most`` blocks the starts of the plan of least cost; ``expected`` [pieces, thetas]."""
+    pieces = len(expected)
+    sums = np.vstack([np.zeros(expected.shape[1]), np.cumsum(expected, axis=0)])
+    cost = np.full((pieces + 1, pieces + 1), np.inf)
+    for i in range(pieces):
+        cost[i, i + 1 :] = (sums[i + 1 :] - sums[i]).min(axis=1)
+    least = cost[0]
+    starts: list[list[list[int]]] = [[[0] for _ in range(pieces + 1)]]
+    for _ in range(1, min(most, pieces)):
+        through = least[:, None] + cost
+        at = through.argmin(axis=0)
+        starts.append([[*starts[-1][int(k)], int(k)] for k in at])
+        least = through.min(axis=0)
+    return [of_all[pieces] for of_all in starts]
+
+
+def _places(expected: Vector, starts: Sequence[int]) -> Integers:
+    """The place of the least cost of each piece's block; [pieces]."""
+    best = np.add.reduceat(expected, starts, axis=0).argmin(axis=1)
+    return np.repeat(best, np.diff([*starts, len(expected)]))
+
+
+def _of(errors: Vector, places: Integers) -> Vector:
+    """The cost of the θ at ``places`` [pieces] under each draw; [draws]."""
+    return np.asarray(errors[np.arange(len(errors)), :, places].sum(axis=0))
+
+
+def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector) -> Block:
+    """θ of a block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min RMSE."""
+    together = errors[span].sum(axis=0)
+    regrets = np.sqrt(together / together.min(axis=1, keepdims=True))
+    at = int(np.argmin(regrets.mean(axis=0)))
+    best = thetas[np.argmin(together, axis=1)]
+    share = float(day.shares[span].sum())
+    weights = day.shares[span] / share
+    removed = weights @ excess[span, :, at]
+    density = weights @ day.densities[span].mean(axis=1)
+    choice = replace(
+        chosen,
+        theta=int(thetas[at]),
+        low=int(np.quantile(best, 0.05)),
+        high=int(np.quantile(best, 0.95)),
+        bias=float(removed.mean()),
+        bias_se=float(removed.std()),
+        expected_mse=float(together[:, at].mean() / share),
+        density=density,
+        edges=day.edges,
+        warnings=[],
+    )
+    return Block(day.starts[span.start], share, choice)

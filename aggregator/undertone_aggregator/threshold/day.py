@@ -1,0 +1,216 @@
+"""What private reports say of each time of the day: a law of readings for each of at most 48 pieces of the cycle.
+
+Reports come from known slots, so this costs no privacy. A piece's law is locally Weibull like the whole day's
+(`threshold.tail`). The parameters of all pieces together are normal around the day's, with a correlation that fades with
+the time between two pieces round the cycle: where a piece has few reports, it looks like its neighbours and the day.
+The posterior is its normal approximation at the mode, found by Fisher scoring. How many readings are large in the whole
+day is known better, by all tails that the day's reports allow: the pieces say at what time they are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+
+from undertone_aggregator.threshold.channel import Vector
+from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
+from undertone_aggregator.threshold.excess import without_excess
+from undertone_aggregator.threshold.fit import Likelihood, Mode, Observation
+from undertone_aggregator.threshold.objective import Integers, mean_excess
+from undertone_aggregator.threshold.posterior import (
+    Posterior,
+    cohort_observation,
+    decision_grid,
+    posterior,
+    report_law,
+)
+from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
+
+PIECES = 48
+# Σ n ε² of a piece's reports for the threshold; where there are fewer, pieces are longer.
+LEAST_INFORMATION = 700.0
+# Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
+# above zero. Its slopes differ as the component lets slopes differ along the tail.
+_LEVEL, _POSITIVE = 1.5, 1.0
+# The time in which the correlation of two pieces falls to 1/e, as a share of the cycle.
+_FADES = 1 / 8
+_DRAWS = 100
+_RAKES = 5
+_STEPS, _LONGEST_STEP, _ENOUGH = 30, 1.5, 0.01
+
+Counts = NDArray[np.int64]
+
+
+def pieces_of(cycle: int) -> int:
+    """How many pieces a cycle has at most."""
+    return min(PIECES, cycle)
+
+
+def piece_at(slot: int, cycle: int) -> int:
+    """The piece of the cycle that a slot is in."""
+    return slot % cycle * pieces_of(cycle) // cycle
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One histogram and its parts by time of day: ``parts`` [pieces, symbols] add up to its counts."""
+
+    whole: CohortCounts | ReportCounts
+    parts: Counts
+
+
+@dataclass(frozen=True)
+class Day:
+    """Laws of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1], draws alike in likelihood.
+
+    ``starts``: the first slot of the cycle of each piece; ``shares``: of the cycle's slots that it has.
+    """
+
+    edges: tuple[int, ...]
+    densities: Vector
+    starts: tuple[int, ...]
+    shares: Vector
+
+    def excess(self, thetas: Integers) -> Vector:
+        """E[(x - θ)⁺] of each piece and draw; [pieces, draws, thetas]."""
+        return mean_excess(self.densities, self.edges, thetas)
+
+
+def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
+    """The laws of the pieces; None where the reports do not tell times of the day apart, or leave one out."""
+    cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts)]
+    if not cohort:
+        return None
+    information = sum(_information(phases) for phases in cohort)
+    base = pieces_of(cycle)
+    count = min(base, int(information.sum() / LEAST_INFORMATION))
+    if count < 2:
+        return None
+    # Neighbours together; boundaries as even as they get.
+    starts = np.unique(np.arange(count) * base // count)
+    if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
+        return None
+    whole = posterior([phases.whole for phases in cohort], (), bound)  # type: ignore[misc]
+    thetas = [phases.whole.theta for phases in histograms if isinstance(phases.whole, ReportCounts)]
+    grid = decision_grid(bound, *thetas)
+    first = [-(-int(start) * cycle // base) for start in starts]
+    slots = np.diff([*first, cycle])
+    lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
+    likelihoods = [Likelihood(whole.model, seen) for seen in _observations(map(_honest, histograms), grid, starts)]
+    parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
+    densities = _raked(cell_masses(survival(parameters, lengths)), _spread(whole, grid), slots / cycle)
+    return Day(grid, densities, tuple(first), slots / cycle)
+
+
+def _information(phases: Phases) -> Vector:
+    """Σ n ε² of each part; [pieces]."""
+    assert isinstance(phases.whole, CohortCounts)
+    return np.asarray(phases.parts.sum(axis=1) * phases.whole.epsilon**2)
+
+
+def _prior(prior: Prior, mode: Mode) -> Prior:
+    """Around the day's mode, as free as the day's prior but for level and zeros."""
+    precision = prior.precision.copy()
+    precision[0, 0] = 1.0 / _LEVEL**2
+    precision[-1, -1] = 1.0 / _POSITIVE**2
+    return Prior(mode.parameters, precision)
+
+
+def _honest(phases: Phases) -> Phases:
+    """Symbols that no honest device sends so often are left out, of each part by its share of the reports."""
+    whole = phases.whole
+    if not isinstance(whole, CohortCounts):
+        return phases
+    cleaned, removed = without_excess(whole)
+    if not removed:
+        return phases
+    fakes = np.asarray(whole.counts) - np.asarray(cleaned.counts)
+    shares = phases.parts.sum(axis=1) / max(whole.total, 1)
+    return Phases(cleaned, np.maximum(phases.parts - np.rint(np.outer(shares, fakes)).astype(np.int64), 0))
+
+
+def _observations(
+    histograms: Iterable[Phases], grid: tuple[int, ...], starts: NDArray[np.intp]
+) -> Iterator[list[Observation]]:
+    """What each piece observed."""
+    laws = []
+    for phases in histograms:
+        whole = phases.whole
+        merged = np.add.reduceat(phases.parts, starts, axis=0)
+        if isinstance(whole, CohortCounts):
+            laws.append((cohort_observation(whole), merged))
+        else:
+            matrix, groups = report_law(whole, grid)
+            law = Observation(grid[1:-1], matrix, np.zeros(len(groups)))
+            laws.append((law, np.add.reduceat(merged, groups, axis=1)))
+    for piece in range(len(starts)):
+        yield [
+            Observation(law.points, law.matrix, counts[piece].astype(np.float64))
+            for law, counts in laws
+            if counts[piece].any()
+        ]
+
+
+def _correlation(at: Vector) -> Vector:
+    """Of pieces at these times, as shares of the cycle: e^(-distance/fades) round the cycle; [pieces, pieces]."""
+    apart = np.abs(at[:, None] - at[None, :])
+    return np.asarray(np.exp(-np.minimum(apart, 1.0 - apart) / _FADES))
+
+
+def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector) -> Vector:
+    """Draws of all pieces' parameters from the posterior's normal approximation; [pieces, draws, p]."""
+    pieces, size = len(likelihoods), len(prior.mean)
+    prior_precision = np.kron(np.linalg.inv(correlation), prior.precision)
+
+    def value(away: Vector) -> float:
+        seen = sum(float(each.value(prior.mean + own)) for each, own in zip(likelihoods, away, strict=True))
+        return seen - float(away.ravel() @ prior_precision @ away.ravel()) / 2.0
+
+    def scores(away: Vector) -> tuple[Vector, Vector]:
+        gradient, precision = -prior_precision @ away.ravel(), prior_precision.copy()
+        for number, (each, own) in enumerate(zip(likelihoods, away, strict=True)):
+            part = slice(number * size, (number + 1) * size)
+            slope, information = each.score(prior.mean + own)
+            gradient[part] += slope
+            precision[part, part] += information
+        return gradient, np.linalg.cholesky(precision)
+
+    away = np.zeros((pieces, size))
+    best = value(away)
+    for _ in range(_STEPS):
+        gradient, root = scores(away)
+        step = cho_solve((root, True), gradient).reshape(away.shape)
+        step *= min(1.0, _LONGEST_STEP / max(float(np.abs(step).max()), 1e-300))
+        gain = value(away + step) - best
+        while gain <= 0.0 and np.abs(step).max() > 1e-4:
+            step /= 2.0
+            gain = value(away + step) - best
+        if gain <= 0.0:
+            break
+        away, best = away + step, best + gain
+        if gain < _ENOUGH:
+            break
+    normal = np.random.default_rng(20211116).standard_normal((pieces * size, _DRAWS))
+    spread = solve_triangular(scores(away)[1], normal, lower=True, trans=1)
+    drawn = prior.mean + away[:, None, :] + spread.reshape(pieces, size, _DRAWS).transpose(0, 2, 1)
+    return np.asarray(drawn)
+
+
+def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
+    """`_DRAWS` of the day's densities over the cells of ``grid``; [draws, d]."""
+    taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
+    below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)
+    return np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)
+
+
+def _raked(densities: Vector, whole: Vector, shares: Vector) -> Vector:
+    """The pieces' densities [pieces, draws, d] such that each draw's mean by ``shares`` is the whole day's [draws, d].
+
+    Iterative proportional fitting.
+    """
+    for _ in range(_RAKES):
+        densities = densities * (whole / np.maximum(np.tensordot(shares, densities, 1), 1e-300))
+        densities /= densities.sum(axis=-1, keepdims=True)
+    return densities
