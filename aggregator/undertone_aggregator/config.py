@@ -269,6 +269,10 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     campaign = parse(CampaignPlan, "campaign", tables.get("campaign", {}))
     if "stream" in tables and campaign.collect != "stream":
         raise Invalid(f"the table [stream] is there, but campaign.collect is {campaign.collect!r}, expected 'stream'")
+    if campaign.collect == "stream" and 1 < campaign.blocks < _MOST_BLOCKS:
+        raise Invalid(
+            f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
+        )
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
         parse(StoreOptions, "store", tables.get("store", {})),

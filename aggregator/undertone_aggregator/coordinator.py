@@ -123,7 +123,7 @@ class Coordinator:
             self.journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
             return
         else:
-            self.journal.say("theta", f"theta stays at {newest.campaign.rule.theta} {self.plan.unit}")
+            self.journal.say("theta", f"theta stays at {newest.campaign.rule.thetas(self.plan.unit)}")
         self._looked = due
 
     def _issue(self, epoch: Epoch, now: int) -> None:

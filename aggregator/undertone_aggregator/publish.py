@@ -44,6 +44,7 @@ def status_message(
             "epoch": campaign.epoch,
             "phase": newest.phase,
             "theta": campaign.rule.theta,
+            "ranges": campaign.rule.ranges,
             "first_slot": campaign.first_slot,
             "last_slot": campaign.last_slot,
             "slot_seconds": campaign.slot_seconds,

@@ -151,9 +151,9 @@ class Rounds:
                 chosen = with_bottom(chosen, cohort, plan.bound, query, variance)
                 chosen = in_blocks(chosen, day, plan.blocks, query, variance)
 
-            def limited(choice: Threshold, first: int, end: int | None) -> Threshold:
+            def limited(choice: Threshold, first: int, end: int | None, harmless: int) -> Threshold:
                 if before is None:
-                    held = limit_first(choice, query, variance)
+                    held = limit_first(choice, query, variance, harmless)
                 else:
                     held = limit_range(choice, before.low, _nearest(before, choice.theta, first, end))
                 return limit_most(held, plan.theta_max)
@@ -196,7 +196,7 @@ class Rounds:
 
 
 def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
-    """Of the θ in force in slots first <= i < end of the cycle, the one nearest to ``theta``, or between two of them."""
+    """Of the θ in force in slots first <= i < end of the cycle, the nearest to ``theta``, or itself between two."""
     ends = [start for start, _, _ in before.ranges[1:]] + [None]
     thetas = [
         old

@@ -12,18 +12,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class ScalarAnalysis:
+class RangeAnalysis:
+    """What a receiver asks of the blocks of the cycle of any rule."""
+
+    ranges: "tuple[tuple[int, int, int], ...]"
+
+    def thetas(self, unit: str) -> str:
+        """The thresholds in words; empty while they are being looked for."""
+        every = [theta for _, _, theta in self.ranges]
+        if len(set(every)) < 2:
+            return "%d %s" % (every[0], unit) if every else ""
+        return "%d to %d %s by time of day" % (min(every), max(every), unit)
+
+
+class ScalarAnalysis(RangeAnalysis):
     """What a receiver asks of a `ScalarRule`."""
 
     kind: str
     cohort: "Any"
     report: "Any"
-    ranges: "Any"
 
     @property
     def theta(self) -> "int | None":
-        """The threshold, None while it is being looked for."""
-        return None if self.report is None else self.report.theta
+        """The threshold, of several blocks the highest; None while it is being looked for."""
+        return max([theta for _, _, theta in self.ranges]) if self.ranges else None
 
     def describe(self) -> "dict[str, Any]":
         """The JSON value that ``parse_rule`` reads back."""
@@ -43,7 +55,7 @@ class ScalarAnalysis:
         return None if mechanism.occurs(values[0]) else "symbol"
 
 
-class StreamAnalysis:
+class StreamAnalysis(RangeAnalysis):
     """What a receiver asks of a `StreamRule`."""
 
     fields: "Sequence[str]"

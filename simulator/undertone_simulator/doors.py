@@ -42,6 +42,7 @@ def simulate(
     collect: str | None = None,
     mechanism: str | None = None,
     cohort_share: float | None = None,
+    blocks: int | None = None,
     window: str | None = None,
     delta: float | None = None,
     slew: float | None = None,
@@ -61,7 +62,8 @@ def simulate(
     Readings come from a synthetic ``population`` or from the file ``data``; the campaign from the options, whose
     defaults are ε = 1, 48 report slots, three threshold rounds of a day each (``rounds`` in days) and a cohort of 5 %,
     or from an aggregator's configuration file ``campaign``, of which ``slots`` replaces report_slots alone.
-    ``collect``: reports or stream. ``window``: as "24h", ε is then of all readings in any window of this length, and
+    ``collect``: reports or stream. ``blocks``: at most so many of the day have a θ of their own.
+    ``window``: as "24h", ε is then of all readings in any window of this length, and
     devices report in turns. ``progress(done, planned)``: in device-slots. Raises Invalid, or OSError.
     """
     source, most, notes = _source(population, data, unit, bound, devices, seed)
@@ -71,6 +73,7 @@ def simulate(
         "collect": collect,
         "mechanism": mechanism,
         "cohort_share": cohort_share,
+        "blocks": blocks,
         "window": window,
         "delta": delta,
         "slew": slew,
@@ -185,7 +188,7 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
     collect = given.get("collect", "reports")
     if collect not in COLLECT:
         raise Invalid(f"collect is {collect!r}, expected one of {', '.join(COLLECT)}")
-    table = {
+    table: dict[str, Any] = {
         "name": "simulation",
         "sensor": "load",
         "unit": source.unit or "units",
@@ -196,7 +199,7 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
         "report_slots": slots,
     }
     if collect == "stream":
-        _refuse(given, ("rounds", "cohort_share", "window"), collect)
+        _refuse(given, ("rounds", "cohort_share", "blocks", "window"), collect)
         fields = {"theta": bound, "reports": slots}
         fields |= {name: given[name] for name in ("mechanism", "delta", "slew", "theta", "dimension") if name in given}
         return parse(CampaignPlan, "campaign", table | {"collect": collect}), parse(StreamPlan, "stream", fields)
@@ -209,8 +212,8 @@ def _planned(source: Source, bound: int, slots: int, given: dict[str, Any]) -> t
         "epoch_slots": 7 * per_day,
         "cohort_share": given.get("cohort_share", 0.05),
         "mechanism": given.get("mechanism", "auto"),
-        **({"window": given["window"]} if "window" in given else {}),
     }
+    table |= {name: given[name] for name in ("blocks", "window") if name in given}
     return parse(CampaignPlan, "campaign", table), None
 
 

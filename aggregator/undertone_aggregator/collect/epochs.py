@@ -56,6 +56,16 @@ class Epoch:
         decoding = traits_of(rule.mechanism).decoding
         return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
+    def block_at(self, slot: int) -> int:
+        """Which of the rule's ranges is in force in a slot."""
+        at = slot % self.campaign.cycle
+        return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
+
+    def choice_of(self, block: int) -> "Threshold | None":
+        """What is known of the readings of one block."""
+        chosen = self.threshold
+        return chosen.blocks[block].choice if chosen is not None and chosen.blocks else chosen
+
 
 class Timeline:
     """All epochs of a campaign by time. An epoch lasts until the next begins, and its reports are admitted a

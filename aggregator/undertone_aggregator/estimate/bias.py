@@ -14,12 +14,15 @@ may have changed their shape, too.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
+from undertone_shared.campaign import Campaign
 
 # Relative standard error of a slot's excess: on the tests' meters one half-hour loses twice what the model says, on its
 # worst days three times.
@@ -50,7 +53,9 @@ class TruncationBias:
         middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
         scaled = np.outer(_SCALES, middles)
         excess = np.maximum(scaled - theta, 0.0)
-        self._truncated = truncated = np.minimum(scaled, theta) @ density
+        self.truncated = truncated = np.minimum(scaled, theta) @ density
+        # At what scale of the readings the whole cycle's truncated mean is what it is.
+        self.levels = truncated
         self._excess = excess @ density
         self._flat = float(np.maximum(middles - theta, 0.0) @ density)
         self._square = float(np.square(np.maximum(middles - theta, 0.0)) @ density)
@@ -84,14 +89,38 @@ class TruncationBias:
     def excess(self, level: Level) -> tuple[float, float]:
         """(mean excess of the whole cycle at a level, its standard error from the level's)."""
         ends = [level.mean, level.mean - level.standard_error, level.mean + level.standard_error]
-        now, low, high = np.interp(np.interp(ends, self._truncated, _SCALES), _SCALES, self._excess)
+        now, low, high = np.interp(np.interp(ends, self.levels, _SCALES), _SCALES, self._excess)
         return float(now), float(high - low) / 2.0
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         """(by what factor readings have moved since the rounds, at least, at most): three standard errors each way."""
         margin = 3.0 * level.standard_error
-        middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self._truncated, _SCALES)
+        middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self.levels, _SCALES)
         return float(middle), float(low), float(high)
+
+
+class DayBias:
+    """Blocks of the cycle, each with the excess over its own θ: ``blocks`` of (first slot, share of slots, model)."""
+
+    def __init__(self, blocks: Sequence[tuple[int, float, TruncationBias]]) -> None:
+        self._blocks = blocks
+        levels = np.sum([share * bias.truncated for _, share, bias in blocks], axis=0)
+        for _, _, bias in blocks:
+            bias.levels = levels
+
+    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
+        """As `TruncationBias.at`; the level is still the whole cycle's."""
+        bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
+        return bias.at(phase, devices, level)
+
+    def excess(self, level: Level) -> tuple[float, float]:
+        """As `TruncationBias.excess`, over all blocks."""
+        each = [(share, *bias.excess(level)) for _, share, bias in self._blocks]
+        return sum(share * value for share, value, _ in each), sum(share * error for share, _, error in each)
+
+    def factor(self, level: Level) -> tuple[float, float, float]:
+        """As `TruncationBias.factor`."""
+        return self._blocks[0][2].factor(level)
 
 
 class TwoSidedBias:
@@ -106,6 +135,40 @@ class TwoSidedBias:
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
         """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
         return self._bias, DAILY * self._both
+
+
+Bias = TruncationBias | DayBias | TwoSidedBias
+
+
+def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
+    """The model of a report epoch with a choice of θ, its daily profile learnt from the estimates of its slots."""
+    campaign, chosen = epoch.campaign, epoch.threshold
+    assert chosen is not None
+    assert campaign.report is not None
+    if campaign.report.low:
+        return TwoSidedBias(chosen)
+    by_block: dict[int, list[Estimate]] = {block: [] for block in range(len(campaign.rule.ranges))}
+    for estimate in estimates:
+        by_block[epoch.block_at(estimate.slot)].append(estimate)
+    models = []
+    for block, (first, _, theta) in enumerate(campaign.rule.ranges):
+        choice = epoch.choice_of(block)
+        assert choice is not None
+        models.append((first, TruncationBias(choice, theta, _profile(by_block[block], campaign))))
+    if not chosen.blocks:
+        return models[0][1]
+    return DayBias([(first, block.share, bias) for block, (first, bias) in zip(chosen.blocks, models, strict=True)])
+
+
+def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tuple[float, float]]:
+    """Slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
+    sums: dict[int, list[float]] = {}
+    for estimate in estimates:
+        sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.estimate - campaign.offset)
+    if not sums:
+        return {}
+    noise = float(np.mean([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
+    return {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
 
 
 def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:

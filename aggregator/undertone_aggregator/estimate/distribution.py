@@ -72,7 +72,8 @@ def _run(
         members = epoch.campaign.cohort
         if kind == report.COHORT and members is not None:
             cohort.append(CohortCounts(members.mechanism, counts))
-        elif rule is not None and not rule.low:
+        elif rule is not None and not rule.low and len(rule.ranges) == 1:
+            # A block's reports are of its own time of day, not of all readings.
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
     if not cohort:
         return []

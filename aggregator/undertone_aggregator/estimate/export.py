@@ -113,6 +113,7 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
         "phase": epoch.phase,
         "first_slot": campaign.first_slot,
         "theta": campaign.rule.theta,
+        "ranges": [list(block) for block in campaign.rule.ranges],
     }
     if campaign.cohort is not None:
         facts["cohort_edges"] = list(campaign.cohort.mechanism.edges or ())

@@ -113,6 +113,12 @@ class OpenCampaign:
         return next((theta for theta in thetas if theta is not None), None)
 
     @property
+    def thetas(self) -> str:
+        """The same in words: of several blocks of the day the least and the most."""
+        said = (epoch.campaign.rule.thetas(self.campaign.unit) for epoch in reversed(self.timeline.epochs))
+        return next(filter(None, said), "")
+
+    @property
     def mechanism(self) -> MechanismFacts | None:
         """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
         return mechanism_facts(self.newest, self.budget.epsilon)

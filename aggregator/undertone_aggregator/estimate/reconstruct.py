@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import STALE, Level, TruncationBias, TwoSidedBias
+from undertone_aggregator.estimate.bias import STALE, Bias, Level, TwoSidedBias, bias_of
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
@@ -38,18 +38,26 @@ class Decoder:
     ``population``: the readings less the offset, as earlier slots have shown them. ``sampled``: a mean stands for a
     fleet of which a random part has reported, so that its variance is that of the decoded reports among each other,
     s²/n: noise, rounding and the spread of the readings (all but the 1/stride of it that no sampling adds).
+    ``block``: which of the rule's ranges.
     """
 
     def __init__(
-        self, rule: ReportRule, offset: int, population: Population | None = None, *, sampled: bool = False
+        self,
+        rule: ReportRule,
+        offset: int,
+        population: Population | None = None,
+        *,
+        sampled: bool = False,
+        block: int = 0,
     ) -> None:
-        width = rule.width
+        _, low, theta = rule.ranges[block]
+        width = theta - low
         self.symbols = rule.mechanism.symbols
         self._half = width / 2.0
         self._sampled = sampled
-        self._middle = offset + rule.low + self._half
+        self._middle = offset + low + self._half
         self._y = decoded(rule.mechanism, width)
-        used = population and population.above(rule.low)
+        used = population and population.above(low)
         self.noise = noise_of(rule.mechanism, width, used)
         self.goodness = Goodness(rule.mechanism, width, used)
         sent = self._y[self.goodness.possible]
@@ -70,7 +78,7 @@ class Reconstruction:
         """``models``: means that were fitted to threshold rounds before, by what they were fitted to; it grows."""
         self.timeline = timeline
         self.models = {} if models is None else models
-        self._decoders: dict[bytes, Decoder] = {}
+        self._decoders: dict[tuple[bytes, int], Decoder] = {}
         self._channels: dict[bytes, WindowChannel] = {}
 
     @property
@@ -118,15 +126,16 @@ class Reconstruction:
         levels = _levels(mine, campaign.offset, campaign.cycle) if mine else []
         if not levels or levels[-1] is None:
             return []
-        bias = self._bias(newest, mine)
+        bias = bias_of(newest, mine)
         if isinstance(bias, TwoSidedBias):
             # Far from zero, a level that moves is no factor.
             return []
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:
             return []
+        theta = campaign.rule.thetas(campaign.unit)
         return [
-            f"theta is stale: readings are about {factor:.2g} times those that theta = {campaign.rule.theta} was"
+            f"theta is stale: readings are about {factor:.2g} times those that theta = {theta} was"
             f" chosen for; truncation removes about {bias.excess(levels[-1])[0]:.3g} {campaign.unit} of the mean"
         ]
 
@@ -134,18 +143,17 @@ class Reconstruction:
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
     ) -> dict[tuple[int, str], float]:
         """The evidence against each slot and group; that of two epochs within the grace adds up."""
-        together: dict[bytes, list[tuple[tuple[int, str], Counts]]] = {}
+        together: dict[Decoder, list[tuple[tuple[int, str], Counts]]] = {}
         for key, sources in cells.items():
             for (kind, fingerprint), counts in sources.items():
-                if kind == report.REPORT and counts.sum():
-                    together.setdefault(fingerprint, []).append((key, counts))
+                epoch = self.timeline.of(fingerprint)
+                if kind == report.REPORT and counts.sum() and epoch is not None:
+                    together.setdefault(self.decoder(epoch, key[0]), []).append((key, counts))
         misfits: dict[tuple[int, str], float] = {}
-        for fingerprint, ones in together.items():
-            epoch = self.timeline.of(fingerprint)
-            if epoch is not None:
-                values = self.decoder(epoch).goodness.misfits(np.stack([counts for _, counts in ones]))
-                for (key, _), value in zip(ones, values, strict=True):
-                    misfits[key] = misfits.get(key, 0.0) + float(value)
+        for decoder, ones in together.items():
+            values = decoder.goodness.misfits(np.stack([counts for _, counts in ones]))
+            for (key, _), value in zip(ones, values, strict=True):
+                misfits[key] = misfits.get(key, 0.0) + float(value)
         return misfits
 
     def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
@@ -157,23 +165,10 @@ class Reconstruction:
                 together.setdefault((epoch, estimate.group), []).append(estimate)
         corrected = {}
         for (epoch, _), ones in together.items():
-            bias, levels = self._bias(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
+            bias, levels = bias_of(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
             raw = [_raw(estimate, epoch, bias, level) for estimate, level in zip(ones, levels, strict=True)]
             corrected.update({(estimate.slot, estimate.group): estimate for estimate in raw})
         return [corrected.get((estimate.slot, estimate.group), estimate) for estimate in estimates]
-
-    def _bias(self, epoch: Epoch, estimates: list[Estimate]) -> TruncationBias | TwoSidedBias:
-        campaign = epoch.campaign
-        assert epoch.threshold is not None
-        assert campaign.report is not None
-        if campaign.report.low:
-            return TwoSidedBias(epoch.threshold)
-        sums: dict[int, list[float]] = {}
-        for estimate in estimates:
-            sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.estimate - campaign.offset)
-        noise = float(np.mean([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
-        profile = {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
-        return TruncationBias(epoch.threshold, campaign.report.theta, profile)
 
     def _estimate(
         self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], misfit: float | None
@@ -193,13 +188,13 @@ class Reconstruction:
             return Estimate(
                 slot, start, Series(group), MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None
             )
-        decoders = [self.decoder(epoch) for epoch, _ in measured]
+        decoders = [self.decoder(epoch, slot) for epoch, _ in measured]
         parts = [decoder.mean(counts) for decoder, (_, counts) in zip(decoders, measured, strict=True)]
         reports = sum(n for _, _, n in parts)
         mean = sum(n * m for m, _, n in parts) / reports
         error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
         newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
-        theta = newest.campaign.report.theta if newest.campaign.report else None
+        theta = newest.campaign.rule.ranges[newest.block_at(slot)][2]
         lowest, highest = min(decoder.lowest for decoder in decoders), max(decoder.highest for decoder in decoders)
         return Estimate(
             *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),
@@ -208,17 +203,17 @@ class Reconstruction:
             manipulation=manipulation(mean, lowest, highest),
         )
 
-    def decoder(self, epoch: Epoch) -> Decoder:
-        """The decoder of a report epoch, made once."""
-        fingerprint = epoch.campaign.fingerprint
-        if fingerprint not in self._decoders:
-            rule, chosen = epoch.report, epoch.threshold
+    def decoder(self, epoch: Epoch, slot: int = 0) -> Decoder:
+        """The decoder of a slot of a report epoch, made once for each block of the cycle."""
+        block = epoch.block_at(slot)
+        key = (epoch.campaign.fingerprint, block)
+        if key not in self._decoders:
+            rule, chosen = epoch.report, epoch.choice_of(block)
             assert rule is not None
             population = None if chosen is None else Population(chosen.density, chosen.edges)
-            self._decoders[fingerprint] = Decoder(
-                rule, epoch.campaign.offset, population, sampled=epoch.campaign.schedule.stride > 1
-            )
-        return self._decoders[fingerprint]
+            sampled = epoch.campaign.schedule.stride > 1
+            self._decoders[key] = Decoder(rule, epoch.campaign.offset, population, sampled=sampled, block=block)
+        return self._decoders[key]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
@@ -278,7 +273,7 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
 
 
-def _raw(estimate: Estimate, epoch: Epoch, bias: TruncationBias | TwoSidedBias, level: Level | None) -> Estimate:
+def _raw(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
     """The estimate with its wider interval."""
     removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
     half = Z * math.hypot(estimate.standard_error or 0.0, error)

@@ -1,14 +1,13 @@
 """θ by time of day: few blocks of the cycle, each with its own θ for the same mechanism.
 
-With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan of blocks costs
-Σ_p w_p (V θ(p)²/(4n) + e_p(θ(p))²), its mean square error by Eq. 8, slots weighted alike. Dynamic programming over the
-pieces gives the plan of least expected cost for each number of blocks. More blocks are taken only if the logarithm of
-what they gain is more than twice as much as the draws from the posterior differ about it, and worth a block.
+With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan costs the
+mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by Eq. 8. Dynamic programming over the pieces
+gives the plan of least expected cost for each number of blocks. More blocks are taken only if the logarithm of what
+they gain is more than the draws from the posterior differ about it, and worth a block.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from undertone_aggregator.threshold.result import Block, Threshold
 MOST_BLOCKS = 8
 # The share of the mean square error that a further block must save.
 _WORTH = 0.003
-# And by how many standard deviations of that gain.
-_CERTAIN = 2.0
+# And how many of the standard deviations of that gain it must exceed.
+_CERTAIN = 1.0
 # θ of a block lies within this factor of the day's.
 _REACH = 8
 
@@ -32,8 +31,11 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
 
     The variance is that at the day's θ: a block's readings fill its range as the day's fill the day's.
     """
-    if day is None or most < 2 or chosen.bottom:
+    if day is None or most < 2:
         return chosen
+    if chosen.bottom:
+        said = "one range for all times of day: blocks are not made where readings are truncated from below, too"
+        return replace(chosen, warnings=[*chosen.warnings, said])
     thetas = _candidates(chosen, day)
     noise = variance(chosen.theta)
     excess = day.excess(thetas)
@@ -53,10 +55,10 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
     return grid[(grid * _REACH >= chosen.theta) & (grid <= chosen.theta * _REACH)]
 
 
-def _plan(errors: Vector, one: int, most: int) -> list[int]:
-    """The first piece of each block; ``errors`` [pieces, draws, thetas], ``one`` the place of the day's θ."""
+def _plan(errors: Vector, whole: int, most: int) -> list[int]:
+    """The first piece of each block; ``errors`` [pieces, draws, thetas], ``whole`` the place of the day's θ."""
     expected = errors.mean(axis=1)
-    in_force = np.full(len(errors), one)
+    in_force = np.full(len(errors), whole)
     best = [0]
     for starts in _segmentations(expected, most)[1:]:
         places = _places(expected, starts)

@@ -1,8 +1,8 @@
 """What private reports say of each time of the day: a law of readings for each of at most 48 pieces of the cycle.
 
 Reports come from known slots, so this costs no privacy. A piece's law is locally Weibull like the whole day's
-(`threshold.tail`). The parameters of all pieces together are normal around the day's, with a correlation that fades with
-the time between two pieces round the cycle: where a piece has few reports, it looks like its neighbours and the day.
+(`threshold.tail`). The parameters of all pieces are normal around the day's, with a correlation that fades with the
+time between them round the cycle: where a piece has few reports, it looks like its neighbours and the day.
 The posterior is its normal approximation at the mode, found by Fisher scoring. How many readings are large in the whole
 day is known better, by all tails that the day's reports allow: the pieces say at what time they are.
 """
@@ -83,7 +83,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts)]
     if not cohort:
         return None
-    information = sum(_information(phases) for phases in cohort)
+    information = np.sum([_information(phases) for phases in cohort], axis=0)
     base = pieces_of(cycle)
     count = min(base, int(information.sum() / LEAST_INFORMATION))
     if count < 2:

@@ -70,13 +70,12 @@ def choose_jointly(
     chosen = choose(_interpolated(variance_at, plain, progress))
     if kind == "piecewise":
         return Design(chosen, piecewise(epsilon, most_levels(chosen.width, levels)))
-    progress(f"designing the table for theta = {chosen.theta}")
-    population = Population(chosen.density, chosen.edges).above(chosen.bottom)
+    progress(f"designing the table for theta = {chosen.width + chosen.bottom}")
     try:
-        table = population_table(epsilon, chosen.width, population)
+        table = population_table(epsilon, _reach(chosen), chosen.readings)
     except NoTable as error:
         return replace(fallback, reason=f"the Hybrid reports: {error}")
-    gained = gain(table, epsilon, chosen.width, population)
+    gained = gain(table, epsilon, chosen.width, chosen.readings)
     if kind == "auto" and gained < LEAST_GAIN:
         return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
     return Design(chosen, table)

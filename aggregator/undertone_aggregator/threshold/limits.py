@@ -11,7 +11,7 @@ from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.zoom import quantile
 
-Limit = Callable[[Threshold, int, int | None], Threshold]
+Limit = Callable[[Threshold, int, int | None, int], Threshold]
 
 # θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
 LARGEST_CHANGE = 2
@@ -48,27 +48,32 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     """The choice with each block's own within its limits; what they say names the block.
 
-    ``limited``: of (a choice, first slot, end) of the cycle, None for the cycle's end.
+    ``limited``: of (a choice, first slot, end) of the cycle, None for the cycle's end, and the θ below which there is
+    no harm: what one θ for all would be, within its limits.
     """
+    held = limited(chosen, 0, None, 1)
     if not chosen.blocks:
-        return limited(chosen, 0, None)
+        return held
     ends = [block.first for block in chosen.blocks[1:]] + [None]
     said, blocks = list(chosen.warnings), []
     for block, end in zip(chosen.blocks, ends, strict=True):
-        choice = limited(block.choice, block.first, end)
+        choice = limited(block.choice, block.first, end, held.theta)
         said += [f"from slot {block.first} of the cycle on, {sentence}" for sentence in choice.warnings]
         blocks.append(block._replace(choice=replace(choice, warnings=[])))
     return replace(chosen, blocks=blocks, warnings=said)
 
 
-def limit_first(chosen: Threshold, query: Query, variance: Variance) -> Threshold:
-    """The first choice, at most `LARGEST_CHANGE` times what it would be if its largest readings were false."""
+def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: int = 1) -> Threshold:
+    """The first choice, at most `LARGEST_CHANGE` times what it would be if its largest readings were false.
+
+    Up to ``harmless`` θ is what it is.
+    """
     if chosen.bottom:
         high = quantile(chosen.density, chosen.edges, 1 - SUSPECTED)
         return limit_most(chosen, chosen.bottom + LARGEST_CHANGE * max(high - chosen.bottom, 1))
     thetas: Integers = np.asarray(decision_grid(int(chosen.edges[-1]) - 1)[1:-1], dtype=np.int64)
     without, _ = best_threshold(_trimmed(chosen.density), chosen.edges, thetas, query, variance)
-    most = LARGEST_CHANGE * without
+    most = max(LARGEST_CHANGE * without, harmless)
     if chosen.theta <= most:
         return chosen
     said = (

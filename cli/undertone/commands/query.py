@@ -200,7 +200,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*_cells(row, zone, results.settled))
-    theta = f"θ = {results.theta} {campaign.unit}" if results.theta is not None else "θ is not chosen yet"
+    theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]

@@ -50,6 +50,9 @@ def simulate(
     cohort_share: Annotated[
         float | None, typer.Option(help="share of reports that keep the threshold fresh; 0.05")
     ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(help="at most so many blocks of the day have a θ of their own, 1 to 8; 8")
+    ] = None,
     window: Annotated[
         str | None, typer.Option(help='ε is of all readings in any window, as "24h": devices report in turns')
     ] = None,
@@ -91,6 +94,7 @@ def simulate(
             collect=collect,
             mechanism=mechanism,
             cohort_share=cohort_share,
+            blocks=blocks,
             window=window,
             delta=delta,
             slew=slew,
@@ -158,13 +162,14 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     from undertone_aggregator.estimate.estimates import plain
 
     newest = simulated.timeline.epochs[-1].campaign
-    theta = newest.rule.ranges[0][2] if newest.rule.ranges else None
+    theta = max((block[2] for block in newest.rule.ranges), default=None)
     cost = guarantee_of(simulated.timeline, simulated.budget)
     exact = cost.certificate
     return dict(
         plain(
             {
                 "theta": theta,
+                "ranges": [list(block) for block in newest.rule.ranges],
                 "unit": simulated.plan.unit,
                 **cost.budget.as_json(),
                 # Gaussian noise has none for a report by itself.
@@ -220,7 +225,8 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     held, held_raw = (sum(flags) for flags in zip(*(each.covers() for each in slots), strict=True))
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
     exact = facts["certificate"]
-    console.print(f"θ = {facts['theta']} {unit}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
+    theta = simulated.timeline.epochs[-1].campaign.rule.thetas(unit)
+    console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
     kept, wider = _TRUTHS[simulated.kind]
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"

@@ -63,8 +63,8 @@ def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
 
 
 def thetas(timeline: Timeline) -> list[int]:
-    """θ of the report epochs."""
-    return [epoch.campaign.rule.ranges[0][2] for epoch in timeline.epochs if epoch.campaign.rule.ranges]
+    """θ of the report epochs, the highest of several blocks."""
+    return [max(theta for _, _, theta in ranges) for epoch in timeline.epochs if (ranges := epoch.campaign.rule.ranges)]
 
 
 def _undisturbed(plan: Plan) -> Timeline:

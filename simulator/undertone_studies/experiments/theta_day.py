@@ -1,0 +1,166 @@
+"""θ by time of day against one θ, end to end on EDRP: errors, the nights' standard errors, coverage."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.doors import simulate
+from undertone_simulator.simulated import Compared
+from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.registry import Options
+
+TITLE = "θ by time of day against one θ on EDRP"
+PARAGRAPH = (
+    "The same seeds, hence the same households, rounds and random words, with at most eight blocks of the day and with"
+    " one θ (`--blocks 1`). The blocks come from the private rounds themselves: every report's slot is known. The error"
+    " is that of a half-hour's mean against the mean of the readings, truncation's bias included. A slot's noise is"
+    " known exactly, so that the ratio that is expected of the same θ has less chance in it than the measured one."
+)
+SEEDS = 20
+DAYS = 7
+FLEETS = (5_000, 100_000)
+EPSILONS = ("1", "4")
+MOST = 8
+FILE = "edrp_scotland_622x4416_halfhour_wh.npz"
+# Slots from 01:00 to 05:00.
+NIGHT = slice(2, 10)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run: by slot of the day [slots of a day] mean squares of the error, of what is expected, of the standard
+
+    error; the shares of the intervals that hold the truncated and the raw mean; the θ of the blocks.
+    """
+
+    error: np.ndarray
+    expected: np.ndarray
+    variance: np.ndarray
+    held: float
+    held_raw: float
+    thetas: tuple[int, ...]
+    spread: tuple[int, ...]
+
+
+Task = tuple[Path, int, str, int, int, int]
+
+
+def run(options: Options) -> Outcome:
+    """Fleets × ε; each seed twice. ``--repeats``: seeds."""
+    if options.data is None:
+        raise Invalid("this experiment needs the real data sets: name their folder with --data")
+    fleets, epsilons = (FLEETS[:1], EPSILONS[:1]) if options.quick else (FLEETS, EPSILONS)
+    seeds, days = (1, 1) if options.quick else (options.repeats or SEEDS, DAYS)
+    cells = [(devices, epsilon) for devices in fleets for epsilon in epsilons]
+    file = options.data / FILE
+    tasks: list[Task] = [
+        (file, devices, epsilon, 1000 * options.seed + seed, days, most)
+        for devices, epsilon in cells
+        for seed in range(seeds)
+        for most in (1, MOST)
+    ]
+    arms = _played(tasks, 1 if options.quick else options.workers)
+    rows, panels = [], []
+    for number, (devices, epsilon) in enumerate(cells):
+        mine = arms[2 * seeds * number : 2 * seeds * (number + 1)]
+        plain, blocks = mine[::2], mine[1::2]
+        rows.append(_row(devices, epsilon, plain, blocks))
+        panels.append(_panel(devices, epsilon, plain, blocks))
+    return Outcome(
+        f"{TITLE}, {seeds} seeds × {days} days",
+        (
+            *("devices", "ε", "MSE / one θ's", "± s.e.", "expected MSE / one θ's", "± s.e. of expected"),
+            *("night's s.e. / one θ's", "held", "held, one θ", "held, raw", "held, raw, one θ"),
+            *("blocks", "median θ", "median one θ"),
+        ),
+        rows,
+        (
+            "MSE: of a half-hour's mean against the mean of the readings. Expected: the stated variance and the square"
+            " of what truncation took off. Night: 01:00 to 05:00. Held: share of the 95 % intervals that hold the"
+            " truncated mean, and of the wider ones that hold the raw one. Blocks: fewest and most of the seeds.",
+            "ε is of one reading (event level): 48 readings a day cost a household 48 ε.",
+        ),
+        panels,
+    )
+
+
+def _played(tasks: Sequence[Task], workers: int | None) -> list[Arm]:
+    workers = workers or os.cpu_count() or 1
+    if workers == 1:
+        return [_arm(task) for task in tasks]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        return list(pool.map(_arm, tasks))
+
+
+def _arm(task: Task) -> Arm:
+    file, devices, epsilon, seed, days, most = task
+    simulated = simulate(data=file, devices=devices, epsilon=epsilon, seed=seed, slots=48 * days, blocks=most)
+    compared = simulated.compared()
+    cycle = simulated.plan.cycle
+    ranges = simulated.timeline.epochs[-1].campaign.rule.ranges
+    covers = np.array([each.covers() for each in compared], dtype=float)
+    theta = [theta for first, _, theta in ranges]
+    ends = [first for first, _, _ in ranges[1:]] + [cycle]
+    spread = np.repeat(theta, np.diff([0, *ends]))
+    return Arm(
+        _by_slot(compared, cycle, [(each.estimate.estimate - each.truth_raw) ** 2 for each in compared]),
+        _by_slot(
+            compared, cycle, [_variance(each) + (each.truth_truncated - each.truth_raw) ** 2 for each in compared]
+        ),
+        _by_slot(compared, cycle, [_variance(each) for each in compared]),
+        float(covers[:, 0].mean()),
+        float(covers[:, 1].mean()),
+        tuple(theta),
+        tuple(int(value) for value in spread),
+    )
+
+
+def _variance(each: Compared) -> float:
+    return (each.estimate.standard_error or 0.0) ** 2
+
+
+def _by_slot(compared: Sequence[Compared], cycle: int, values: Sequence[float]) -> np.ndarray:
+    """Means by slot of the day; the report phase starts where the rounds end."""
+    phases = np.array([each.estimate.slot % cycle for each in compared])
+    return np.bincount(phases, values, cycle) / np.bincount(phases, minlength=cycle)
+
+
+def _row(devices: int, epsilon: str, plain: Sequence[Arm], blocks: Sequence[Arm]) -> list[Cell]:
+    measured = _ratio([arm.error.mean() for arm in blocks], [arm.error.mean() for arm in plain])
+    expected = _ratio([arm.expected.mean() for arm in blocks], [arm.expected.mean() for arm in plain])
+    night = _ratio([arm.variance[NIGHT].mean() for arm in blocks], [arm.variance[NIGHT].mean() for arm in plain])[0]
+    held = [[float(np.mean([getattr(arm, name) for arm in arms])) for arms in (blocks, plain)]
+            for name in ("held", "held_raw")]  # fmt: skip
+    numbers = [len(arm.thetas) for arm in blocks]
+    low, high = (int(np.median([end(arm.thetas) for arm in blocks])) for end in (min, max))
+    return [
+        *(devices, epsilon),
+        *(*measured, *expected, float(np.sqrt(night)), *held[0], *held[1]),
+        *(f"{min(numbers)} to {max(numbers)}", f"{low} to {high}"),
+        int(np.median([arm.thetas[0] for arm in plain])),
+    ]
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+    """Ratio of two means over the same seeds, and its standard error."""
+    top, bottom = np.array(above), np.array(below)
+    ratio = top.mean() / bottom.mean()
+    return float(ratio), float(np.std(top - ratio * bottom) / (bottom.mean() * np.sqrt(len(top))))
+
+
+def _panel(devices: int, epsilon: str, plain: Sequence[Arm], blocks: Sequence[Arm]) -> Panel:
+    hours = [slot / 2 for slot in range(48)]
+    curves = {
+        name: (hours, [float(value) for value in np.sqrt(np.mean([arm.variance for arm in arms], axis=0))])
+        for name, arms in (("one θ", plain), ("blocks of the day", blocks))
+    }
+    return Panel(
+        f"{devices:,} devices, ε = {epsilon}", "hour of the day", "standard error, Wh", curves, logarithmic=False,
+        baseline="one θ", better="lower",
+    )  # fmt: skip

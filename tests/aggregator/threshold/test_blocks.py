@@ -1,0 +1,184 @@
+"""θ by time of day: the blocks that private rounds show, and none where they show none. Seeds are fixed."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.collect.epochs import threshold_from_json, threshold_to_json
+from undertone_aggregator.design import square_wave
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    ReportCounts,
+    constant_variance,
+    first_edges,
+    in_blocks,
+    limit_blocks,
+    limit_change,
+    limit_first,
+    next_range,
+    theta_from_reports,
+)
+from undertone_aggregator.threshold.blocks import _segmentations
+from undertone_aggregator.threshold.day import Phases, day_of, piece_at
+from undertone_shared.mechanism import Hybrid
+
+BOUND, CYCLE, DEVICES = 10_000, 48, 4_000
+QUERY, VARIANCE = Query.fleet(DEVICES), constant_variance(1.0)
+
+
+def drawn(mechanism, levels, rng):
+    """The histogram of reports at these levels."""
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)])
+    rows = rows / rows.sum(axis=1, keepdims=True)
+    return sum(rng.multinomial(number, rows[k]) for k, number in enumerate(np.bincount(levels)) if number)
+
+
+def rounds(scale, slots=(48, 48, 48), seed=3):
+    """Phases of rounds; ``scale``: slot of the cycle -> the mean of exponential readings in it."""
+    rng = np.random.default_rng(seed)
+    edges, histograms = first_edges(BOUND), []
+    for length in slots:
+        mechanism = square_wave("1", edges)
+        parts = np.zeros((CYCLE, mechanism.symbols), dtype=np.int64)
+        for slot in range(length):
+            readings = np.minimum(rng.exponential(scale(slot), DEVICES).astype(int), BOUND)
+            parts[piece_at(slot, CYCLE)] += drawn(mechanism, np.searchsorted(edges[1:-1], readings, side="right"), rng)
+        histograms.append(Phases(CohortCounts(mechanism, parts.sum(axis=0)), parts))
+        edges = next_range([phases.whole for phases in histograms], bound=BOUND)
+    return histograms
+
+
+def chosen_from(histograms):
+    cohort = [phases.whole for phases in histograms if isinstance(phases.whole, CohortCounts)]
+    return theta_from_reports(cohort, bound=BOUND, variance=VARIANCE, query=QUERY)
+
+
+def best(scale):
+    """θ of least V θ²/(4n) + (scale e^(-θ/scale))² in one slot."""
+    thetas = np.arange(1, BOUND)
+    return int(thetas[np.argmin(VARIANCE(1) * thetas**2 / 4 / DEVICES + (scale * np.exp(-thetas / scale)) ** 2)])
+
+
+@pytest.fixture(scope="module")
+def night_and_day():
+    return rounds(lambda slot: 60 if slot < 14 else 240)
+
+
+@pytest.fixture(scope="module")
+def blocks(night_and_day):
+    return in_blocks(chosen_from(night_and_day), day_of(night_and_day, BOUND, CYCLE), 8, QUERY, VARIANCE)
+
+
+def test_night_and_day_are_told_apart(blocks):
+    # An early or late block of a slot or two costs little, and chance may make one.
+    assert 2 <= len(blocks.ranges) <= 5
+    in_force = np.repeat(
+        [theta for _, _, theta in blocks.ranges],
+        np.diff([*(first for first, _, _ in blocks.ranges), CYCLE]),
+    )
+    assert np.abs(np.log(in_force[1:13] / best(60))).max() < np.log(1.35)
+    assert np.abs(np.log(in_force[15:47] / best(240))).max() < np.log(1.35)
+    assert blocks.width == max(theta for _, _, theta in blocks.ranges)
+    for block in blocks.blocks:
+        assert block.choice.low <= block.choice.theta <= block.choice.high
+        assert block.choice.density.sum() == pytest.approx(1.0)
+    assert sum(block.share for block in blocks.blocks) == pytest.approx(1.0)
+
+
+def test_the_blocks_survive_the_store(blocks):
+    again = threshold_from_json(threshold_to_json(blocks))
+    assert again.ranges == blocks.ranges
+    assert np.array_equal(again.blocks[1].choice.density, blocks.blocks[1].choice.density)
+    assert again.blocks[-1].share == blocks.blocks[-1].share
+
+
+def test_as_many_blocks_as_allowed(night_and_day):
+    chosen, day = chosen_from(night_and_day), day_of(night_and_day, BOUND, CYCLE)
+    assert in_blocks(chosen, day, 1, QUERY, VARIANCE) is chosen
+    assert len(in_blocks(chosen, day, 2, QUERY, VARIANCE).ranges) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_readings_that_are_alike_all_day_have_one_theta(seed):
+    histograms = rounds(lambda _: 150, seed=seed)
+    chosen = chosen_from(histograms)
+    made = in_blocks(chosen, day_of(histograms, BOUND, CYCLE), 8, QUERY, VARIANCE)
+    # Where chance makes blocks, it makes them nearly alike.
+    assert max(theta for _, _, theta in made.ranges) < 1.35 * min(theta for _, _, theta in made.ranges)
+
+
+def test_a_round_of_half_a_day_tells_nothing_of_the_other():
+    histograms = rounds(lambda slot: 60 if slot < 14 else 240, slots=(30, 30))
+    assert day_of(histograms, BOUND, CYCLE) is None
+    assert day_of([], BOUND, CYCLE) is None
+
+
+def test_few_reports_make_few_pieces(night_and_day):
+    few = [
+        Phases(CohortCounts(phases.whole.mechanism, (phases.parts // 100).sum(axis=0)), phases.parts // 100)
+        for phases in night_and_day
+    ]
+    day = day_of(few, BOUND, CYCLE)
+    assert day is None or len(day.starts) < 10
+
+
+def test_no_blocks_with_a_bottom(night_and_day):
+    chosen = replace(chosen_from(night_and_day), bottom=10)
+    made = in_blocks(chosen, day_of(night_and_day, BOUND, CYCLE), 8, QUERY, VARIANCE)
+    assert made.ranges == ((0, 10, chosen.theta),)
+    assert "one range for all times of day" in made.warnings[-1]
+
+
+def test_reports_of_a_block_tell_of_its_own_time(night_and_day):
+    """Readings have doubled since the rounds: the report phase's own histograms show it."""
+    rng = np.random.default_rng(5)
+    mechanism = Hybrid(0, *_parts())
+    histograms = list(night_and_day)
+    for first, end, theta in ((0, 14, 400), (14, 48, 1600)):
+        parts = np.zeros((CYCLE, mechanism.symbols), dtype=np.int64)
+        for slot in range(first, end):
+            readings = np.minimum(rng.exponential(120 if slot < 14 else 480, 20 * DEVICES), theta)
+            up = rng.random(len(readings)) < readings / theta
+            parts[slot] = drawn(mechanism.rounding, up.astype(int), rng).tolist() + [0] * (mechanism.symbols - 2)
+        histograms.append(Phases(ReportCounts.of(mechanism.rounding, theta, parts.sum(axis=0)[:2]), parts[:, :2]))
+    before, after = (
+        day_of(given, BOUND, CYCLE).excess(np.array([400]))[5].mean() for given in (night_and_day, histograms)
+    )
+    assert after > 1.5 * before
+
+
+def _parts():
+    from undertone_shared.mechanism import WindowMechanism
+
+    return WindowMechanism(8, 3, 1, 1, 1), WindowMechanism(8, 3, 6, 2, 4, None, 2)
+
+
+def test_segmentations_are_the_best_of_all():
+    expected = np.random.default_rng(2).random((7, 5))
+
+    def cost(starts):
+        return sum(expected[a:b].sum(axis=0).min() for a, b in zip(starts, [*starts[1:], 7], strict=True))
+
+    for count, starts in enumerate(_segmentations(expected, 4), 1):
+        assert len(starts) == count
+        every = [[0, *cuts] for cuts in combinations(range(1, 7), count - 1)]
+        assert cost(starts) == pytest.approx(min(map(cost, every)))
+
+
+def test_each_block_keeps_its_limits(blocks):
+    held = limit_blocks(blocks, lambda choice, first, end, harmless: limit_change(choice, 10 if first == 0 else 10_000))
+    assert held.ranges[0] == (0, 0, 20)
+    assert held.ranges[-1][2] == 5_000
+    assert all("of the cycle on, theta would be" in sentence for sentence in held.warnings)
+    assert limit_blocks(
+        replace(blocks, blocks=()), lambda choice, first, end, harmless: limit_change(choice, 10)
+    ).ranges == ((0, 0, 20),)
+
+
+def test_what_one_theta_would_be_is_no_harm(blocks):
+    night = blocks.blocks[0].choice
+    assert limit_first(replace(night, theta=9_000), QUERY, VARIANCE).theta < 9_000
+    assert limit_first(replace(night, theta=9_000), QUERY, VARIANCE, 9_000).theta == 9_000
