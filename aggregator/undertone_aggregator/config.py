@@ -20,7 +20,7 @@ from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
-from undertone_shared.scalar import MOST_RANGES, Cohort, ReportRule
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.stream import StreamRule
 
@@ -32,6 +32,8 @@ _U32 = 0xFFFFFFFF
 _READING = SMALL - 1
 # How a campaign collects: the same words in configurations and commands.
 COLLECT = ("reports", "stream")
+# What a campaign carries.
+_MOST_BLOCKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ class CampaignPlan(Checked):
     theta_max: int | None = option(None, "the threshold never exceeds this, whatever reports say; absent: the bound",
                                    integer(1, _READING))  # fmt: skip
     blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots",
-                         integer(1, MOST_RANGES))  # fmt: skip
+                         integer(1, _MOST_BLOCKS))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))

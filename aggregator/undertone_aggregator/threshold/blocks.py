@@ -17,7 +17,6 @@ from undertone_aggregator.threshold.objective import Integers, Query, Variance, 
 from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Block, Threshold
 
-MOST_BLOCKS = 8
 # The share of the mean square error that a further block must save.
 _WORTH = 0.003
 # And how many of the standard deviations of that gain it must exceed.

@@ -189,6 +189,8 @@ class Reports:
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         return f"""\
 rounds = {list(rounds)}
+# The rounds play a day in fewer slots: their slots say nothing of the time of day.
+blocks = 1
 epoch_slots = {options.slots}
 cohort_share = {COHORT_SHARE}
 cohort_seed = "{seed.hex()}"
