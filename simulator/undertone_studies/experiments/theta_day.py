@@ -23,7 +23,7 @@ PARAGRAPH = (
     " known exactly, so that the ratio that is expected of the same θ has less chance in it than the measured one."
 )
 SEEDS = 20
-DAYS = 7
+DAYS = 2
 FLEETS = (5_000, 100_000)
 EPSILONS = ("1", "4")
 MOST = 8
