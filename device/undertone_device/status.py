@@ -69,7 +69,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "unit": campaign.unit,
             "slot_seconds": campaign.slot_seconds,
             "bound": campaign.bound,
-            "theta": rule.ranges[0][2] if rule.ranges else None,
+            "theta": max([block[2] for block in rule.ranges]) if rule.ranges else None,
             "certificates": {name: list(mechanism.certificate()) for name, mechanism in rule.mechanisms},
             "stream": _COSTS[rule.kind](rule),
             "last_slot": campaign.last_slot,

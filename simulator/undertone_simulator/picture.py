@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from undertone_simulator.simulated import Compared, Simulated
 
@@ -27,8 +28,11 @@ def draw(simulated: Simulated, path: Path) -> None:
     plan = simulated.plan
     per = "one reading" if plan.window is None else f"all readings in any {plan.window / 3600:g} h"
     cost = "a whole stream" if simulated.kind == "stream" else per
+    truncated = simulated.timeline.epochs[-1].campaign.rule.thetas(plan.unit)
     figure.suptitle(
-        f"{raw[0].estimate.reports:,} reports a slot, {plan.budget.text} for {cost}", fontsize=14, color=INK
+        f"{raw[0].estimate.reports:,} reports a slot, {plan.budget.text} for {cost}; θ = {truncated}",
+        fontsize=14,
+        color=INK,
     )
     figure.savefig(path, dpi=130)
 
@@ -43,9 +47,23 @@ def _panel(axes: Axes, simulated: Simulated, raw: list[Compared], filtered: list
         times = [(each.estimate.start - start) / 3600 for each in filtered]
         axes.plot(times, [each.estimate.estimate for each in filtered], color=BLUE, linewidth=2.2, label="filtered")
     axes.plot(hours, [each.truth_raw for each in raw], color=ORANGE, linewidth=1.6, label="truth")
+    _thresholds(axes, hours, raw)
     axes.set_ylabel(simulated.plan.unit, color=GREY)
     axes.set_xlabel("hours of the report phase", color=GREY)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axes.margins(x=0.01)
     axes.legend(frameon=False, ncols=4, fontsize=9.5)
+
+
+def _thresholds(axes: Axes, hours: NDArray[np.float64], raw: list[Compared]) -> None:
+    """Where blocks of the day have a θ of their own: by its own scale, on the right."""
+    thetas = [each.estimate.theta or 0 for each in raw]
+    if len(set(thetas)) < 2:
+        return
+    right = axes.twinx()
+    right.step(hours, thetas, where="post", color=GREY, linewidth=1.2, linestyle=":", label="θ")
+    right.set_ylim(0, 1.6 * max(thetas))
+    right.set_ylabel("θ of the block", color=GREY)
+    right.spines[["top"]].set_visible(False)
+    right.legend(frameon=False, loc="upper right", fontsize=9.5)

@@ -15,7 +15,7 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch, Store, open_store
 from undertone_aggregator.coordinator import Coordinator
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.rounds import Rounds
+from undertone_aggregator.rounds import Rounds, _moved, _nearest
 from undertone_aggregator.threshold import (
     LARGEST_CHANGE,
     Query,
@@ -27,6 +27,7 @@ from undertone_aggregator.threshold import (
 )
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
+from undertone_shared.scalar import ReportRule
 
 NOW = server.FIRST
 DEVICES = 400
@@ -291,3 +292,20 @@ def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
     assert not Rounds(server.plan(), b"", None).warnings()  # type: ignore[arg-type]
     (sentence,) = Rounds(server.plan(rounds=[4, 3]), b"", None).warnings()  # type: ignore[arg-type]
     assert "3 slots are no whole cycles of 4" in sentence
+
+
+def test_blocks_move_by_their_mean_over_the_cycle():
+    before = ((0, 0, 400), (12, 0, 1000))
+    assert _moved(before, before, 48) == 0
+    # A quarter of the cycle by half, then the rest by a tenth.
+    assert _moved(before, ((0, 0, 600), (12, 0, 1100)), 48) == pytest.approx(0.25 * 0.5 + 0.75 * 0.1)
+    # A boundary that moves by two slots.
+    assert _moved(before, ((0, 0, 400), (14, 0, 1000)), 48) == pytest.approx(2 / 48 * 0.6)
+    assert _moved(((0, 100, 400),), ((0, 130, 400),), 48) == pytest.approx(0.1)
+
+
+def test_a_block_is_limited_by_what_was_in_force_in_it():
+    rule = ReportRule(0, 400, server.campaign(theta=400).report.mechanism, ((12, 0, 1000),))
+    assert [_nearest(rule, theta, 0, 10) for theta in (100, 400, 900)] == [400, 400, 400]
+    assert [_nearest(rule, theta, 10, None) for theta in (100, 700, 2000)] == [400, 700, 1000]
+    assert _nearest(rule, 100, 12, None) == 1000

@@ -21,10 +21,15 @@ EDGES = (0, 10, 100, 1001)
 
 @functools.cache
 def campaign(
-    first: int = FIRST, last: int = FIRST + 1000, cohort_stride: int = 1, theta: int = 0, bound: int = 1000
+    first: int = FIRST,
+    last: int = FIRST + 1000,
+    cohort_stride: int = 1,
+    theta: int = 0,
+    bound: int = 1000,
+    later: tuple[tuple[int, int, int], ...] = (),
 ) -> Campaign:
-    """One epoch of one-second slots; a threshold epoch unless theta is given."""
-    rule = ReportRule(0, theta, hybrid(4, 16)) if theta else None
+    """One epoch of one-second slots; a threshold epoch unless theta is given. ``later``: further blocks."""
+    rule = ReportRule(0, theta, hybrid(4, 16), later) if theta else None
     return build(
         name="meters",
         sensor="load",

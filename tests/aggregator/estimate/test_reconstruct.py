@@ -1,5 +1,6 @@
 """Estimates against closed forms and simulated fleets. Statistical tests: false-alarm rate below 1e-6 each."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,14 +8,16 @@ import pytest
 from numpy.typing import NDArray
 
 from support.server import FIRST, campaign
-from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
+from undertone_aggregator.estimate.bias import bias_of
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
 from undertone_aggregator.estimate.misfit import manipulation
 from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means
 from undertone_aggregator.threshold import Threshold
+from undertone_aggregator.threshold.result import Block
 from undertone_shared import report
 from undertone_shared.issue import build
 from undertone_shared.scalar import ReportRule
@@ -117,6 +120,51 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     }
     (estimate,) = made.estimates(low)
     assert estimate.manipulation == pytest.approx(manipulation(estimate.estimate, wide.lowest, wide.highest))
+
+
+def blocks(thetas: tuple[int, int]) -> Threshold:
+    """A choice for slots 0 and 1 of the cycle, and another for 2 and 3; readings of the second are twice as large."""
+    edges = tuple(range(0, 1002, 2))
+    mass = [np.exp(-np.arange(500) / scale) for scale in (40, 80)]
+    densities = [each / each.sum() for each in mass]
+    middles = np.arange(500) * 2 + 0.5
+    choices = [
+        Threshold(
+            theta, theta, theta, float(density @ np.maximum(middles - theta, 0)), 0.1, 1.0, density, edges, "known"
+        )
+        for theta, density in zip(thetas, densities, strict=True)
+    ]
+    made = [Block(2 * at, 0.5, choice) for at, choice in enumerate(choices)]
+    return replace(choices[1], density=np.mean(densities, axis=0), blocks=made)
+
+
+def test_each_block_of_the_day_has_its_own_decode_noise_and_bias() -> None:
+    chosen = blocks((200, 500))
+    epoch = Epoch(campaign(cohort_stride=9, theta=200, later=((2, 0, 500),)), 0, threshold_to_json(chosen))
+    assert epoch.report is not None
+    start = FIRST + (-FIRST) % 4
+    partial = {}
+    for slot in range(start, start + 8):
+        theta = 200 if slot % 4 < 2 else 500
+        partial[key(epoch, slot)] = histograms(epoch.report.mechanism, theta, np.full(50_000, 150), 1, slot)[0]
+    made = Reconstruction(Timeline([epoch]))
+    estimates = made.estimates(partial, ["all"])
+    for estimate in estimates:
+        assert estimate.theta == (200 if estimate.slot % 4 < 2 else 500)
+        assert estimate.standard_error is not None
+        assert abs(estimate.estimate - 150) < 5 * estimate.standard_error
+        assert estimate.bias is not None
+        assert estimate.low_raw is not None
+        assert estimate.low is not None
+        assert estimate.low_raw < estimate.low + estimate.bias
+    night, day = estimates[0], estimates[2]
+    assert night.standard_error is not None
+    assert day.standard_error is not None
+    assert day.standard_error / night.standard_error == pytest.approx(2.5, rel=0.1)
+    # Each block has its own law of readings.
+    biases = [choice.bias for _, _, choice in chosen.blocks]
+    shown = [bias_of(epoch, estimates).at(phase, 50_000)[0] for phase in (0, 2)]
+    assert shown == pytest.approx(biases, rel=0.05)
 
 
 def test_groups_add_up_to_all() -> None:
