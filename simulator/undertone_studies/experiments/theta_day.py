@@ -12,7 +12,8 @@ import numpy as np
 from undertone_shared.errors import Invalid
 from undertone_simulator.doors import simulate
 from undertone_simulator.simulated import Compared
-from undertone_studies.outcome import Cell, Outcome, Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 
 TITLE = "θ by time of day against one θ on EDRP"
