@@ -30,13 +30,14 @@ LONGEST = 1 << 16
 _BLOCKS = 8
 _LAYOUTS = 4
 _LARGEST_FANOUT = 64
-# How the error E|e| of larger blocks grows with their size g, as g^h: h is .5 for independent values, 1.5 for a trend.
-_GROWTH = np.linspace(0.5, 1.5, 21)
+# How the error E|e| of larger blocks grows with their size g, as g^h: h is 0 for a short cycle, .5 for independent
+# values, 1.5 for a trend.
+_GROWTH = np.linspace(0.0, 1.5, 31)
 # The error of the smallest blocks, from what values of deviation θ/100 give to values that move all together: in a
 # grid on its logarithm, all alike likely before D is seen.
 _ERRORS = 64
 # E e² over (E|e|)²: π/2 for a normal error, 4/3 for one that grows along its block; more where a stream moves by fits.
-_SPREAD = 2.5
+_SPREAD = 2.0
 
 
 @dataclass(frozen=True)

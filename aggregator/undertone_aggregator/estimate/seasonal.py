@@ -28,9 +28,9 @@ _FORGOTTEN = 50.0
 _SUMMED = 64
 # Medians of the parameters and standard deviations of their logarithms. What the amplitudes share besides: where the
 # noise hides how large the signal is, little of one part tells that there is little of the others.
-_MEDIANS = {"season": 0.7, "smoothness": 0.65, "drift": 60.0, "memory": 0.12, "slow": 0.25, "off": 0.2}
+_MEDIANS = {"season": 0.7, "smoothness": 0.65, "drift": 40.0, "memory": 0.12, "slow": 0.5, "off": 0.2}
 CHANCE = 0.06
-_SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.5, "reach": 1.0, "slow": 1.0, "chance": 0.7,
+_SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.7, "reach": 1.0, "slow": 1.0, "chance": 0.7,
             "off": 1.0}  # fmt: skip
 _AMPLITUDES = ("season", "memory", "slow", "off")
 _COMMON = 1.0
