@@ -12,7 +12,7 @@ from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, bind_c
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
 from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
-from undertone_aggregator.collect.store import Store, StoreError, open_store
+from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
 from undertone_aggregator.collect.workers import ProcessWorker, Worker, thread_worker
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import Config
@@ -96,7 +96,7 @@ class Running:
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
         self._clear()
-        with open_store(config.store_url, campaign=self.name) as store:
+        with open_store(config.store_url, campaign=self.name) as store, self._alone(store):
             seed = open_campaign(
                 store,
                 config.campaign,
@@ -126,6 +126,10 @@ class Running:
                         self.coordinator.status(int(clock()))
                 store.fence(None)
                 election.close()
+
+    def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
+        """From before the take-over to the end: its workers hold the store later, and another server's could, too."""
+        return contextlib.nullcontext() if self.config.shares else store.serving(LOCK_SECONDS)
 
     def _clear(self) -> None:
         self._workers.clear()

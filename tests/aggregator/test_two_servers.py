@@ -4,12 +4,15 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support import deliveries
+from support.child_server import Server
+from support.deliveries import wait_for
+from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Delivery
@@ -162,3 +165,19 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Ma
     assert any("was lost" in sentence for sentence in said)
     assert said[-1].startswith("connected again")
     inbox.close()
+
+
+def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """A soak on a busy machine found it: workers took seconds to start, and both servers counted all reports."""
+    credentials.write_passwords(tmp_path / "passwords", {"d1": "a password"})
+    server = Server(tmp_path, f'mode = "direct"\nport = {free_port()}\npasswords = "passwords"')
+    server.begin_campaign()
+    with open_store(server.store, campaign="meters") as store, store.serving(0):
+        server.start()
+        wait_for(lambda: not server.running, 60, "the end of the second server")
+        assert "another aggregator uses the store" in server.log()
+    server.start()
+    wait_for(lambda: server.log().count("resuming campaign") > 0 or not server.running, 60)
+    assert server.end() == 0, server.log()

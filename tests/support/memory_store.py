@@ -25,6 +25,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._number = next(_NUMBERS)
         self._holders = 0
+        self._served = False
         self._meta: dict[str, str] = {}
         self._epochs: list[Epoch] = []
         self._partials: dict[str, Partial] = {}
@@ -60,6 +61,16 @@ class MemoryStore:
     def shared(self, seconds: float) -> Iterator[None]:
         with self._hold(alone=False):
             yield
+
+    @contextlib.contextmanager
+    def serving(self, seconds: float) -> Iterator[None]:
+        if self._served:
+            raise Invalid(f"another aggregator uses the store {self.url}")
+        self._served = True
+        try:
+            yield
+        finally:
+            self._served = False
 
     @contextlib.contextmanager
     def _hold(self, *, alone: bool) -> Iterator[None]:

@@ -114,7 +114,10 @@ class Database:
     def shared(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         return self._hold(seconds, shared=True)
 
-    def _hold(self, seconds: float, *, shared: bool) -> contextlib.AbstractContextManager[None]:
+    def serving(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=False, server=True)
+
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         raise NotImplementedError
 
     def fence(self, check: Callable[[], None] | None) -> None:

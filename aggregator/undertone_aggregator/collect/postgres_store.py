@@ -21,6 +21,7 @@ _RETRY_SECONDS = 0.05
 # Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
 _LOCKS = tables.APPLICATION
 _MIGRATION = 0
+_SERVERS = _LOCKS + 1
 _IDLE_MILLISECONDS = 10_000
 # A connection whose other end has vanished is over within this.
 _PATIENCE = {
@@ -89,7 +90,8 @@ class PostgresStore(SqlStore):
         self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
 
     @contextlib.contextmanager
-    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:
+        kind = _SERVERS if server else _LOCKS
         lock, unlock = (
             (func.pg_try_advisory_lock_shared, func.pg_advisory_unlock_shared)
             if shared
@@ -97,7 +99,7 @@ class PostgresStore(SqlStore):
         )
         with self.typed(), self._engine.connect() as held:
             deadline = time.monotonic() + seconds
-            while not held.execute(select(lock(_LOCKS, self._campaign))).scalar_one():
+            while not held.execute(select(lock(kind, self._campaign))).scalar_one():
                 if time.monotonic() > deadline:
                     raise Invalid(f"another aggregator uses the store {self._name}")
                 time.sleep(_RETRY_SECONDS)
@@ -106,4 +108,4 @@ class PostgresStore(SqlStore):
             finally:
                 # It would end with the connection, but a little later.
                 with contextlib.suppress(SQLAlchemyError):
-                    held.execute(select(unlock(_LOCKS, self._campaign)))
+                    held.execute(select(unlock(kind, self._campaign)))

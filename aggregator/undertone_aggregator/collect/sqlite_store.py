@@ -91,8 +91,9 @@ class SqliteStore(SqlStore):
         return getattr(cause, "sqlite_errorcode", None) in _FULL
 
     @contextlib.contextmanager
-    def _hold(self, seconds: float, *, shared: bool) -> Iterator[None]:
-        handle = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:
+        name = f"{self._path}.{'server' if server else 'lock'}"
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             deadline = time.monotonic() + seconds

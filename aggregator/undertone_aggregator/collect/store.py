@@ -82,6 +82,9 @@ class Store(Protocol):
     def shared(self, seconds: float) -> AbstractContextManager[None]:
         """Hold it together with other workers; else as ``exclusive``."""
 
+    def serving(self, seconds: float) -> AbstractContextManager[None]:
+        """Be its one server, whose workers hold it meanwhile: only other servers are waited for; as ``exclusive``."""
+
     def backup(self, path: Path) -> None:
         """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
 

@@ -142,6 +142,20 @@ def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> Non
         pass
 
 
+def test_it_has_one_server_whatever_its_workers_hold(opened: Callable[[], Store]) -> None:
+    """Between a server's take-over and its workers' start nobody else may take the sessions over."""
+    first, worker, second = opened(), opened(), opened()
+    with first.serving(0):
+        with first.exclusive(0):
+            pass
+        with pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+            pass
+        with worker.shared(0), pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+            pass
+    with second.serving(0):
+        pass
+
+
 def test_the_same_epoch_twice_is_an_error(opened: Callable[[], Store]) -> None:
     with opened() as store:
         store.add_epoch(two_epochs()[0])
