@@ -43,8 +43,8 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
     aside = target.with_name(target.name + ".before-restore")
     if aside.exists():
         raise Invalid(f"{aside} exists already: an earlier restore kept it there; move it away")
-    # Held alone, so that no server writes to what is moved away.
-    with open_store(target) as store, store.exclusive(_LOCK_SECONDS):
+    # Held alone, so that no server writes to what is moved away, nor one that is about to.
+    with open_store(target) as store, store.serving(_LOCK_SECONDS), store.exclusive(_LOCK_SECONDS):
         held = store.meta().get("campaign", "")
         if held != campaign:
             raise Invalid(f"{target} holds the campaign {held}, the backup {campaign}")

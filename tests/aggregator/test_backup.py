@@ -50,8 +50,9 @@ def test_a_restore_says_what_it_cannot_know_and_keeps_what_was_there(tmp_path: P
     fill(store, 2)
     with open_store(store) as opened:
         opened.add_epoch(NEW)
-        with opened.shared(0), pytest.raises(Invalid, match="another aggregator uses the store"):
-            restore(copy, store)
+        for hold in (opened.shared, opened.serving):
+            with hold(0), pytest.raises(Invalid, match="another aggregator uses the store"):
+                restore(copy, store)
     said = "\n".join(restore(copy, store))
     assert "it has counted 20 reports more" in said
     assert f"1 epochs that the backup does not know ({NEW.campaign.epoch})" in said
