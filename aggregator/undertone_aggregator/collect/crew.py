@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from undertone_aggregator.collect.background import Background
 from undertone_aggregator.collect.cells import Cells
@@ -25,6 +26,8 @@ from undertone_shared.topics import SHARDS
 
 # How often it looks who is there and what is free.
 LOOK_SECONDS = 1.0
+# Batches judged and stored at a time in one process: more threads fight over the interpreter, and all are slower.
+ABREAST = 3
 # A lease is renewed when this part of its time is over.
 RENEW_AFTER = 1 / 4
 
@@ -44,12 +47,10 @@ class Means:
     failpoint: Failpoint = nowhere
     most: int = SHARDS
 
-    def ingest(self, plan: IngestPlan, store: Store, still_ours: Callable[[], None] = lambda: None) -> Ingest:
-        """One worker's ingest, not yet running."""
+    def ingest(self, plan: IngestPlan, store: Store, **options: Any) -> Ingest:
+        """One worker's ingest, not yet running; ``options``: see `Ingest`."""
         intake = self.open_intake(plan, self.say)
-        return Ingest(
-            plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, still_ours=still_ours
-        )
+        return Ingest(plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, **options)
 
 
 def work_together(campaign: str, means: Means, stop: threading.Event, ready: Callable[[], None]) -> None:
@@ -109,6 +110,7 @@ class Crew:
         self._leases = leases
         self._threads: dict[str, Background] = {}
         self._partitions = {replace(plan, worker=worker).name: worker for worker in range(plan.workers)}
+        self._turn = threading.Semaphore(ABREAST)
         self._told = -1
 
     def look(self) -> None:
@@ -160,7 +162,7 @@ class Crew:
                 assert leases is not None
                 store.fence(lambda: leases.renew(lease))
                 try:
-                    ingest = means.ingest(plan, store, Tenure(leases, lease))
+                    ingest = means.ingest(plan, store, still_ours=Tenure(leases, lease), turn=self._turn)
                     ingest.run(stop, lambda: leases.begin(lease))
                 finally:
                     with contextlib.suppress(StoreError):

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from undertone_aggregator.collect.admission import Admission, worker_shards
@@ -88,7 +89,7 @@ class Ingest:
 
     ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
     after_acknowledgement: a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called
-    between batches: it raises when the shards are another worker's.
+    between batches: it raises when the shards are another worker's. ``turn`` is held while a batch is judged and kept.
     """
 
     def __init__(
@@ -101,9 +102,11 @@ class Ingest:
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint = nowhere,
         still_ours: Callable[[], None] = lambda: None,
+        turn: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     ) -> None:
         self._plan = plan
         self._still_ours = still_ours
+        self._turn = turn
         self._store = store
         self._say = say
         self._clock = clock
@@ -140,7 +143,11 @@ class Ingest:
         self._still_ours()
         deliveries = self._intake.take(IDLE_SECONDS)
         self._gather(Landing.step)
-        if not deliveries or not self.commit(deliveries):
+        if not deliveries:
+            return 0
+        with self._turn:
+            committed = self.commit(deliveries)
+        if not committed:
             return 0
         self._failpoint("after_commit")
         half = len(deliveries) // 2

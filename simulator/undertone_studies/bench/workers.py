@@ -36,7 +36,7 @@ from undertone_studies.row import Measured, rate
 
 TITLE = "Several workers on one database"
 
-_PARTITIONS = 16
+_PARTITIONS = 8
 _BROKERS = 2
 _GOALS = {2: 1.6, 4: 2.2}
 _PATIENCE_SECONDS = 120.0
@@ -58,10 +58,10 @@ def run(options: Options) -> list[Measured]:
     check_proc()
     if folder_of_binaries() is None:
         raise Invalid(MISSING)
-    reports, rounds = (16_000, 1) if options.quick else (800_000, 2)
+    reports, rounds = (16_000, 1) if options.quick else (400_000, 3)
     rows: list[Measured] = []
     with contextlib.closing(Postgres(free_port())) as database:
-        for name, measure, size in (("stand-in", by_stand_in, reports), ("mosquitto", by_mosquitto, reports // 4)):
+        for name, measure, size in (("stand-in", by_stand_in, reports), ("mosquitto", by_mosquitto, reports // 2)):
             runs = [{workers: measure(database, workers, size) for workers in (1, 2, 4)} for _ in range(rounds)]
             best = {
                 workers: max((drains[workers] for drains in runs), key=lambda drain: drain.rate)
