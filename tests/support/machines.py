@@ -99,8 +99,7 @@ lease_seconds = {lease_seconds}
 
     def is_stopped(self, name: str) -> bool:
         """Whether it is stopped by a signal."""
-        stat = Path(f"/proc/{self._children[name].pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return not runs(self._children[name].pid)
 
     def owners(self) -> dict[str, str]:
         """Role -> the child that has it, "" for nobody."""
@@ -123,8 +122,16 @@ lease_seconds = {lease_seconds}
         wait_for(shared, seconds, f"partitions of {', '.join(names)}")
 
 
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and nobody has stopped it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ"
+    except FileNotFoundError:
+        return False
+
+
 class Watchman:
-    """Asks again and again who owns what: ``longest`` says how long each role had no owner whose lease was alive."""
+    """Asks again and again who owns what: ``longest`` says how long each role had no owner that was alive and ran."""
 
     def __init__(self, site: Site) -> None:
         self.longest: dict[str, float] = defaultdict(float)
@@ -148,7 +155,7 @@ class Watchman:
                         now = time.monotonic()
                         for role, owner in owners.items():
                             self.longest[role] = max(self.longest[role], now - owned.setdefault(role, now))
-                            if owner:
+                            if owner and runs(int(owner.split("-")[-2])):
                                 owned[role] = now
             except StoreError:
                 # The database is away; the clock runs on.
