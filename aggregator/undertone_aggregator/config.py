@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.calendar import Days
 
 LARGEST_FILE = 1 << 20
-_U32 = 0xFFFFFFFF
 _READING = SMALL - 1
 # How a campaign collects: the same words in configurations and commands.
 COLLECT = ("reports", "stream")
-# What a campaign carries.
-_MOST_BLOCKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +73,7 @@ class CampaignPlan(Checked):
     theta_max: int | None = option(None, "the threshold never exceeds this, whatever reports say; absent: the bound",
                                    integer(1, _READING))  # fmt: skip
     blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots",
-                         integer(1, _MOST_BLOCKS))  # fmt: skip
+                         integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
@@ -160,7 +157,7 @@ class CampaignPlan(Checked):
             slot_seconds=self.slot_seconds,
             cycle=self.cycle,
             epoch=first * self.slot_seconds,
-            last_slot=min(last, _U32 // self.slot_seconds - 1),
+            last_slot=min(last, 0xFFFFFFFF // self.slot_seconds - 1),
             default=self.default,
             cohort=cohort,
             report=report,
@@ -271,7 +268,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     campaign = parse(CampaignPlan, "campaign", tables.get("campaign", {}))
     if "stream" in tables and campaign.collect != "stream":
         raise Invalid(f"the table [stream] is there, but campaign.collect is {campaign.collect!r}, expected 'stream'")
-    if campaign.collect == "stream" and 1 < campaign.blocks < _MOST_BLOCKS:
+    if campaign.collect == "stream" and 1 < campaign.blocks < 8:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
