@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Any, cast
 
@@ -29,10 +29,6 @@ from undertone_simulator.verify import Accounts, counted_reports, outcomes, reco
 
 ROUNDS = 3
 COHORT_SHARE = 0.05
-SLOT_KEYS = (
-    *("slot", "reports", "estimate", "standard_error", "low", "high", "low_raw", "high_raw"),
-    *("truth_truncated", "truth_raw", "filtered", "filtered_error"),
-)
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,9 @@ class SlotResult:
     truth_raw: float
     filtered: float
     filtered_error: float
+
+
+SLOT_KEYS = tuple(field.name for field in fields(SlotResult) if field.name != "column")
 
 
 @dataclass(frozen=True)
