@@ -33,10 +33,9 @@ COHORT_SHARE = 0.05
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One report slot. [low, high] is for the mean of the truncated readings of the devices that reported,
+    """One report slot; its intervals are of the devices that reported, and so are the truths.
 
-    [low_raw, high_raw] for the mean of the readings themselves; the truths are those devices' own. `column` is the
-    column of the readings that the slot played. `filtered`: the same mean given all slots, as `query --filtered` says.
+    ``column``: that of the readings which it played. ``filtered``: the same mean given all slots.
     """
 
     slot: int
