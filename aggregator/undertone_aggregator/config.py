@@ -213,7 +213,7 @@ class Config:
     @property
     def shares(self) -> bool:
         """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
-        return self.store_url.startswith("postgresql:") and self.broker.mode != DIRECT
+        return self.store.path.startswith("postgresql:") and self.broker.mode != DIRECT
 
     @property
     def sessions(self) -> int:

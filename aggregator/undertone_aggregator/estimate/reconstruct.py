@@ -37,7 +37,8 @@ class Decoder:
 
     ``population``: the readings less the offset, as earlier slots have shown them. ``sampled``: a mean stands for a
     fleet of which a random part has reported, so that its variance is that of the decoded reports among each other,
-    s²/n: noise, rounding and the spread of the readings (all but the 1/stride of it that no sampling adds).
+    s²/n: noise, rounding and the spread of the readings (all but the 1/stride of it that no sampling adds). The noise
+    alone is its least: two or three reports may be alike by chance, and are not exact for that.
     ``block``: which of the rule's ranges.
     """
 
@@ -67,7 +68,9 @@ class Decoder:
         """(mean, its variance, number of reports), in the reading's unit. ``counts`` [symbols], at least one report."""
         n = int(counts.sum())
         mean = float(counts @ self._y) / n
-        variance = float(counts @ (self._y - mean) ** 2) / (n - 1) if self._sampled and n > 1 else self.noise(counts)
+        variance = self.noise(counts)
+        if self._sampled and n > 1:
+            variance = max(variance, float(counts @ (self._y - mean) ** 2) / (n - 1))
         return self._middle + self._half * mean, self._half**2 * variance / n, n
 
 
