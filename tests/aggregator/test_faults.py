@@ -171,13 +171,18 @@ def kill_at_random(site: Site, kills: int, devices: int) -> None:
     finish(server, campaign, sender.sent, site.asynchronous)
 
 
-def under_fire(server: Server, sender: Any, campaign: Campaign, kills: int, devices: int) -> list[Any]:
-    """Reports, while the server is killed again and again; what to wait for."""
+def under_fire(
+    server: Server, sender: Any, campaign: Campaign, kills: int, devices: int, *, awake: bool = False
+) -> list[Any]:
+    """Reports, while the server is killed again and again; what to wait for. ``awake``: never before it has begun."""
     chance = random.Random(kills)
     made: list[Any] = []
     reported = 0
     for _ in range(kills):
+        before = server.log().count("resuming campaign")
         server.start()
+        if awake:
+            wait_for(lambda begun=before: server.log().count("resuming campaign") > begun, 60)
         until = time.monotonic() + chance.uniform(1.5, 4.0)
         while time.monotonic() < until:
             # A clock that stands still has room for 96 slots and the threshold epoch for 40.
@@ -197,17 +202,26 @@ def under_fire(server: Server, sender: Any, campaign: Campaign, kills: int, devi
 def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sender, workers: int) -> None:
     server.configure(workers, '[landing]\nfolder = "landing"\nseconds = 1\ncounts = "spark"\n')
     campaign = server.begin_campaign()
-    sender.flush(under_fire(server, sender, campaign, kills=20, devices=60), 120)
+    # Once for certain after the files and before the acknowledgement.
+    server.start("after_landing", 1)
+    sender.flush(sender.send(some_reports(campaign, random.Random(7), 39, 60)))
+    wait_for(lambda: not server.running or "starting it again" in server.log(), 60)
+    if server.running:
+        server.end(signal.SIGKILL)
+    sender.flush(under_fire(server, sender, campaign, kills=20, devices=50, awake=True), 120)
+    before = server.log().count("resuming campaign")
     server.start()
+    wait_for(lambda: server.log().count("resuming campaign") > before, 60)
     with open_store(server.store, read_only=True) as store:
         epochs = store.epochs()
         assert store.outcomes()["received"] == 0
     partial, _ = expected(campaign, Timeline(epochs), sender.sent)
-    wait_for(lambda: recount(server.folder / "landing", epochs).partial == partial, 30, "the last landed report")
+    wait_for(lambda: recount(server.folder / "landing", epochs).partial == partial, 60, "the last landed report")
     assert server.end() == 0, server.log()
     again = recount(server.folder / "landing", epochs)
     assert again.partial == partial
-    assert again.outcomes["duplicate"] > 0, "no delivery came twice: the kills hit nothing"
+    # The sender repeats six of its own.
+    assert again.outcomes["duplicate"] > 6, "no delivery came twice: the kills hit nothing"
     assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 
 
