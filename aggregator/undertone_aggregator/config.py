@@ -240,15 +240,8 @@ class Config:
         return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
 
 
-SECTIONS = {
-    "broker": BrokerOptions,
-    "store": StoreOptions,
-    "campaign": CampaignPlan,
-    "server": ServerOptions,
-    "landing": LandingOptions,
-    "outlet": OutletOptions,
-    "stream": StreamPlan,
-}
+_TABLES = (BrokerOptions, StoreOptions, CampaignPlan, ServerOptions, LandingOptions, OutletOptions, StreamPlan)
+SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TABLES}
 
 
 def parse_config(data: str, folder: Path) -> Config:
