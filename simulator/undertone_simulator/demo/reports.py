@@ -280,12 +280,8 @@ def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> 
             x = plan.measured(row[name], plan.first_column + report.slot - reporting[0].first_slot)
             assert isinstance(x, int)
             values.setdefault(report.slot, []).append((min(x, campaign.report.theta), x))
-    return {slot: _means(pairs) for slot, pairs in values.items()}
-
-
-def _means(pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    truncated, raw = np.mean(pairs, axis=0).tolist()
-    return truncated, raw
+    means = {slot: np.mean(pairs, axis=0).tolist() for slot, pairs in values.items()}
+    return {slot: (truncated, raw) for slot, (truncated, raw) in means.items()}
 
 
 def _round_readings(plan: Plan) -> list[int]:

@@ -81,7 +81,7 @@ class Driver:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TZ": "UTC"},
             )
 
-    def wait(self, seconds: float = 600) -> int:
+    def wait(self, seconds: float = 1800) -> int:
         assert self._process is not None
         return self._process.wait(seconds)
 
@@ -169,11 +169,11 @@ def test_an_epoch_that_begins_while_it_counts(tmp_path: Path, postgres: Postgres
         landed.bind(server, [first])
         landed.land_slot(driver.landing, server, first, FIRST + 1, 500)
         driver.start()
-        wait_for(lambda: store.outcomes()["counted"] == 500 or not driver.running, 300, "the first epoch")
+        wait_for(lambda: store.outcomes()["counted"] == 500 or not driver.running, 900, "the first epoch")
         for opened in (store, server):
             opened.add_epoch(second)
         landed.land_slot(driver.landing, server, second, landed.START + 1, 700)
-        wait_for(lambda: store.outcomes()["counted"] == 1200 or not driver.running, 300, "the second epoch")
+        wait_for(lambda: store.outcomes()["counted"] == 1200 or not driver.running, 900, "the second epoch")
         assert driver.running, driver.log()
         assert driver.stop() == 0, driver.log()
         assert compare(recount(driver.landing, store.epochs()), store) == []
@@ -192,7 +192,7 @@ def test_two_million_reports_and_kills_at_random(tmp_path: Path, postgres: Postg
     def start_and_count() -> None:
         before = driver.batches
         driver.start()
-        wait_for(lambda: driver.batches > before or not driver.running, 300, "a batch")
+        wait_for(lambda: driver.batches > before or not driver.running, 900, "a batch")
 
     for _ in range(4):
         start_and_count()
