@@ -11,6 +11,7 @@ from undertone_aggregator.collect.inventory import ACTIVE
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store
+from undertone_aggregator.collect.timing import CHOICES
 from undertone_aggregator.collection import collection_of, estimator_of, guarantee_of
 from undertone_aggregator.config import Config
 from undertone_aggregator.design.published import Published
@@ -90,7 +91,8 @@ class Coordinator:
             self._issue(self.rounds.first(now), now)
         due = self.rounds.due(self._timeline, now)
         if due is not None and self._looked < due <= now:
-            self._look(due, now)
+            with CHOICES.timed(self.plan.name):
+                self._look(due, now)
         if now >= self._published_at + REPUBLISH_SECONDS:
             self.broadcast(now)
         self._show(now)
@@ -255,7 +257,6 @@ class Coordinator:
         for group in groups:
             mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
             known = sum(group in (EVERYBODY, of) for of in active)
-            # Devices that take turns are silent most of the time.
             silent = max(known - mine.reports, 0) if known and self.plan.stride == 1 else None
             rows[group] = {"reporting": mine.reports, "silent": silent, "lost": lost.get(group, {}).get("reports", 0)}
         rows[EVERYBODY]["conflicting"] = self.store.outcomes()["conflict"]

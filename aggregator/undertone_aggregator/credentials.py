@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from undertone_aggregator.collect.link import DROPPED_TOPIC, worker_password, worker_user
+from undertone_aggregator.collect.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
 from undertone_aggregator.collect.room import naming
 from undertone_aggregator.collect.sessions import WORKER_USERS
 from undertone_aggregator.direct.passwords import password_entry, read_passwords
@@ -79,7 +79,8 @@ def access_rules(prefix: str, devices: Mapping[str, Collection[str]] | None = No
         campaigns = sorted({campaign for own in devices.values() for campaign in own})
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
     lines += ["", f"user {AGGREGATOR}", f"topic readwrite {prefix}/+/config", f"topic readwrite {prefix}/+/aggregate/#"]
-    lines += [f"topic read {DROPPED_TOPIC}", f"topic write {discovery.config_topic(discovery.DEFAULT_PREFIX, '+')}"]
+    lines += [f"topic read {topic}" for topic in (DROPPED_TOPIC, STORED_TOPIC)]
+    lines += [f"topic write {discovery.config_topic(discovery.DEFAULT_PREFIX, '+')}"]
     for slot in range(WORKER_USERS):
         lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
     lines += ["", f"user {ANALYST}", f"topic read {prefix}/+/aggregate/#", ""]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store, open_store
+from undertone_aggregator.collect.timing import CHOICES, COMMITS
 from undertone_aggregator.dropped import DROPPED, Dropped
 from undertone_shared.errors import Invalid
 
@@ -27,6 +28,11 @@ FAMILIES = {
     "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
     "undertone_reports_lost": (GAUGE, "Reports that devices drew and nobody saw.", ("campaign", "group")),
     "undertone_reports_lost_since_seconds": (GAUGE, "Unix time of the oldest gap.", ("campaign",)),
+    "undertone_broker_connected": (GAUGE, "1 while the way out to the broker stands.", ()),
+    "undertone_broker_stored": (GAUGE, "Messages that the broker holds, for whomever.", ()),
+    "undertone_commits": (COUNTER, "Transactions of this process's ingest threads.", ("campaign",)),
+    "undertone_commit_seconds": (COUNTER, "What they took.", ("campaign",)),
+    "undertone_threshold_seconds": (GAUGE, "What the newest choice of theta and mechanism took.", ("campaign",)),
     "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
     "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
     "undertone_newest_slot_reports": (GAUGE, "Reports of the newest slot.", ("campaign",)),
@@ -88,6 +94,9 @@ def _collect(server: "Server", families: Families) -> None:
     families.add("undertone_build_info", 1, _version())
     families.add("undertone_uptime_seconds", time.time() - server.started)
     families.add("undertone_disk_free_bytes", shutil.disk_usage(server.home.folder).free)
+    families.add("undertone_broker_connected", server.outlet.connected)
+    if server.outlet.stored is not None:
+        families.add("undertone_broker_stored", server.outlet.stored)
     endpoint = server.source.facts()
     if endpoint:
         families.add("undertone_endpoint_connections", endpoint["connections"])
@@ -102,6 +111,9 @@ def _collect(server: "Server", families: Families) -> None:
         for state in STATES:
             families.add("undertone_campaign_state", status["state"] == state, name, state)
         families.add("undertone_campaign_ready", status["ready"], name)
+        families.add("undertone_commits", COMMITS.of(name).times, name)
+        families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)
+        families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
         try:
             config = server.home.config(name)
             with open_store(config.store_url, campaign=name, read_only=True) as store:

@@ -34,13 +34,20 @@ from undertone_shared.topics import config_topic
 
 
 class Outgoing(Protocol):
-    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, if known.
+    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, and
+    ``stored``, that it holds, if known.
 
     ``heard``: the newest campaign of each topic, whoever published it.
     """
 
     @property
     def dropped(self) -> int | None: ...
+
+    @property
+    def stored(self) -> int | None: ...
+
+    @property
+    def connected(self) -> bool: ...
 
     @property
     def heard(self) -> dict[str, bytes]: ...

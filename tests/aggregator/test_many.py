@@ -80,6 +80,9 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
         assert f'undertone_campaign_state{{campaign="{name}",state="running"}} 1.0' in text
         assert f'undertone_deliveries_received_total{{campaign="{name}"}} 0.0' in text
         assert f'undertone_reports_lost{{campaign="{name}",group="all"}} 0.0' in text
+        assert f'undertone_commits_total{{campaign="{name}"}} ' in text
+    assert "undertone_broker_connected 1.0" in text
+    wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], 30, "what the broker holds")
     assert running.get("/other")[0] == 404
 
 

@@ -19,6 +19,7 @@ from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
 from undertone_aggregator.collect.sequences import MissingReports, Sequences
 from undertone_aggregator.collect.store import Batch, Store, StoreError
+from undertone_aggregator.collect.timing import COMMITS
 from undertone_shared.topics import SHARDS
 
 IDLE_SECONDS = 0.1
@@ -177,7 +178,8 @@ class Ingest:
                     batch = Batch()
                     Lane(self._admission, self._say).judge(deliveries, now, batch)
                     self._failpoint("before_commit")
-                    self._store.commit(self._plan.name, batch)
+                    with COMMITS.timed(self._plan.campaign):
+                        self._store.commit(self._plan.name, batch)
                 break
             except StoreError as wrong:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.

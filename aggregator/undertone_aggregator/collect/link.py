@@ -19,6 +19,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 # Nobody waits longer than this, in seconds, before the next try to reach the broker.
 LONGEST_PAUSE = 30.0
+# And how many it holds: what waits for anybody, and what is retained.
+STORED_TOPIC = "$SYS/broker/store/messages/count"
 # So many lost connections in so long a time are an alarm.
 _LOSSES = 3
 _LOSSES_SECONDS = 60.0
@@ -130,7 +132,8 @@ def always() -> bool:
 class Outlet:
     """Publishes retained messages from a background thread; the newest of each topic again at every connect.
 
-    ``dropped``: how many messages the broker says it threw away since it started; None until it does.
+    ``dropped``: how many messages the broker says it threw away since it started, ``stored``: how many it holds; None
+    until it does.
     ``heard``: the newest message of each topic in ``watch``, whoever published it.
     """
 
@@ -142,6 +145,7 @@ class Outlet:
         watch: Sequence[str] = (),
     ) -> None:
         self.dropped: int | None = None
+        self.stored: int | None = None
         self.heard: dict[str, bytes] = {}
         self._watch = list(watch)
         self._answered = threading.Event()
@@ -214,7 +218,7 @@ class Outlet:
         self._since = time.monotonic()
         if self._connections > 1:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
-        client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, *self._watch)])
+        client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, STORED_TOPIC, *self._watch)])
         with self._lock:
             for topic, (payload, permitted) in self._kept.items():
                 if permitted():
@@ -230,11 +234,13 @@ class Outlet:
             topic = message.topic
         except UnicodeDecodeError:
             return
-        if topic != DROPPED_TOPIC:
-            self.heard[topic] = bytes(message.payload)
-            return
         with contextlib.suppress(ValueError):
-            self.dropped = int(message.payload)
+            if topic == DROPPED_TOPIC:
+                self.dropped = int(message.payload)
+            elif topic == STORED_TOPIC:
+                self.stored = int(message.payload)
+            else:
+                self.heard[topic] = bytes(message.payload)
 
 
 class Outlets:
@@ -251,6 +257,17 @@ class Outlets:
         """By all of them, as far as they tell."""
         known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
         return sum(known) if known else None
+
+    @property
+    def stored(self) -> int | None:
+        """At all of them, as far as they tell."""
+        known = [outlet.stored for outlet in self._outlets if outlet.stored is not None]
+        return sum(known) if known else None
+
+    @property
+    def connected(self) -> bool:
+        """All of them."""
+        return all(outlet.connected for outlet in self._outlets)
 
     @property
     def settled(self) -> bool:

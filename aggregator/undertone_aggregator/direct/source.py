@@ -20,7 +20,8 @@ class Board:
     """In the place of a broker's outlet: the campaign goes to the devices, estimates to ``outlet`` or to nobody."""
 
     dropped: int | None = None
-    settled = True
+    stored: int | None = None
+    settled = connected = True
     heard: dict[str, bytes]
 
     def __init__(self, endpoint: Endpoint, outlet: Outlet | None = None) -> None:
