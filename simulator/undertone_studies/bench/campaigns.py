@@ -64,7 +64,7 @@ def run(options: Options) -> list[Measured]:
     """Ingest of 20 campaigns and of one, and with readers of the page. Raises Invalid without mosquitto or /proc."""
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
-    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 15, 1000)
+    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 5, 1000)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 3):
@@ -105,9 +105,11 @@ class _Served:
         """A backlog that came while the server was stopped; the same devices, other slots at each turn."""
         before, reports = self._received(), len(self._devices) * slots
         os.kill(self._pid, signal.SIGSTOP)
-        publish(self._address(), self._reports(turn * slots, slots))
-        processor = self._processor()
-        os.kill(self._pid, signal.SIGCONT)
+        try:
+            publish(self._address(), self._reports(turn * slots, slots))
+            processor = self._processor()
+        finally:
+            os.kill(self._pid, signal.SIGCONT)
         began = time.perf_counter()
         while self._received() < before + reports:
             if time.perf_counter() > began + _WAIT_SECONDS:
@@ -163,9 +165,10 @@ class _Served:
         for name in self._epochs:
             with open_store(self._home.config(name).store_url, campaign=name, read_only=True) as store:
                 outcomes = store.outcomes()
-                if outcomes["counted"] != outcomes["received"]:
+                # A broker that was fed for longer than its patience with a stopped server delivers some again.
+                if outcomes["counted"] + outcomes["duplicate"] != outcomes["received"]:
                     raise RuntimeError(f"reports of {name} were refused: {dict(outcomes)}")
-                total += outcomes["received"]
+                total += outcomes["counted"]
         return total
 
     def _address(self) -> Address:
