@@ -6,6 +6,7 @@ no machine is too slow.
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,7 @@ slew = 0.05
 """
     head = '[broker]\n[store]\n[campaign]\nname = "test"\nsensor = "load"\nunit = "Wh"\nbound = 10000\n'
     clock = SteppedClock(START - 3 * 60)
-    world = make_world(DEVICES, table, clock, **stream_policy(parse_config(head + table, None)))
+    world = make_world(DEVICES, table, clock, **stream_policy(parse_config(head + table, Path())))
     behaviour = Behaviour(5, drop_out=0.1, late=0.25, late_slots=8, liars=0.1)
     world.start_aggregator()
     fleet = world.fleet(source=Seeded(SEED).source, behaviour=behaviour)
