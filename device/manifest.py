@@ -42,6 +42,7 @@ package(
         "clock.py",
         "config.py",
         "guard.py",
+        "identity.py",
         "ledger.py",
         "packets.py",
         "reporter.py",

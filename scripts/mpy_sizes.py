@@ -20,6 +20,7 @@ LATER = {
     "buffers of samples": {"buffers"},
     "a first start without files": {"arrive"},
     "new code": {"update"},
+    "a certificate of its own": {"identity"},
     "sums, and by hand": {"reset", "units"},
 }
 

@@ -58,7 +58,9 @@ def parse_files(line: "bytes | str") -> "dict[str, bytes]":
             raise Invalid("the line has no %s" % name)
     config = parse_config(files["device.json"])
     parse_policy(files["policy.json"])
-    for name in (config.policy, config.broker.password_file, config.broker.tls):
+    identity = config.broker.identity
+    own = (identity + ".crt", identity + ".key") if identity else ()
+    for name in (config.policy, config.broker.password_file, config.broker.tls) + own:
         if name and name not in files:
             raise Invalid("the line has no %s, which device.json names" % name)
     return files

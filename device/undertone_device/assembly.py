@@ -53,9 +53,12 @@ def tls_context(broker: "Broker", policy: "Policy") -> "Any":
         if not policy.insecure:
             raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
         return None
-    if not broker.tls:
-        return system_context()
-    return verified_context(read_bounded(broker.tls, _LARGEST_CA))
+    context = verified_context(read_bounded(broker.tls, _LARGEST_CA)) if broker.tls else system_context()
+    if broker.identity:
+        from undertone_device import identity
+
+        identity.load(context, broker.identity)
+    return context
 
 
 def board_transport(
@@ -79,7 +82,7 @@ def board_transport(
 
 
 def _state_folder(path: str) -> None:
-    """Make the device's folder if need be; when and how often it reported is its owner's alone. Raises Invalid."""
+    """Make the device's folder if need be. Raises Invalid."""
     try:
         try:
             os.mkdir(path)
@@ -87,8 +90,6 @@ def _state_folder(path: str) -> None:
             if error.errno != errno.EEXIST:
                 raise
         os.listdir(path)
-        if hasattr(os, "chmod"):
-            os.chmod(path, 0o700)
     except OSError as error:
         raise Invalid("state is %r, expected a folder: %s" % (path, error))
 

@@ -11,10 +11,12 @@
      "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
-with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. Paths are relative to the file's
-folder. ``outbox``: how many reports wait for an acknowledgement at most, the newest ones. ``counter_modulus``: where
-the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at a time, and over how much of the
-next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may release is not here but in the policy.
+with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: what the
+device's own certificate and key are called, less .crt and .key, where it has them and no password. Paths are relative
+to the file's folder. ``outbox``: how many reports wait for an acknowledgement at most, the newest ones.
+``counter_modulus``: where the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at a time,
+and over how much of the next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may release is
+not here but in the policy.
 """
 
 import json
@@ -56,10 +58,12 @@ def _broker(value: "Any", name: str, folder: str) -> Broker:
     fields = known_fields("broker", value, _BROKER, ("host",))
     broker = Broker()
     broker.host = check_text("broker.host", fields["host"])
-    broker.tls = None
+    broker.tls = broker.identity = None
     if fields.get("tls") is not None:
-        tls = known_fields("broker.tls", fields["tls"], ("ca",), ())
+        tls = known_fields("broker.tls", fields["tls"], ("ca", "identity"), ())
         broker.tls = in_folder(folder, check_text("broker.tls.ca", tls["ca"])) if "ca" in tls else ""
+        if "identity" in tls:
+            broker.identity = in_folder(folder, check_text("broker.tls.identity", tls["identity"]))
     broker.port = check_integer("broker.port", fields.get("port", 1883 if broker.tls is None else 8883), 1, 65535)
     broker.user = check_text("broker.user", fields.get("user", name))
     broker.password = broker.password_file = None

@@ -7,9 +7,13 @@ from undertone_shared.errors import Invalid
 
 
 class Lock:
-    """Held until ``release``, or the object's end. Raises Invalid if another process holds ``directory``."""
+    """Held until ``release``, or the object's end. Raises Invalid if another process holds ``directory``.
+
+    When and how often a device reported is its owner's alone to read.
+    """
 
     def __init__(self, directory: str):
+        os.chmod(directory, 0o700)
         self._descriptor = os.open(directory + "/lock", os.O_CREAT | os.O_WRONLY, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,10 @@ LARGEST_OUTBOX = 4096
 
 
 class Broker:
-    """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's."""
+    """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's.
+
+    ``identity``: what the device's own certificate and key are called, less .crt and .key; None without them.
+    """
 
     host: str
     port: int
@@ -19,6 +22,7 @@ class Broker:
     password: "str | None"
     password_file: "str | None"
     tls: "str | None"
+    identity: "str | None"
     keepalive: int
 
 

@@ -1,4 +1,4 @@
-"""A private certificate authority, and the certificate of one broker under it."""
+"""A private certificate authority, and the certificates of its broker and of devices under it."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -10,10 +10,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from undertone_aggregator import credentials
+from undertone_shared.errors import Invalid
 
 NAME = "Undertone CA"
 _CA_DAYS = 3650
 _SERVER_DAYS = 825
+# A board in the field is not visited every two years.
+_DEVICE_DAYS = 3650
 # A board whose clock is a little slow would refuse a certificate of this second.
 _EARLIER = timedelta(days=1)
 
@@ -29,11 +32,33 @@ def private_authority(directory: Path, host: str) -> Path:
     for name, (key, unsigned) in certificates.items():
         signed = unsigned.sign(authority, hashes.SHA256())
         (directory / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        credentials.write_private(directory / f"{name}.key", private.decode())
+        credentials.write_private(directory / f"{name}.key", _pem(key))
     return directory / "ca.crt"
+
+
+def device_certificate(authority: Path, name: str) -> tuple[str, str]:
+    """(certificate, key) in PEM of the device ``name``, by the authority whose certificate is the file ``authority``.
+
+    The common name is the device's, which `use_identity_as_username` takes. Raises Invalid without the key beside it.
+    """
+    try:
+        signer = serialization.load_pem_private_key(authority.with_suffix(".key").read_bytes(), None)
+    except (OSError, ValueError):
+        raise Invalid(f"{authority.with_suffix('.key')} is not there, expected the authority's key") from None
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise Invalid(f"{authority.with_suffix('.key')} is no elliptic-curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(name, key, _DEVICE_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    signed = builder.add_extension(issuer, critical=False).sign(signer, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> str:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
 def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

@@ -21,7 +21,7 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.home import Home
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
-from undertone_simulator.provision import Target, policy_of, target_of, write_device
+from undertone_simulator.provision import IDENTITY, Target, policy_of, target_of, write_device
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class FleetFiles:
             if name not in known and key_text(name) not in forgotten:
                 names.append(name)
         passwords = {name: credentials.new_password() for name in names}
+        if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
+            target = replace(target, authority=self.folder / "tls/ca.crt", certificates=True)
         for name in names:
             folder = self.folder / "devices" / name
             write_device(self.config, name, folder, passwords[name], target, policy, outbox)
@@ -97,6 +99,8 @@ class FleetFiles:
     def rotate(self, name: str) -> Path:
         """A new password; the broker takes the old one no longer. The file that has to reach the device."""
         self._active(name)
+        if (self.folder / "devices" / name / f"{IDENTITY}.crt").exists():
+            raise Invalid(f"{name} has a certificate, which is good until it ends: revoke it and add another device")
         password = credentials.new_password()
         path = self.folder / "devices" / name / "password"
         credentials.write_private(path, password + "\n")

@@ -34,19 +34,23 @@ from undertone_simulator import membership
 
 DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
+# What a device's own certificate and key are called.
+IDENTITY = "device"
 
 
 @dataclass(frozen=True)
 class Target:
     """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only.
 
-    ``places``: (host, port) of each of several brokers, in the place of host and port.
+    ``places``: (host, port) of each of several brokers, in the place of host and port. ``certificates``: each device
+    gets one of its own by that authority, whose key lies beside, and no password.
     """
 
     host: str
     port: int
     authority: Path | None
     places: tuple[tuple[str, int], ...] = ()
+    certificates: bool = False
 
     def place(self, device: str) -> tuple[str, int]:
         """The broker that takes this device's shard."""
@@ -214,16 +218,25 @@ def write_device(
     folder.mkdir(mode=0o700)
     _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
     _write(folder / "policy.json", policy)
-    _write(folder / "password", password + "\n")
+    if target.certificates and target.authority is not None:
+        from undertone_simulator.authority import device_certificate
+
+        certificate, key = device_certificate(target.authority, name)
+        _write(folder / f"{IDENTITY}.crt", certificate)
+        _write(folder / f"{IDENTITY}.key", key)
+    else:
+        _write(folder / "password", password + "\n")
     if target.authority is not None:
         shutil.copyfile(target.authority, folder / "ca.crt")
 
 
 def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:
     host, port = target.place(name)
-    broker: dict[str, Any] = {"host": host, "port": port, "password_file": "password"}
+    broker: dict[str, Any] = {"host": host, "port": port}
+    if not target.certificates:
+        broker["password_file"] = "password"
     if target.authority is not None:
-        broker["tls"] = {"ca": "ca.crt"}
+        broker["tls"] = {"ca": "ca.crt"} | ({"identity": IDENTITY} if target.certificates else {})
     return {
         "name": name,
         "broker": broker,

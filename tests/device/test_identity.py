@@ -1,0 +1,124 @@
+"""A device's own certificate in place of a password, at a real broker: from a gateway and from a board's code."""
+
+import json
+import subprocess
+import time
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from rig import DAY, make_campaign
+
+from support import micropython as mp
+from support.paho_client import leave
+from undertone_device import __main__ as command
+from undertone_shared import issue
+from undertone_simulator.authority import device_certificate, private_authority
+
+BROKER = """\
+listener {port} 127.0.0.1
+cafile {folder}/tls/ca.crt
+certfile {folder}/tls/server.crt
+keyfile {folder}/tls/server.key
+require_certificate true
+use_identity_as_username true
+allow_anonymous false
+acl_file {folder}/access
+user root
+"""
+POLICY = {
+    "version": 1,
+    "sensor": "energy",
+    "measures": ["sum"],
+    "cap": [2, 1],
+    "slot_seconds": 1,
+    "theta": [1, 1000],
+    "duration_seconds": 400 * DAY,
+    "reports_per_period": 86400,
+    "boots_per_day": 1000,
+    "write_seconds": 1,
+    "insecure": True,
+}
+
+
+@pytest.fixture
+def site(mosquitto_binary, tmp_path, free_port):
+    """A broker that knows certificates alone; (configuration of a device by name, what was heard)."""
+    port = free_port()
+    authority = private_authority(tmp_path / "tls", "localhost")
+    for name in ("server", "meter-1"):
+        for ending, text in zip((".crt", ".key"), device_certificate(authority, name), strict=True):
+            (tmp_path / f"{name}{ending}").write_text(text)
+    rules = (
+        "pattern read undertone/v2/+/config\npattern write undertone/v2/+/+/%u/report\nuser server\ntopic readwrite #\n"
+    )
+    (tmp_path / "access").write_text(rules)
+    (tmp_path / "mosquitto.conf").write_text(BROKER.format(port=port, folder=tmp_path))
+    process = subprocess.Popen([mosquitto_binary, "-c", str(tmp_path / "mosquitto.conf")], stderr=subprocess.DEVNULL)
+    heard = []
+    server = paho.Client(CallbackAPIVersion.VERSION2, "server")
+    server.tls_set(str(authority), str(tmp_path / "server.crt"), str(tmp_path / "server.key"))
+    server.on_message = lambda client, data, message: heard.append((message.topic, message.payload))
+    for _ in range(100):
+        try:
+            server.connect("localhost", port)
+            break
+        except OSError:
+            time.sleep(0.05)
+    server.loop_start()
+    server.subscribe("undertone/v2/+/+/+/report", 1)
+    now = int(time.time())
+    campaign = issue.pack(make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1), now)
+    server.publish("undertone/v2/load/config", campaign, qos=1, retain=True).wait_for_publish(10)
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+
+    def device(identity="meter-1"):
+        broker = {"host": "localhost", "port": port, "tls": {"ca": "tls/ca.crt", "identity": identity}}
+        config = {"name": "meter-1", "broker": broker, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
+        config |= {"source": {"kind": "constant", "value": 7}, "publish": {"spread_percent": 10}}
+        (tmp_path / "device.json").write_text(json.dumps(config))
+        return tmp_path / "device.json"
+
+    yield device, heard
+    leave(server)
+    process.kill()
+    process.wait()
+
+
+def wait_for(heard, count, process):
+    end = time.monotonic() + 20
+    while len(heard) < count:
+        if time.monotonic() > end:
+            process.kill()
+            pytest.fail(str(process.communicate()))
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def test_a_gateway_shows_its_certificate(site):
+    device, heard = site
+    run = ["python", "-m", "undertone_device", "run", "--config", str(device())]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            wait_for(heard, 2, process)
+        finally:
+            process.terminate()
+    assert {topic.split("/")[-2] for topic, _ in heard} == {"meter-1"}
+
+
+def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
+    device, heard = site
+    script = mp.REPO / "device/examples/unix_device.py"
+    result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(heard) == 2
+
+
+def test_files_that_are_no_certificate_are_said(site, tmp_path, capsys):
+    device, _ = site
+    (tmp_path / "other.crt").write_text("nothing")
+    (tmp_path / "other.key").write_text("nothing")
+    assert command.main(["run", "--config", str(device("other"))]) == 2
+    said = capsys.readouterr().err
+    assert "tls.identity" in said
+    assert said.count("\n") == 1
