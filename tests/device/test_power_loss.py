@@ -155,7 +155,7 @@ def mount(monkeypatch):
         monkeypatch.setattr(storage, "_replace", disk.replace)
         monkeypatch.setattr(storage, "_fsync", disk.fsync)
         monkeypatch.setattr(storage, "_chmod", None)
-        monkeypatch.setattr(storage, "fcntl", None)
+        monkeypatch.setattr(storage.FileStorage, "claim", lambda self: None)
         system = SimpleNamespace(
             open=lambda path, flags: "directory", close=lambda fd: None, O_RDONLY=0, remove=disk.remove
         )

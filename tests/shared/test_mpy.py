@@ -3,7 +3,7 @@
 import pytest
 
 from support import micropython as mp
-from undertone_device.tools.compile import shorten
+from undertone_device.tools.shorten import Shortener
 
 PACKAGE = mp.REPO / "shared/undertone_shared"
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
@@ -35,9 +35,15 @@ def test_size(tmp_path):
     assert sum(sizes[name] for name in sizes.keys() - {*STREAMS, *TABLES, *SIGNATURES}) <= LARGEST_BYTES
 
 
-def test_private_integers_are_constants_of_the_compiler():
-    source = "_DAY = 86400\n_WEEK = 7 * _DAY\nOPEN = 3\n_NAME = 'x'\n_lower = 1\n_THERE = OPEN + 1\n"
-    assert shorten(source) == "_0 = const(86400)\n_1 = const(7 * _0)\nOPEN = 3\n_2 = 'x'\n_3 = 1\n_4 = OPEN + 1\n"
+def test_what_boards_do_not_need_is_left_out():
+    """Constants are values where they are used, across modules; callers' names stay, the others are short."""
+    first = "_DAY = 86400\nOPEN = 7 * _DAY\n\n"
+    first += "def length(first: int, base: int = 2) -> int:\n    return first * _DAY + base\n"
+    second = "from p.first import OPEN, length\nprint(length(1, base=OPEN))\n"
+    shortener = Shortener({"p.first": first, "p.second": second}, ["print(length)"])
+    assert shortener.shorten(first, "p") == "def length(A, base=2):\n    return A * 86400 + base"
+    assert shortener.shorten(second, "p") == "from .first import length\nprint(length(1, base=604800))"
+    assert Shortener({"p.first": first}, []).shorten(first, "p").startswith("def A1(A, B=2)")
 
 
 @pytest.mark.parametrize("module", MODULES)
