@@ -113,12 +113,10 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """Every how many slots a device reports: w + 1 with a window of w slots, or a little more.
-
-        One more for a counter, whose value begins at a reading of the slot before.
-        """
+        """Every how many slots a device reports: w + 1 with a window of w slots, or a little more; 1 without."""
         if self.window is None:
             return 1
+        # A counter's value begins at a reading of the slot before.
         slots = -(-self.window // self.slot_seconds) + (self.measure == "counter")
         return check.coprime_near(slots + 1, slots + 1, self.cycle)
 
