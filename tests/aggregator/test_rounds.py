@@ -214,7 +214,7 @@ def test_the_report_phase_refines_theta_with_its_own_histograms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every slot that is settled, none of those that are not, and at no cost in privacy."""
-    play(tmp_path, 40, report_slots=100)
+    play(tmp_path, 40, report_slots=100, blocks=1)
     asked: list[list[Any]] = []
 
     class Asked(Exception):
@@ -225,7 +225,7 @@ def test_the_report_phase_refines_theta_with_its_own_histograms(
         raise Asked
 
     monkeypatch.setattr(module, "theta_from_reports", choose)
-    plan = server.config(tmp_path, cells=16, report_slots=100).campaign
+    plan = server.config(tmp_path, cells=16, report_slots=100, blocks=1).campaign
     with open_store(tmp_path / "s.sqlite") as store:
         epochs = store.epochs()
         rounds = Rounds(plan, server.SEED, lambda first, last, kind: store.partial(first, last, kind=kind))
