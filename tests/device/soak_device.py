@@ -15,12 +15,11 @@ gc.threshold(4096)  # as in main.py
 import os
 import sys
 
-from undertone_device import clock
+from undertone_device import assembly, clock
 from undertone_device.client import Client
+from undertone_device.config import read_config
 from undertone_device.reporter import Reporter
-from undertone_device.socket_stream import SocketStream
 from undertone_device.storage import FileStorage
-from undertone_device.stream_transport import StreamTransport
 from undertone_shared.entropy import Entropy
 from undertone_shared.policy import Policy
 
@@ -71,7 +70,11 @@ def main(host, port, name, slots, state, kind):
     )
     os.mkdir(state)
     entropy = Entropy()
-    transport = StreamTransport(lambda: SocketStream(host, port), clock.ticks, name, keepalive=30)
+    settings = '{"name": "%s", "broker": {"host": "%s", "port": %d, "keepalive": 30}, "campaigns": ["load"],'
+    settings = settings % (name, host, port) + '"policy": "-", "state": "-"}'
+    with open(state + "/device.json", "w") as file:
+        file.write(settings)
+    transport = assembly.board_transport(read_config(state + "/device.json"), policy, clock.ticks)
     reporter = Reporter(name, policy, FileStorage(state), entropy, ticks)
     client = Client(
         reporter,

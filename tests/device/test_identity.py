@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 
 import paho.mqtt.client as paho
@@ -97,7 +98,7 @@ def wait_for(heard, count, process):
 
 def test_a_gateway_shows_its_certificate(site):
     device, heard = site
-    run = ["python", "-m", "undertone_device", "run", "--config", str(device())]
+    run = [sys.executable, "-m", "undertone_device", "run", "--config", str(device())]
     with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             wait_for(heard, 2, process)
