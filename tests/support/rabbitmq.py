@@ -119,7 +119,10 @@ load_definitions = {self._folder}/definitions.json
     def close(self) -> None:
         """Stop it and its port mapper, which would outlive it, and remove its files."""
         self.kill()
-        subprocess.run(["epmd", "-port", str(self._epmd_port), "-kill"], stdout=subprocess.DEVNULL, check=False)
+        # It refuses while it still takes the node for alive.
+        kill, deadline = ["epmd", "-port", str(self._epmd_port), "-kill"], time.monotonic() + 5
+        while subprocess.run(kill, capture_output=True, check=False).returncode and time.monotonic() < deadline:
+            time.sleep(0.2)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
