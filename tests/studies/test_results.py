@@ -24,6 +24,13 @@ from undertone_studies.results import CHAPTERS
 OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
 
 
+@pytest.fixture(autouse=True)
+def one_plan_on_the_first_page(monkeypatch):
+    """Twenty plans for each page that a test writes would be most of its time."""
+    monkeypatch.setattr(results, "FLEETS", (500,))
+    monkeypatch.setattr(results, "PLANNED", ("1",))
+
+
 def test_an_outcome_as_files(tmp_path):
     OUTCOME.write(tmp_path, "one")
     assert list(csv.reader((tmp_path / "one.csv").read_text().splitlines())) == [
@@ -43,9 +50,7 @@ def test_every_experiment_has_a_title_and_one_chapter():
     assert results.chapter_of("unheard-of") == results.FURTHER
 
 
-def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "FLEETS", (500,))
-    monkeypatch.setattr(results, "PLANNED", ("1",))
+def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
     results.write("tops-fig1", OUTCOME, Options(quick=True), folder)
     text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
