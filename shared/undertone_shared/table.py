@@ -94,7 +94,7 @@ class TableMechanism(TableAnalysis):
 
     def covers(self, theta: int) -> bool:
         """Whether readings in [0, theta] can be scaled to the levels in small integers."""
-        return theta >= 1 and (theta == self.reach or 1 <= self.reach < SMALL // theta)
+        return theta >= 1 and (theta == self.reach or 1 <= self.reach <= (SMALL - 1) // theta)
 
     @property
     def parts(self) -> "tuple[TableMechanism, ...]":
