@@ -124,7 +124,7 @@ def _hidden_failures(config: pytest.Config) -> list[str]:
     ]
     option = config.option
     full_run = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not option.keyword
-    if full_run and "not slow" in option.markexpr and not option.collectonly and not _under_micropython(config):
+    if full_run and "not services" in option.markexpr and not option.collectonly and not _under_micropython(config):
         complaints.append("no test ran under MicroPython")
     return complaints
 

@@ -14,13 +14,14 @@ from support import micropython as mp
 TESTS = mp.REPO / "tests"
 INI = """[pytest]
 testpaths = tests
-addopts = -m "not slow" -p no:cacheprovider --import-mode=importlib
+addopts = -m "not slow and not services" -p no:cacheprovider --import-mode=importlib
 markers = slow: x
     micropython: x
     micropython32: x
     float32: x
     broker: x
     data: x
+    services: x
 """
 DIFFERENT = """
 import os, sys
@@ -113,6 +114,10 @@ def test_ci_wants_tests_under_micropython(project):
     assert "no test ran under MicroPython" in output
     # Part of the tests may well be without MicroPython.
     assert run_pytest(project, "tests/test_any.py", CI="true")[0] == 0
+    # And so may those that need services, whatever is left of them.
+    served = "import pytest\n\n@pytest.mark.services\ndef test_served():\n    pass\n"
+    (project / "tests/test_any.py").write_text(served, encoding="utf-8")
+    assert run_pytest(project, "-m", "services and not slow", CI="true")[0] == 0
 
 
 def test_ci_accepts_no_skip_beside_present_data(project):
