@@ -12,6 +12,8 @@ class Lock:
     When and how often a device reported is its owner's alone to read.
     """
 
+    _descriptor = -1
+
     def __init__(self, directory: str):
         os.chmod(directory, 0o700)
         self._descriptor = os.open(directory + "/lock", os.O_CREAT | os.O_WRONLY, 0o600)

@@ -1,9 +1,10 @@
 """New code for a board under the real MicroPython: checked, tried, kept or dropped, and cut off at every step."""
 
-import contextlib
 import functools
 import http.server
+import itertools
 import json
+import shutil
 import threading
 import zipfile
 
@@ -58,6 +59,10 @@ print(ON_TRIAL, undertone_device.__file__.split("/")[0], sys.path[0])
 """
 
 
+# What a server that cannot be trusted answers for package.json, one after the other.
+ANSWERS: list[bytes] = []
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """(URL of an unpacked release, sha256 of its package.json, its folder)."""
@@ -68,11 +73,16 @@ def site(tmp_path_factory):
     zipfile.ZipFile(folder / "release.zip").extractall(folder)
     (root,) = (path for path in folder.iterdir() if path.is_dir())
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
+    class Server(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            if self.path.endswith("package.json") and ANSWERS:
+                (root / "package.json").write_bytes(ANSWERS.pop(0))
+            super().do_GET()
+
         def log_message(self, *_):
             pass
 
-    handler = functools.partial(Quiet, directory=str(folder))
+    handler = functools.partial(Server, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -145,19 +155,40 @@ def test_damaged_code_and_another_release_are_refused(site, flash):
     assert boot(flash)[:2] == ["False", "lib"]
 
 
+def test_only_the_files_that_the_manifest_names_are_fetched(site, flash):
+    url, digest, root = site
+    manifest = root / "package.json"
+    good = manifest.read_bytes()
+    listed = json.loads(good)
+    # A server that answers otherwise after the checked answer: a file more, which would shadow MicroPython's own.
+    listed["urls"].append(["os.mpy", "undertone_device/client.mpy"])
+    ANSWERS[:] = good, json.dumps(listed).encode()
+    try:
+        assert last(fetch(flash, url, digest)) == "lib2"
+    finally:
+        ANSWERS.clear()
+        manifest.write_bytes(good)
+    written = {path.relative_to(flash / "lib2").as_posix() for path in (flash / "lib2").rglob("*") if path.is_file()}
+    assert written == set(listed["sha256"])
+
+
 def test_whatever_interrupts_it_a_whole_program_boots(site, flash):
     url, digest, _ = site
-    seen = set()
-    for cut in range(200):
-        with contextlib.suppress(FileNotFoundError):
-            (flash / "code").unlink()
+    seen = []
+    other = flash / "lib2"
+    for cut in itertools.count():
+        for name in ("code", "code.new"):
+            (flash / name).unlink(missing_ok=True)
+        shutil.rmtree(other, ignore_errors=True)
+        shutil.copytree(flash / "lib", other)
         result = fetch(flash, url, digest, cut)
         assert result.returncode == 0, result.stdout + result.stderr
+        # The choice is whole once it is written, also where it has not got its name yet; and then so is the code.
+        chosen = any((flash / name).exists() for name in ("code", "code.new"))
         ran = boot(flash)[1]
-        # Before the last step the old code, after it the new one, and never a mixture.
-        assert ran == ("lib" if last(result) == "cut" else "lib2")
-        seen.add(ran)
+        assert ran == ("lib2" if chosen else "lib")
+        seen.append(ran)
         if last(result) != "cut":
             break
-    assert seen == {"lib", "lib2"}
-    assert cut > 40
+    assert seen == ["lib"] * (cut - 1) + ["lib2"] * 2
+    assert cut > 100
