@@ -1,0 +1,159 @@
+"""Figures in the guides are those of docs/results: this writes them in again, and a test compares.
+
+python scripts/figures.py     brings every marked figure of the guides up to date with docs/results
+
+``<!-- figure: STUDY condition; condition; column -->0.95``: the text after the comment is the cell of the first row of
+STUDY.json that meets the conditions, rounded to as many digits as are shown. A condition is ``column=value``, or a
+comparison with ``<``, ``>``, ``<=``, ``>=``. ``max column`` and ``min column`` are over all such rows (``column`` may
+be a pattern: ``ε = *``), ``count`` is how many there are, ``column[2]`` is the second number of ``1.2 / 3.4 (5)``.
+
+``<!-- table: STUDY condition; column; column -->`` on the line before a table whose heading has columns of the study:
+those named in the mark find the row, among the ones that meet the conditions; the others are its cells.
+"""
+
+import fnmatch
+import json
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+REPO = Path(__file__).parents[1]
+RESULTS = REPO / "docs" / "results"
+# Every page but the results' own, which are made from the same files.
+PAGES = [*sorted((REPO / "docs").glob("*.md")), REPO / "README.md", *sorted(REPO.glob("*/README.md"))]
+
+Cell = str | int | float
+Row = Mapping[str, Cell]
+
+MARK = re.compile(r"<!-- (?:figure|table): ")
+_FIGURE = re.compile(
+    r"(?P<mark><!-- figure: (?P<study>[\w-]+) (?P<where>.*?) ?-->)"
+    r"(?P<shown>[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:e[-+]?\d+)?|[-+]?\.\d+)"
+)
+_TABLE = re.compile(
+    r"(?P<mark><!-- table: (?P<study>[\w-]+) (?P<where>.*?) ?-->\n)"
+    r"(?P<heads>\|.*\|\n)(?P<rule>\|[-|]+\|\n)(?P<body>(?:\|.*\|\n)+)"
+)
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@cache
+def rows_of(study: str) -> tuple[Row, ...]:
+    """A study's rows. Raises OSError."""
+    return tuple(json.loads((RESULTS / f"{study}.json").read_text("utf-8"))["rows"])
+
+
+def refreshed(text: str) -> tuple[str, int]:
+    """The text with the results' figures in place of what it shows, and how many marks were understood.
+
+    Raises LookupError where a study has no such row or column, ValueError where its cell is no number.
+    """
+    text, figures = _FIGURE.subn(lambda match: match["mark"] + _figure(match), text)
+    text, tables = _TABLE.subn(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(match), text)
+    return text, figures + tables
+
+
+def _figure(match: re.Match[str]) -> str:
+    study, where = match["study"], match["where"]
+    *conditions, wanted = [part.strip() for part in where.split(";")]
+    rows = _meeting(rows_of(study), conditions, f"{study} {where}")
+    if wanted == "count":
+        return _styled(len(rows), match["shown"])
+    reduced = {"max": max, "min": min}.get(wanted.partition(" ")[0])
+    if reduced is None:
+        return _styled(_number(rows[0], wanted), match["shown"])
+    name, opening, place = wanted.partition(" ")[2].partition("[")
+    columns = fnmatch.filter(rows[0], name)
+    return _styled(
+        reduced(_number(row, column + opening + place) for row in rows for column in columns), match["shown"]
+    )
+
+
+def _body(match: re.Match[str]) -> str:
+    parts = [part.strip() for part in match["where"].split(";")]
+    heads = _cells(match["heads"])
+    keys = [part for part in parts if part in heads]
+    where = f"{match['study']} {match['where']}"
+    chosen = _meeting(rows_of(match["study"]), [part for part in parts if part not in keys], where)
+    lines = []
+    for line in match["body"].splitlines():
+        shown = dict(zip(heads, _cells(line), strict=True))
+        (row, *_) = _meeting(chosen, [f"{key}={shown[key]}" for key in keys], where)
+        texts = [shown[head] if head in keys else _text(row[head], shown[head]) for head in heads]
+        lines.append("| " + " | ".join(texts) + " |\n")
+    return "".join(lines)
+
+
+def _text(cell: Cell, shown: str) -> str:
+    return cell if isinstance(cell, str) else _styled(cell, shown)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def _meeting(rows: Sequence[Row], conditions: Sequence[str], where: str) -> list[Row]:
+    """The rows that meet the conditions. Raises LookupError where there are none."""
+    chosen = [row for row in rows if all(_meets(row, condition) for condition in conditions)]
+    if not chosen:
+        raise LookupError(f"there is no row for {where}")
+    return chosen
+
+
+def _meets(row: Row, condition: str) -> bool:
+    # The names of columns, and values, may have such signs, too.
+    for sign in re.finditer("<=|>=|<|>|=", condition):
+        column, value = condition[: sign.start()].strip(), condition[sign.end() :].strip()
+        if column.partition("[")[0] in row:
+            if sign[0] == "=":
+                cell = row[column] if column in row else _number(row, column)
+                return str(cell) == value or (not isinstance(cell, str) and _same(cell, value))
+            return _COMPARISONS[sign[0]](_number(row, column), float(value))
+    raise LookupError(f"{condition} names none of the columns {', '.join(row)}")
+
+
+def _same(cell: float, value: str) -> bool:
+    try:
+        return float(value) == cell
+    except ValueError:
+        return False
+
+
+def _number(row: Row, column: str) -> float:
+    """A cell's number: the k-th of ``column[k]``, else its first."""
+    name, _, place = column.rstrip("]").partition("[") if column not in row else (column, "", "")
+    cell = row[name]
+    return float(_NUMBER.findall(cell)[int(place or 1) - 1]) if isinstance(cell, str) else float(cell)
+
+
+def _styled(value: float, shown: str) -> str:
+    """``value`` with the digits, the exponent, the commas and the leading zero, or none, of ``shown``."""
+    mantissa, exponential, _ = shown.partition("e")
+    digits = len(mantissa.partition(".")[2])
+    if exponential:
+        mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    text = f"{value:,.{digits}f}" if "," in shown or (not digits and value >= 1e4) else f"{value:.{digits}f}"
+    return re.sub(r"^([-+]?)0(?=\.)", r"\1", text) if re.match(r"[-+]?\.", shown) else text
+
+
+def main() -> None:
+    """Write the figures of every guide anew and say which guides have changed."""
+    for page in PAGES:
+        before = page.read_text("utf-8")
+        after, _ = refreshed(before)
+        if after != before:
+            page.write_text(after, "utf-8")
+            print(f"{page.relative_to(REPO)}: figures brought up to date")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Correlated noise at equal (ε, δ): what a report's variance is over the paper's"""
+
+from fractions import Fraction
+
+from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.design.stream import filters, integers
+from undertone_aggregator.design.stream.schedule import paper, paper_variance
+from undertone_aggregator.design.stream.sensitivity import exact
+from undertone_shared.stream import GAUSSIAN, ONE_BIT
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import Options
+
+TITLE = "Correlated noise: variance of a report over Algorithm 3's"
+PARAGRAPH = (
+    "The paper bounds each step of the sensitivity by itself (√l); the exact sensitivity is about half of it. What"
+    " ships is the closed form, which a device can check by itself; the planner's best is a filter with two taps."
+)
+
+SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
+LENGTHS = (48, 550)
+
+
+def run(options: Options) -> Outcome:
+    """Mean variance of a report relative to Algorithm 3 with its √l calibration, at equal (ε, δ), and what costs."""
+    rows: list[tuple[Cell, ...]] = []
+    for slew in SLEWS[2:] if options.quick else SLEWS:
+        for slots in LENGTHS[:1] if options.quick else LENGTHS:
+            reference = float(sum(paper_variance(slew, number) for number in range(1, slots + 1)))
+            ships = float(filters.shipped(slew, slots).variance)
+            rows.append(
+                (
+                    float(slew),
+                    slots,
+                    ships / reference,
+                    float(exact(paper(slew, slots, 40), slew)) / slots,
+                    float(filters.optimised(slew, slots).variance) / reference,
+                    float(filters.optimised(slew, slots, 2).variance) / reference,
+                    100 * (float(filters.shipped(slew, slots, 2).variance) / ships - 1),
+                    *_one_bit(slew, slots),
+                )
+            )
+    return Outcome(
+        TITLE,
+        (
+            *("C", "l", "closed form: what ships", "Algorithm 3, exact S²", "constant r, exact S²"),
+            *("filter with 2 taps", "second chain, %", "one bit at equal ρ, %", "one bit at equal (ε, δ), %"),
+        ),
+        rows,
+        (
+            "Over Algorithm 3 with its √l calibration, one chain of l reports; in per cent: what a second chain (one"
+            " reboot) and one bit a report add to the closed form's variance, at ε = 1, δ = 1e-5.",
+            "There are no runs: it follows from C and l. (ε, δ) is of all l reports together (user level).",
+        ),
+    )
+
+
+def _one_bit(slew: Fraction, slots: int) -> tuple[float, float]:
+    """What one bit adds to the variance at equal ρ, and at equal (ε, δ), in per cent."""
+    budget = Budget.parse(1, 1e-5)
+    variances = [
+        integers.release_variance(
+            integers.choose(kind, integers.rho_for(same, budget), slew=slew, reports=slots, theta=10_000, chains=1)
+        )
+        for kind, same in ((GAUSSIAN, GAUSSIAN), (ONE_BIT, GAUSSIAN), (ONE_BIT, ONE_BIT))
+    ]
+    return 100 * (variances[1] / variances[0] - 1), 100 * (variances[2] / variances[0] - 1)
