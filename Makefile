@@ -37,8 +37,9 @@ docs-test: .venv/.installed tools
 diagrams:
 	for text in docs/diagrams/*.dot; do dot -Tsvg "$$text" -o "$${text%.dot}.svg"; done
 
-# The figures of docs/results, from the rows that were measured.
+# The pictures of docs/results and the figures in the guides, from the rows that were measured.
 figures: .venv/.installed
+	$(BIN)/python scripts/figures.py
 	$(BIN)/python -c "from pathlib import Path; from undertone_studies.results import redraw; redraw(Path('docs/results'))"
 
 site: .venv/.installed
