@@ -77,7 +77,7 @@ class Stage:
 
     def start_aggregator(self, config: Path) -> None:
         """`undertone aggregate`, its log as JSON lines."""
-        command = [sys.executable, "-m", "undertone", "aggregate", "--config", str(config), "--json"]
+        command = [sys.executable, "-m", "undertone", "aggregate", "--config", str(config), "--log-format", "json"]
         self.aggregator = self._start(command, self._aggregator_log.path)
 
     def aggregator_events(self) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
 def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: str) -> None:
     (tmp_path / "c.toml").write_text(sample())
     child = subprocess.Popen(
-        [*COMMAND, "--config", str(tmp_path / "c.toml"), "--json"],
+        [*COMMAND, "--config", str(tmp_path / "c.toml"), "--log-format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -19,6 +19,17 @@ NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
 # A server whose disk is full cannot make a file larger than this.
 FULL = 4096
+CAMPAIGN = """\
+[campaign]
+name = "meters"
+sensor = "load"
+unit = "Wh"
+bound = 1000
+epsilon = 4
+slot_seconds = 1
+rounds = [40]
+cells = 16
+"""
 
 
 class Server:
@@ -43,15 +54,7 @@ prefix = "{PREFIX}"
 [store]
 path = "s.sqlite"
 audit = true
-[campaign]
-name = "meters"
-sensor = "load"
-unit = "Wh"
-bound = 1000
-epsilon = 4
-slot_seconds = 1
-rounds = [40]
-cells = 16
+{CAMPAIGN}
 [server]
 workers = {workers}
 batch = 20

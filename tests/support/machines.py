@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from support import deliveries
+from support.child_server import CAMPAIGN
 from support.deliveries import wait_for
 from undertone_aggregator.collect.leases import COORDINATOR
 from undertone_aggregator.collect.store import StoreError, open_store
@@ -38,15 +39,7 @@ prefix = "{PREFIX}"
 [store]
 path = "{store}"
 audit = true
-[campaign]
-name = "meters"
-sensor = "load"
-unit = "Wh"
-bound = 1000
-epsilon = 4
-slot_seconds = 1
-rounds = [40]
-cells = 16
+{CAMPAIGN}
 [server]
 batch = {batch}
 batch_milliseconds = 5

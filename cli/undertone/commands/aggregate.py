@@ -1,13 +1,11 @@
 """``undertone aggregate``: the aggregation server."""
 
-import signal
-import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from undertone.running import LogFormat, Seconds, open_journal, stop_event
 from undertone_shared.errors import Invalid
 
 
@@ -18,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def aggregate(
     config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")] = None,
+    seconds: Seconds = None,
     sample_config: Annotated[bool, typer.Option("--sample-config", help="Print a complete configuration.")] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Make the changes of the plan that are else only shown.")
@@ -26,14 +24,13 @@ def aggregate(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace a campaign of this name that another server broadcasts.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object per line.")] = False,
+    log_format: LogFormat = "text",
 ) -> None:
     """Run the aggregation server: broker, ingest, threshold rounds, estimates.
 
     It may be killed at any moment: a restart resumes from the store.
     """
     from undertone_aggregator import config as configuration
-    from undertone_aggregator.journal import Journal
     from undertone_aggregator.server import serve
 
     if sample_config:
@@ -43,12 +40,5 @@ def aggregate(
         return
     if config is None:
         raise Invalid("aggregate needs --config FILE; --sample-config prints one to start from")
-    stop = threading.Event()
-    for end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(end, lambda *_: stop.set())
-    if seconds is not None:
-        timer = threading.Timer(seconds, stop.set)
-        timer.daemon = True
-        timer.start()
-    journal = Journal(sys.stdout if as_json else sys.stderr, as_json=as_json)
+    stop, journal = stop_event(seconds), open_journal(log_format)
     serve(configuration.read_config(config), stop, journal, apply=apply, take_over=take_over)

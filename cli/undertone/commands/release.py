@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from undertone.commands.release_query import query
+from undertone.running import stop_event
 
 if TYPE_CHECKING:
     from undertone_central.release import Released
@@ -136,14 +136,8 @@ def _release(
 ) -> None:
     from undertone_central.release import MQTT, Broker, release
 
-    stop = threading.Event()
-    if source.startswith(MQTT):
-        for end in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(end, lambda *_: stop.set())
-        if seconds is not None:
-            timer = threading.Timer(seconds, stop.set)
-            timer.daemon = True
-            timer.start()
+    # A file ends by itself, and Ctrl-C interrupts it.
+    stop = stop_event(seconds) if source.startswith(MQTT) else threading.Event()
     try:
         released = release(
             mechanism,

@@ -1,13 +1,12 @@
 """``undertone spark run``: landed reports counted on many machines."""
 
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from undertone.running import stop_event
 from undertone_shared.errors import Invalid
 
 spark = typer.Typer(name="spark", help="Count landed reports on many machines, by Spark.", no_args_is_help=True)
@@ -40,11 +39,8 @@ def run(
     plan = settings.landing.plan(settings.folder)
     if plan is None or plan.counts != SPARK:
         raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with the folder of the files")
-    stop = threading.Event()
-    for end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(end, lambda *_: stop.set())
     job = Job(
         settings.store_url, settings.campaign.name, Path(plan.folder), checkpoint.resolve(), master,
         seconds=seconds, files=files, partitions=partitions, buckets=buckets, once=once,
     )  # fmt: skip
-    job.run(stop, lambda sentence: print(sentence, file=sys.stderr))
+    job.run(stop_event(), lambda sentence: print(sentence, file=sys.stderr))

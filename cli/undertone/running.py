@@ -1,0 +1,39 @@
+"""What commands that run until they are told to stop have in common: when they stop, and how they log."""
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.journal import Journal
+
+FORMATS = ("text", "json")
+Seconds = Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")]
+LogFormat = Annotated[str, typer.Option(help="text or json: one object a line.")]
+
+
+def stop_event(seconds: float | None = None) -> threading.Event:
+    """Set at SIGTERM, at Ctrl-C, and after so many ``seconds``, if any."""
+    stop = threading.Event()
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: stop.set())
+    if seconds is not None:
+        timer = threading.Timer(seconds, stop.set)
+        timer.daemon = True
+        timer.start()
+    return stop
+
+
+def open_journal(log_format: str) -> "Journal":
+    """Where a server logs: text to standard error, JSON to standard output. Raises Invalid for another format."""
+    from undertone_aggregator.journal import Journal
+
+    if log_format not in FORMATS:
+        raise Invalid(f"--log-format is {log_format!r}, expected text or json")
+    as_json = log_format == "json"
+    return Journal(sys.stdout if as_json else sys.stderr, as_json=as_json)
