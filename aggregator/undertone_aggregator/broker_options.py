@@ -67,7 +67,8 @@ class BrokerOptions(Checked):
     password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
                                        "passwords are generated", text)  # fmt: skip
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
-                                 "this machine, without it by the system's authorities", text)  # fmt: skip
+                                 "this machine, without it by the system's authorities; direct: devices show "
+                                "certificates that it signed", text)  # fmt: skip
     worker_users: bool = option(True, "each ingest worker is a broker user of its own, user-0 to user-63, as "
                                 "undertone provision writes them; false: all connect as `user`", boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
@@ -87,7 +88,7 @@ _MODES = {
     "certificate": (DIRECT,),
     "key": (DIRECT,),
     "password_file": (MANAGED, EXTERNAL),
-    "ca_file": (EXTERNAL,),
+    "ca_file": (EXTERNAL, DIRECT),
     "insecure": (EXTERNAL,),
     "hosts": (EXTERNAL,),
 }
@@ -120,6 +121,8 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
     if (broker.certificate is None) != (broker.key is None):
         missing = "key" if broker.key is None else "certificate"
         raise Invalid(f"[broker] has no option {missing!r}: a certificate and its key go together")
+    if broker.ca_file is not None and broker.certificate is None:
+        raise Invalid("broker.ca_file is for devices' certificates, expected broker.certificate and broker.key as well")
     if broker.certificate is None and not is_loopback(broker.host):
         raise Invalid(
             f"broker.host is {broker.host!r} without broker.certificate and broker.key: passwords and reports would"

@@ -6,12 +6,13 @@ import os
 import secrets
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
 from undertone_aggregator.collect.room import naming
 from undertone_aggregator.collect.sessions import WORKER_USERS
-from undertone_aggregator.direct.passwords import password_entry, read_passwords
+from undertone_aggregator.direct.passwords import certificate_entry, password_entry, read_passwords
 from undertone_shared import discovery
 from undertone_shared.topics import check_prefix, report_topic
 
@@ -26,9 +27,26 @@ def new_password() -> str:
     return secrets.token_urlsafe(24)
 
 
-def write_passwords(path: Path, users: Mapping[str, str]) -> None:
-    """Write the password file for user -> password, readable by its owner only. Raises Invalid."""
-    write_private(path, "".join(password_entry(user, password) for user, password in users.items()))
+@dataclass(frozen=True)
+class ShownCertificate:
+    """A device's certificate in the place of a password, PEM."""
+
+    pem: str
+
+
+Secret = str | ShownCertificate
+
+
+def entry_of(user: str, secret: Secret) -> str:
+    """The line of a password file. Raises Invalid."""
+    if isinstance(secret, ShownCertificate):
+        return certificate_entry(user, secret.pem)
+    return password_entry(user, secret)
+
+
+def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
+    """Write the password file for user -> password or certificate, readable by its owner only. Raises Invalid."""
+    write_private(path, "".join(entry_of(user, secret) for user, secret in users.items()))
 
 
 @contextlib.contextmanager
@@ -39,16 +57,16 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def change_passwords(path: Path, changed: Mapping[str, str | None]) -> Collection[str]:
+def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
     """Replace these users' passwords in a file, add who is new, take out whose is None; all users that are left.
 
     Call it `alone`. Raises OSError, Invalid.
     """
     kept = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
-    for user, password in changed.items():
+    for user, secret in changed.items():
         kept.pop(user, None)
-        if password is not None:
-            kept[user] = password_entry(user, password)
+        if secret is not None:
+            kept[user] = entry_of(user, secret)
     write_private(path, "".join(kept.values()))
     return kept.keys()
 

@@ -243,7 +243,8 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     assert settings.passwords is not None
     certificate = _named(config, settings.certificate)
     port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
-    listener = Listener(settings.host, port, certificate, _named(config, settings.key))
+    authority = _named(config, settings.ca_file)
+    listener = Listener(settings.host, port, certificate, _named(config, settings.key), authority)
     source = DirectSource(
         listener,
         Gate(config.path(settings.passwords), servers_names()),

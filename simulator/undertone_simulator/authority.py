@@ -1,6 +1,7 @@
-"""A private certificate authority, and the certificates of its broker and of devices under it."""
+"""A private certificate authority, the certificates of its broker and of devices under it, and who is revoked."""
 
 import ipaddress
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,12 +42,7 @@ def device_certificate(authority: Path, name: str) -> tuple[str, str]:
 
     The common name is the device's, which `use_identity_as_username` takes. Raises Invalid without the key beside it.
     """
-    try:
-        signer = serialization.load_pem_private_key(authority.with_suffix(".key").read_bytes(), None)
-    except (OSError, ValueError):
-        raise Invalid(f"{authority.with_suffix('.key')} is not there, expected the authority's key") from None
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise Invalid(f"{authority.with_suffix('.key')} is no elliptic-curve key")
+    signer = _signer(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(name, key, _DEVICE_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -54,6 +50,36 @@ def device_certificate(authority: Path, name: str) -> tuple[str, str]:
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     signed = builder.add_extension(issuer, critical=False).sign(signer, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
+
+
+def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
+    """Add these to the authority's revocation list, ca.crl beside ca.crt, which is made if there is none; its file.
+
+    It is good as long as the authority is. Raises Invalid without the authority's key, OSError.
+    """
+    path, now = authority.with_suffix(".crl"), datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(_named(NAME))
+    builder = builder.last_update(now - _EARLIER).next_update(now + timedelta(days=_CA_DAYS))
+    before = list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
+    serials = {entry.serial_number: entry.revocation_date_utc for entry in before}
+    for file in certificates:
+        serials.setdefault(x509.load_pem_x509_certificate(file.read_bytes()).serial_number, now)
+    for serial, since in serials.items():
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
+        builder = builder.add_revoked_certificate(entry)
+    signed = builder.sign(_signer(authority), hashes.SHA256())
+    credentials.write_private(path, signed.public_bytes(serialization.Encoding.PEM).decode())
+    return path
+
+
+def _signer(authority: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        signer = serialization.load_pem_private_key(authority.with_suffix(".key").read_bytes(), None)
+    except (OSError, ValueError):
+        raise Invalid(f"{authority.with_suffix('.key')} is not there, expected the authority's key") from None
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise Invalid(f"{authority.with_suffix('.key')} is no elliptic-curve key")
+    return signer
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> str:

@@ -18,10 +18,12 @@ from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.store import Store
 from undertone_aggregator.config import Config
+from undertone_aggregator.credentials import Secret
 from undertone_aggregator.home import Home
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
-from undertone_simulator.provision import IDENTITY, Target, policy_of, target_of, write_device
+from undertone_simulator.authority import revoke_certificates
+from undertone_simulator.provision import IDENTITY, Target, policy_of, target_of, write_certificate, write_device
 
 
 @dataclass(frozen=True)
@@ -82,27 +84,33 @@ class FleetFiles:
             name = check_name("a device's name", f"{self.stem}-{number:03d}")
             if name not in known and key_text(name) not in forgotten:
                 names.append(name)
-        passwords = {name: credentials.new_password() for name in names}
         if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
-            target = replace(target, authority=self.folder / "tls/ca.crt", certificates=True)
-        for name in names:
-            folder = self.folder / "devices" / name
-            write_device(self.config, name, folder, passwords[name], target, policy, outbox)
+            target = replace(target, authority=self.authority, certificates=True)
+        devices = self.folder / "devices"
+        admitted = {name: write_device(self.config, name, devices / name, target, policy, outbox) for name in names}
         # The inventory first: a name that is in it is not given again, whatever happens next.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
-        self._write(passwords)
+        self._write(admitted)
         if groups is not None:
             with self.config.path(groups).open("a", encoding="utf-8") as file:
                 file.writelines(f"{name},{group}\n" for name in names)
         return names
 
     def rotate(self, name: str) -> Path:
-        """A new password; the broker takes the old one no longer. The file that has to reach the device."""
+        """A new password or certificate; the old one lets nobody in. The file that has to reach the device.
+
+        Of a certificate its key, beside it, as well. Raises Invalid.
+        """
         self._active(name)
-        if (self.folder / "devices" / name / f"{IDENTITY}.crt").exists():
-            raise Invalid(f"{name} has a certificate, which is good until it ends: revoke it and add another device")
+        folder = self.folder / "devices" / name
+        certificate = folder / f"{IDENTITY}.crt"
+        if certificate.exists():
+            # The old one's number first, which is in that file alone.
+            revoke_certificates(self.authority, [certificate])
+            self._write({name: write_certificate(self.config, name, folder, self.authority)})
+            return certificate
         password = credentials.new_password()
-        path = self.folder / "devices" / name / "password"
+        path = folder / "password"
         credentials.write_private(path, password + "\n")
         self._write({name: password})
         return path
@@ -112,6 +120,9 @@ class FleetFiles:
         device = self._active(name)
         self.store.set_devices([device._replace(state=REVOKED, since=now)])
         self._write({name: None})
+        certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
+        if certificate.exists():
+            revoke_certificates(self.authority, [certificate])
 
     def forget(self, name: str, now: int) -> None:
         """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
@@ -129,13 +140,18 @@ class FleetFiles:
         newest = dict(zip(words[0].tolist(), (words[1] >> np.uint64(32)).tolist(), strict=True))
         return {name: newest.get(device_key(name)[1]) for name in self.devices()}
 
+    @property
+    def authority(self) -> Path:
+        """The certificate of the fleet's own authority, where it has one."""
+        return self.folder / "tls/ca.crt"
+
     def _active(self, name: str) -> Device:
         device = self.devices().get(name)
         if device is None or device.state != ACTIVE:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected an active device")
         return device
 
-    def _write(self, changed: Mapping[str, str | None]) -> None:
+    def _write(self, changed: Mapping[str, Secret | None]) -> None:
         """Passwords and access rules, each replaced at once; None takes a user out."""
         with credentials.alone(self.broker):
             users = credentials.change_passwords(self.broker / "passwords", changed)

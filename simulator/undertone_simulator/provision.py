@@ -1,10 +1,10 @@
 """A fleet's files before its first report: names, passwords, policies, configurations, broker files, private CA.
 
-    DIR/devices/<name>/device.json, policy.json, password, ca.crt (with TLS)
+    DIR/devices/<name>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
     DIR/passwords, access                 for mosquitto's password_file and acl_file
     signing.key                           beside the server's configuration: signs campaigns, stays there
     DIR/aggregator.password, analyst.password
-    DIR/tls/ca.crt, ca.key, server.crt, server.key
+    DIR/tls/ca.crt, ca.key, server.crt, server.key; ca.crl, the certificates that were revoked
 
 Everything secret is readable by its owner only.
 """
@@ -22,6 +22,7 @@ from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
 from undertone_aggregator.broker_process import kept_port
 from undertone_aggregator.collect.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_aggregator.config import CampaignPlan, Config
+from undertone_aggregator.credentials import Secret, ShownCertificate
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.signing import ensure_key
 from undertone_aggregator.stream_rounds import stream_rule
@@ -31,6 +32,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import check_name, shard
 from undertone_simulator import membership
+from undertone_simulator.authority import device_certificate, revoke_certificates
 
 DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
@@ -71,7 +73,7 @@ def target_of(
     local = managed or (broker.mode == DIRECT and broker.certificate is None)
     plain = insecure or (local and is_loopback(host) and ca is None)
     if ca is None and not plain:
-        if broker.ca_file is None:
+        if broker.ca_file is None or broker.mode == DIRECT:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
         ca = config.path(broker.ca_file)
     if ca is not None and not ca.is_file():
@@ -188,8 +190,8 @@ def stream_policy(config: Config) -> dict[str, Any]:
 
 def provision(
     config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any], outbox: int | None = None
-) -> dict[str, str]:
-    """Write the fleet's files below `directory` and return the devices' passwords. ``outbox``: see `outbox_for`.
+) -> dict[str, Secret]:
+    """Write the fleet's files below `directory`; what lets each device in. ``outbox``: see `outbox_for`.
 
     Raises Invalid if a fleet is there already, OSError where files cannot be written.
     """
@@ -197,37 +199,45 @@ def provision(
     if devices.exists():
         raise Invalid(f"{devices} exists already: provision into an empty folder, passwords are never replaced")
     devices.mkdir(mode=0o700, parents=True)
-    passwords = {name: credentials.new_password() for name in names}
     servers = {user: credentials.new_password() for user in (credentials.AGGREGATOR, credentials.ANALYST)}
     for user, password in servers.items():
         credentials.write_private(directory / f"{user}.password", password + "\n")
     workers = credentials.server_users(servers[credentials.AGGREGATOR])
-    credentials.write_passwords(directory / "passwords", {**passwords, **servers, **workers})
+    policy_text = json.dumps(policy, indent=2) + "\n"
+    admitted = {name: write_device(config, name, devices / name, target, policy_text, outbox) for name in names}
+    credentials.write_passwords(directory / "passwords", {**admitted, **servers, **workers})
     own = {name: [config.campaign.name] for name in names}
     credentials.write_access_rules(directory / "access", config.broker.prefix, own)
-    policy_text = json.dumps(policy, indent=2) + "\n"
-    for name, password in passwords.items():
-        write_device(config, name, devices / name, password, target, policy_text, outbox)
-    return passwords
+    if target.certificates and target.authority is not None:
+        revoke_certificates(target.authority)
+    return admitted
 
 
 def write_device(
-    config: Config, name: str, folder: Path, password: str, target: Target, policy: str, outbox: int | None = None
-) -> None:
-    """One device's files in a new folder, for nobody else to read. Raises OSError."""
+    config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
+) -> Secret:
+    """One device's files in a new folder, for nobody else to read; what lets it in. Raises OSError."""
     folder.mkdir(mode=0o700)
     _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
     _write(folder / "policy.json", policy)
-    if target.certificates and target.authority is not None:
-        from undertone_simulator.authority import device_certificate
-
-        certificate, key = device_certificate(target.authority, name)
-        _write(folder / f"{IDENTITY}.crt", certificate)
-        _write(folder / f"{IDENTITY}.key", key)
-    else:
-        _write(folder / "password", password + "\n")
     if target.authority is not None:
         shutil.copyfile(target.authority, folder / "ca.crt")
+        if target.certificates:
+            return write_certificate(config, name, folder, target.authority)
+    password = credentials.new_password()
+    _write(folder / "password", password + "\n")
+    return password
+
+
+def write_certificate(config: Config, name: str, folder: Path, authority: Path) -> Secret:
+    """A device's new certificate and key in its folder; what lets it in: at a broker's passwords, nothing does.
+
+    Raises Invalid without the authority's key, OSError.
+    """
+    certificate, key = device_certificate(authority, name)
+    credentials.write_private(folder / f"{IDENTITY}.key", key)
+    credentials.write_private(folder / f"{IDENTITY}.crt", certificate)
+    return ShownCertificate(certificate) if config.broker.mode == DIRECT else credentials.new_password()
 
 
 def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def test_an_authority_that_is_given(run, tmp_path):
         ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
-        (["--certificates"], MANAGED, "--certificates needs --private-ca and a broker"),
+        (["--certificates"], MANAGED, "--certificates needs --private-ca, the authority"),
         (["--devices", "0"], MANAGED, "devices is 0, expected 1 to 1000000"),
         (["--port", "70000"], MANAGED, "--port is 70000, expected an integer from 1 to 65535"),
     ],

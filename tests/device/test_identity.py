@@ -10,8 +10,11 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
+from support import direct
 from support import micropython as mp
 from support.paho_client import leave
+from undertone_aggregator import credentials
+from undertone_aggregator.direct.listener import Listener
 from undertone_device import __main__ as command
 from undertone_shared import issue
 from undertone_simulator.authority import device_certificate, private_authority
@@ -113,6 +116,43 @@ def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
     result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path, timeout=60)
     assert result.returncode == 0, result.stdout + result.stderr
     assert len(heard) == 2
+
+
+@pytest.mark.parametrize("board", [False, True])
+def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
+    authority = private_authority(tmp_path / "tls", "localhost")
+    certificate, key = device_certificate(authority, "meter-1")
+    (tmp_path / "meter-1.crt").write_text(certificate)
+    (tmp_path / "meter-1.key").write_text(key)
+    credentials.write_passwords(tmp_path / "passwords", {"meter-1": credentials.ShownCertificate(certificate)})
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    listener = Listener(
+        port=0, certificate=tmp_path / "tls/server.crt", key=tmp_path / "tls/server.key", authority=authority
+    )
+    heard = []
+    with direct.open_endpoint(tmp_path / "passwords", listener=listener) as endpoint:
+        now = int(time.time())
+        campaign = make_campaign(name=direct.CAMPAIGN, slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1)
+        endpoint.publish(direct.CONFIG, issue.pack(campaign, now))
+        broker = {"host": "localhost", "port": endpoint.port, "tls": {"ca": "tls/ca.crt", "identity": "meter-1"}}
+        config = {"name": "meter-1", "broker": broker, "prefix": direct.PREFIX, "campaigns": [direct.CAMPAIGN]}
+        config |= {"policy": "policy.json", "state": "state", "source": {"kind": "constant", "value": 7}}
+        (tmp_path / "device.json").write_text(json.dumps(config))
+        command = [sys.executable, "-m", "undertone_device", "run", "--config", str(tmp_path / "device.json")]
+        if board:
+            script = mp.REPO / "device/examples/unix_device.py"
+            path = ":".join(map(str, (".frozen", *mp.SOURCES)))
+            command = ["env", f"MICROPYPATH={path}", mp.interpreter(), str(script), command[-1], "2", "1,2,3"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                end = time.monotonic() + 20
+                while len(heard) < 2 and time.monotonic() < end:
+                    deliveries = endpoint.take(0.1)
+                    endpoint.acknowledge(deliveries)
+                    heard += [delivery.topic for delivery in deliveries]
+            finally:
+                process.terminate()
+    assert heard[:2] == [direct.topic("meter-1")] * 2
 
 
 def test_files_that_are_no_certificate_are_said(site, tmp_path, capsys):

@@ -7,9 +7,10 @@ from typing import Protocol, cast
 
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.mqtt import packets
-from undertone_aggregator.collect.mqtt.packets import ProtocolError, parse_connect, parse_subscribe, split
+from undertone_aggregator.collect.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
+from undertone_aggregator.direct.listener import shown_certificate
 from undertone_shared import report
 
 Receipt = tuple["Connection", int]
@@ -48,7 +49,7 @@ class Host(Protocol):
 class Connection(asyncio.Protocol):
     """From accept to close; lives in the endpoint's loop. Whatever is not offered ends it, with a counted reason.
 
-    ``user`` is the device, "" until it has shown its password. ``waiting`` counts its reports without PUBACK.
+    ``user`` is the device, "" until it has shown who it is. ``waiting`` counts its reports without PUBACK.
     """
 
     __slots__ = (
@@ -194,16 +195,27 @@ class Connection(asyncio.Protocol):
             return
         _, start, stop = whole[0]
         asked = parse_connect(data[start:stop])
-        if not self._endpoint.gate.admits(asked.user, asked.password):
-            raise ProtocolError("password", "bad user name or password", packets.NOT_AUTHORISED)
-        self.user = asked.user
+        self.user = self._admitted(asked)
         self._keepalive = asked.keepalive
-        self._topic = self._endpoint.topic_of(asked.user)
+        self._topic = self._endpoint.topic_of(self.user)
         self._own = self._topic.encode()
         self._report_head, self._report_length = packets.report_head(self._own, report.LENGTH)
         self._rest = data[stop:]
         self._endpoint.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
+
+    def _admitted(self, asked: Connect) -> str:
+        """The device that asks. Raises ProtocolError for a certificate or a password that is not that device's."""
+        gate = self._endpoint.gate
+        shown = None if self._transport is None else shown_certificate(self._transport)
+        if shown is None:
+            if gate.admits(asked.user, asked.password):
+                return asked.user
+            raise ProtocolError("password", "bad user name or password", packets.NOT_AUTHORISED)
+        name, certificate = shown
+        if asked.user in ("", name) and gate.admits_certificate(name, certificate):
+            return name
+        raise ProtocolError("certificate", f"not the certificate of {name!r}", packets.NOT_AUTHORISED)
 
     def _handle_all(self) -> None:
         """Every whole packet, until its limits stop it: what is left then stays unread."""

@@ -10,7 +10,7 @@ import contextlib
 import ssl
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Set
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -100,14 +100,13 @@ class Endpoint:
             raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
 
     def reload(self) -> None:
-        """Read passwords, certificate and key again. A device that has no entry any more is disconnected.
+        """Read passwords, certificate and key again. Whose entry is gone or another one is disconnected.
 
         Raises Invalid or OSError, and goes on with what it has.
         """
         if self._context is not None:
             self._listener.load(self._context)
-        self.gate.reload()
-        self._in_loop(self._expel()).result()
+        self._in_loop(self._expel(self.gate.reload())).result()
 
     def facts(self) -> dict[str, Any]:
         """Counters for the log and for health: connections, backlog, oldest report without PUBACK in seconds."""
@@ -254,10 +253,9 @@ class Endpoint:
                 # A newer campaign is on its way to all of them.
                 return
 
-    async def _expel(self) -> None:
-        for user, connection in list(self._online.items()):
-            if not self.gate.knows(user):
-                connection.abort("removed")
+    async def _expel(self, users: Set[str]) -> None:
+        for user in users & self._online.keys():
+            self._online[user].abort("removed")
 
     async def _stop_listening(self) -> None:
         if self._server is not None:

@@ -19,12 +19,16 @@ _TLS_BYTES = 1 << 14
 
 @dataclass(frozen=True)
 class Listener:
-    """Where devices connect. Without ``certificate`` and ``key`` there is no TLS: then only on loopback."""
+    """Where devices connect. Without ``certificate`` and ``key`` there is no TLS: then only on loopback.
+
+    ``authority``: devices may show certificates that it signed.
+    """
 
     host: str = "127.0.0.1"
     port: int = 1883
     certificate: Path | None = None
     key: Path | None = None
+    authority: Path | None = None
 
     def context(self) -> ssl.SSLContext | None:
         """TLS 1.2 or newer. Raises Invalid for a certificate or key that cannot be used."""
@@ -36,11 +40,18 @@ class Listener:
         return context
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Read certificate and key, for every handshake from now on. Raises Invalid."""
+        """Read certificate, key and authority, for every handshake from now on. Raises Invalid."""
         try:
             context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
         except (OSError, ssl.SSLError) as wrong:
             raise Invalid(f"the certificate {self.certificate} cannot be used: {wrong}") from None
+        if self.authority is not None:
+            try:
+                context.load_verify_locations(str(self.authority))
+            except (OSError, ssl.SSLError) as wrong:
+                raise Invalid(f"the authority {self.authority} cannot be used: {wrong}") from None
+            # A device with a password shows none.
+            context.verify_mode = ssl.CERT_OPTIONAL
 
     async def listen(
         self,
@@ -54,6 +65,16 @@ class Listener:
             options = {"ssl": context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
             asyncio.sslproto.SSLProtocol.max_size = _TLS_BYTES
         return await loop.create_server(factory, self.host, self.port, backlog=_BACKLOG, reuse_address=True, **options)
+
+
+def shown_certificate(transport: asyncio.BaseTransport) -> tuple[str, bytes] | None:
+    """(common name, DER) of the verified certificate that the other side has shown, None without one."""
+    tls = transport.get_extra_info("ssl_object")
+    subject = (tls.getpeercert() or {}).get("subject") if tls is not None else None
+    if subject is None:
+        return None
+    names = {field: text for part in subject for field, text in part}
+    return names.get("commonName", ""), tls.getpeercert(binary_form=True)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -1,4 +1,4 @@
-"""Mosquitto's password file, line by line.
+"""Mosquitto's password file, line by line; and, for the direct endpoint, devices that show certificates in it.
 
 Passwords are generated with 192 random bits, so PBKDF2's iteration count adds nothing: mosquitto's own default of 101
 keeps provisioning and every connect cheap. Never put a password that a person chose into such a file.
@@ -8,12 +8,15 @@ import base64
 import hashlib
 import hmac
 import secrets
+import ssl
 from pathlib import Path
 
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
 ITERATIONS = 101
+# In the place of mosquitto's "$7$"; mosquitto takes nobody in by such a line.
+CERTIFICATE = "$certificate$"
 _SALT_BYTES = 12
 
 
@@ -28,6 +31,20 @@ def password_entry(user: str, password: str) -> str:
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS, 64)
     return f"{user}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
+
+
+def certificate_entry(device: str, certificate: str) -> str:
+    """The line of a device that shows this one certificate, PEM, and no password: ``device:$certificate$SHA-256``.
+
+    Raises Invalid for a device that is no name.
+    """
+    check_name("device", device)
+    return f"{device}:{CERTIFICATE}{hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()}\n"
+
+
+def certificate_matches(entry: str, certificate: bytes) -> bool:
+    """Whether this certificate, DER, is the one of ``$certificate$SHA-256``."""
+    return entry == CERTIFICATE + hashlib.sha256(certificate).hexdigest()
 
 
 def password_matches(entry: str, password: str) -> bool:

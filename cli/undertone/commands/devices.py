@@ -101,10 +101,11 @@ def rotate(
     config: Config = None,
     fleet: Folder = None,
 ) -> None:
-    """A new password: the old one is refused from now on."""
+    """A new password, or certificate: the old one is refused from now on."""
     with _open(home, campaign, config, fleet) as opened:
         path = opened.rotate(name)
-    print(f"{path} holds the new password of {name}: put it onto the device")
+    what = "password" if path.name == "password" else "certificate, with its key beside it,"
+    print(f"{path} holds the new {what} of {name}: put it onto the device")
     print(_told(opened))
 
 

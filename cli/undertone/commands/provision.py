@@ -50,8 +50,9 @@ def run(
     from undertone_simulator.provision import checked_names, outbox_for, policy_of, provision
 
     config = read_config(campaign)
-    if certificates and (not private_ca or config.broker.mode == DIRECT):
-        raise Invalid("--certificates needs --private-ca and a broker; the direct endpoint knows devices by password")
+    direct = config.broker.mode == DIRECT
+    if certificates and not private_ca:
+        raise Invalid("--certificates needs --private-ca, the authority that signs them")
     target = replace(_target(config, out, host, port, ca, private_ca, insecure), certificates=certificates)
     names = checked_names(config.campaign.sensor, devices)
     policy = policy_of(config, target)
@@ -73,9 +74,16 @@ def run(
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")
         if certificates:
-            print("in that listener: require_certificate true, use_identity_as_username true; the server needs another")
+            print(_where_certificates(direct, out))
     elif target.authority is None:
         print("no TLS: the policies say insecure, fit for loopback only")
+
+
+def _where_certificates(direct: bool, out: Path) -> str:
+    if direct:
+        return f"in [broker]: ca_file = {str(out / 'tls/ca.crt')!r}, by which the endpoint knows the devices"
+    options = f"require_certificate true, use_identity_as_username true, crlfile {out / 'tls/ca.crl'}"
+    return f"in that listener: {options}; the server needs another"
 
 
 def _target(

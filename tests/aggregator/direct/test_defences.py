@@ -363,8 +363,8 @@ def fuzz(endpoint: Endpoint, sequences: int, seed: int) -> int:
         def __init__(self) -> None:
             self.closing = False
 
-        def get_extra_info(self, _: str) -> Any:
-            return ("192.0.2.1", 1)
+        def get_extra_info(self, name: str) -> Any:
+            return ("192.0.2.1", 1) if name == "peername" else None
 
         def set_write_buffer_limits(self, high: int) -> None:
             pass

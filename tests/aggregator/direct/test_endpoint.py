@@ -15,6 +15,7 @@ import pytest
 from support.direct import CONFIG, Device, open_endpoint, password, topic, write_passwords
 from support.paho_client import leave
 from support.private_broker import TLS
+from undertone_aggregator.credentials import change_passwords
 from undertone_aggregator.direct import endpoint as endpoint_module
 from undertone_aggregator.direct.endpoint import Endpoint
 from undertone_aggregator.direct.listener import Listener, new_loop
@@ -342,7 +343,7 @@ def test_old_tls_is_refused(tmp_path: Path, passwords: Path) -> None:
 def test_a_removed_user_is_disconnected_at_reload(endpoint: Endpoint, device: Device, passwords: Path) -> None:
     other = Device(endpoint.port, "load-2")
     other.wait("connected")
-    write_passwords(passwords, ["load-2"])
+    change_passwords(passwords, {"load-1": None})
     endpoint.reload()
     assert device.closed()
     other.publish([b"x"])

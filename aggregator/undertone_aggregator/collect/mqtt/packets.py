@@ -35,9 +35,9 @@ NOT_AUTHORISED = 5
 
 LARGEST = (1 << 28) - 1
 _U16 = 0xFFFF
-# Clean session, user name and password; no will (3.1.2.3).
-_DEVICE_FLAGS = 0xC2
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
+# A clean session without a will (3.1.2.3); who shows a certificate may leave out the rest.
+_DEVICE_FLAGS = (_CLEAN | _USER | _PASSWORD, _CLEAN | _USER, _CLEAN)
 
 Packet = tuple[int, int, int]
 
@@ -118,7 +118,7 @@ def packet_id(data: bytes, start: int, stop: int) -> int:
 
 
 def parse_connect(body: bytes) -> Connect:
-    """The CONNECT of a device (3.1): clean session, user name and password, a keepalive, no will.
+    """The CONNECT of a device (3.1): clean session, a keepalive, no will; user name and password, the name, or neither.
 
     Raises ProtocolError for anything else.
     """
@@ -128,13 +128,13 @@ def parse_connect(body: bytes) -> Connect:
     level, flags, keepalive = struct.unpack_from(">BBH", body, at)
     if level != 4:
         raise ProtocolError("level", f"protocol level {level}, expected 4 (MQTT 3.1.1)", WRONG_LEVEL)
-    if flags != _DEVICE_FLAGS:
+    if flags not in _DEVICE_FLAGS:
         raise ProtocolError("flags", f"connect flags 0x{flags:02x}, expected a clean session with name and password")
     if not keepalive:
         raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
     client_id, at = _text(body, at + 4)
-    user, at = _text(body, at)
-    password, at = _text(body, at)
+    user, at = _text(body, at) if flags & _USER else ("", at)
+    password, at = _text(body, at) if flags & _PASSWORD else ("", at)
     if at != len(body):
         raise ProtocolError("malformed", "a CONNECT with more fields than its flags say")
     return Connect(client_id, user, password, keepalive)

@@ -110,7 +110,7 @@ def connect_with(**changed: int) -> bytes:
         (connect_with(flags=0xC6), "flags"),
         (connect_with(flags=0xC0), "flags"),
         (connect_with(flags=0xC3), "flags"),
-        (connect_with(flags=0x02), "flags"),
+        (connect_with(flags=0x02), "malformed"),
         (connect_with(keepalive=0), "keepalive"),
         (connect_with() + b"\0", "malformed"),
         (connect_with()[:-1], "malformed"),
@@ -123,6 +123,12 @@ def test_a_connect_that_no_device_sends(body: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError) as wrong:
         parse_connect(body)
     assert wrong.value.reason == reason
+
+
+@pytest.mark.parametrize("user", [None, "load-1"])
+def test_who_shows_a_certificate_sends_no_password(user: str | None) -> None:
+    body = body_of(device.encode_connect("load-1", user, None, 60))[1]
+    assert parse_connect(body) == packets.Connect("load-1", user or "", "", 60)
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1a\0", b"\0\1", b"\0\1\0\1a", b"\0\1\0\1a\3", b"\0\1\0\2\xff\xff\0"])

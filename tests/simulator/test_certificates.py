@@ -1,0 +1,209 @@
+"""A fleet whose devices show certificates: provisioned, rotated and revoked by commands, at both that take them."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.paho_client import leave
+from undertone.__main__ import main
+from undertone_aggregator.config import read_config
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import watch_hang_up
+from undertone_aggregator.source import open_source
+
+BROKERS = {
+    "direct": """
+mode = "direct"
+host = "localhost"
+passwords = "fleet/passwords"
+certificate = "fleet/tls/server.crt"
+key = "fleet/tls/server.key"
+ca_file = "fleet/tls/ca.crt"
+""",
+    "mosquitto": """
+mode = "external"
+host = "localhost"
+ca_file = "fleet/tls/ca.crt"
+password_file = "fleet/aggregator.password"
+""",
+}
+CONFIG = """
+[broker]
+port = {port}
+{broker}
+[store]
+[campaign]
+name = "demo"
+sensor = "load"
+unit = "Wh"
+bound = 10000
+epsilon = 1
+slot_seconds = 60
+"""
+MOSQUITTO = """\
+listener {port} 127.0.0.1
+cafile {fleet}/tls/ca.crt
+crlfile {fleet}/tls/ca.crl
+certfile {fleet}/tls/server.crt
+keyfile {fleet}/tls/server.key
+require_certificate true
+use_identity_as_username true
+acl_file {fleet}/access
+user root
+"""
+
+
+class Site:
+    """Commands on one fleet, and what its devices connect to."""
+
+    def __init__(self, folder: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = folder / "aggregator.toml"
+        self.fleet = folder / "fleet"
+        self.port = port
+        self.mosquitto: subprocess.Popen[bytes] | None = None
+        self._monkeypatch = monkeypatch
+
+    def command(self, *words: str) -> None:
+        at = ["--config", str(self.file), "--fleet", str(self.fleet)] if words[0] == "devices" else []
+        self._monkeypatch.setattr("sys.argv", ["undertone", *words, *at])
+        assert main() == 0
+        if self.mosquitto is not None:
+            os.kill(self.mosquitto.pid, signal.SIGHUP)
+
+    def connect(self, device: Path) -> "Client | None":
+        """A device's connection; None where it is not let in."""
+        try:
+            client = Client(device, self.port)
+        except OSError:
+            return None
+        if client.refused:
+            client.close()
+            return None
+        return client
+
+    def lets_in(self, device: Path) -> bool:
+        client = self.connect(device)
+        if client is not None:
+            client.close()
+        return client is not None
+
+
+class Client:
+    """A connection with a device's certificate and no user name; ``out``: it was ended."""
+
+    def __init__(self, device: Path, port: int) -> None:
+        self.out = threading.Event()
+        self.refused = True
+        answered = threading.Event()
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, device.name, reconnect_on_failure=False)
+        self._client.tls_set(str(device / "ca.crt"), str(device / "device.crt"), str(device / "device.key"))
+
+        def connected(_c: object, _d: object, _f: object, code: paho.ReasonCode, _p: object) -> None:
+            self.refused = code.is_failure
+            answered.set()
+
+        def ended(*_: object) -> None:
+            self.out.set()
+            answered.set()
+
+        self._client.on_connect = connected
+        self._client.on_disconnect = ended
+        self._client.connect("localhost", port)
+        self._client.loop_start()
+        assert answered.wait(10)
+
+    def close(self) -> None:
+        leave(self._client)
+
+
+@contextlib.contextmanager
+def mosquitto(site: Site, binary: str) -> Iterator[None]:
+    config = site.fleet / "mosquitto.conf"
+    config.write_text(MOSQUITTO.format(port=site.port, fleet=site.fleet))
+    site.mosquitto = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        site.mosquitto.kill()
+        site.mosquitto.wait()
+
+
+@contextlib.contextmanager
+def endpoint(site: Site, folder: Path) -> Iterator[None]:
+    stop = threading.Event()
+    with open(folder / "log", "w") as log, open_source(read_config(site.file), Journal(log)) as source:
+        source.endpoint.listen()  # type: ignore[attr-defined]
+        watch_hang_up(source, Journal(log), stop, lambda: True)
+        yield
+        stop.set()
+
+
+@pytest.fixture(params=["direct", pytest.param("mosquitto", marks=pytest.mark.broker)])
+def site(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port, mosquitto_binary: str
+) -> Iterator[Site]:
+    made = Site(tmp_path, free_port(), monkeypatch)
+    made.file.write_text(CONFIG.format(port=made.port, broker=BROKERS[request.param]))
+    new = ("--campaign", str(made.file), "--devices", "3", "--out", str(made.fleet))
+    made.command("provision", *new, "--private-ca", "--certificates")
+    with endpoint(made, tmp_path) if request.param == "direct" else mosquitto(made, mosquitto_binary):
+        yield made
+
+
+def eventually(condition, seconds: float = 10.0) -> None:
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> None:
+    own, stolen = (site.fleet / "devices" / f"load-00{number}" for number in (1, 2))
+    eventually(lambda: site.lets_in(own))
+    before = tmp_path / "before" / own.name
+    shutil.copytree(own, before)
+    connected = site.connect(own)
+    assert connected is not None
+
+    site.command("devices", "rotate", "load-001")
+    eventually(lambda: not site.lets_in(before))
+    eventually(lambda: site.lets_in(own))
+    if site.mosquitto is None:
+        assert connected.out.wait(10), "what the old one opened is ended"
+    connected.close()
+    assert (own / "device.key").stat().st_mode & 0o077 == 0
+
+    # A second list does not forget whom the first one named.
+    site.command("devices", "rotate", "load-001")
+    eventually(lambda: site.lets_in(own))
+    assert not site.lets_in(before)
+
+    assert site.lets_in(stolen)
+    site.command("devices", "revoke", "load-002")
+    eventually(lambda: not site.lets_in(stolen))
+    assert site.lets_in(site.fleet / "devices/load-003")
+
+    site.command("devices", "add", "1")
+    eventually(lambda: site.lets_in(site.fleet / "devices/load-004"))
+
+
+def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) -> None:
+    from undertone_simulator.authority import device_certificate, private_authority
+
+    other = tmp_path / "other" / "load-001"
+    shutil.copytree(site.fleet / "devices/load-001", other)
+    eventually(lambda: site.lets_in(other))
+    certificate, key = device_certificate(private_authority(tmp_path / "tls", "localhost"), "load-001")
+    (other / "device.crt").write_text(certificate)
+    (other / "device.key").write_text(key)
+    assert not site.lets_in(other)
