@@ -95,18 +95,26 @@ class _Nowhere:
 
 
 def modules():
-    """Import everything that a device with a configuration file needs; a row for the core and one for the rest."""
+    """Import everything that a device with a configuration file needs; a row for the core and one for the rest.
+
+    What serves the start alone is dropped again, as in main.py.
+    """
     start = allocated()
     from undertone_device import client, reporter, stream_transport  # noqa: F401
 
     core = allocated()
     row("modules: reporter, client, MQTT session", core - start, "bytes")
     try:
-        from undertone_device import assembly, config  # noqa: F401
-
-        row("modules: sockets, TLS, configuration file, storage", allocated() - core, "bytes")
+        from undertone_device import assembly, config, unload
     except ImportError as error:
         print("| modules: sockets, TLS, configuration file, storage | %s |" % error)
+        return
+    everything = allocated()
+    row("modules: sockets, TLS, configuration file, storage", everything - core, "bytes")
+    del assembly, config
+    for name in ("assembly", "config", "tls_context"):
+        unload(name)
+    row("of these dropped after the start", everything - allocated(), "bytes")
 
 
 def message():
