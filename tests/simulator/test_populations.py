@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from undertone_simulator.populations import BOUND, HALF_HOURS, households
+from undertone_simulator.populations.households import SHAPE, _appliances
+from undertone_studies.theta_populations import in_time_order
 
 # Of the EDRP readings, as the module's docstring states them.
 QUANTILES = {0.25: 66, 0.5: 129, 0.75: 252, 0.9: 488, 0.95: 755, 0.99: 1408, 0.999: 2531}
@@ -39,6 +41,23 @@ def test_mean_spread_and_daily_shape(readings):
     day = values.mean(axis=0).reshape(-1, HALF_HOURS).mean(axis=0) / means.mean()
     assert day[8] < 0.55
     assert day[36] > 1.25
+
+
+def test_appliances_run_on_over_midnight():
+    """With even starts every half-hour of the day has the same mean, the first one included.
+
+    200,000 days: the standard error of a mean is .4 % of it; 7 of them (1e-10 for 48) are below 3 %. Of a day that begins
+    with nothing running, the first half-hour has 40 % too little.
+    """
+    rng = np.random.default_rng(5)
+    load = _appliances(rng, np.full((200_000, HALF_HOURS), 0.1)).mean(axis=0)
+    assert np.abs(load / load.mean() - 1).max() < 0.03
+
+
+@pytest.mark.data
+def test_the_shape_is_that_of_the_meters(undertone_data):
+    day = in_time_order(undertone_data).mean(axis=1).reshape(-1, HALF_HOURS).mean(axis=0)
+    assert np.round(day / day.mean(), 2).tolist() == list(SHAPE)
 
 
 def test_half_hours_are_correlated(readings):

@@ -41,6 +41,8 @@ MORE = 390.0
 RUN_ON = 0.42
 ABSENT = 0.008
 HALF_HOURS = 48
+# Half-hours of the evening before from which appliances may still run after midnight: longer ones are one in 10^3.
+EVENING = 8
 SEASON = 0.16
 # Days from mid-January to the population's first day.
 SEASON_SHIFT = 77
@@ -50,8 +52,8 @@ SEASON_SHIFT = 77
 SHAPE = (
     0.70, 0.60, 0.52, 0.48, 0.45, 0.43, 0.42, 0.41, 0.41, 0.43, 0.45, 0.52,
     0.62, 0.77, 0.90, 1.02, 1.07, 1.10, 1.08, 1.09, 1.09, 1.07, 1.06, 1.08,
-    1.06, 1.08, 1.05, 1.00, 0.98, 0.96, 0.97, 1.01, 1.11, 1.25, 1.38, 1.47,
-    1.51, 1.49, 1.49, 1.49, 1.52, 1.55, 1.57, 1.53, 1.49, 1.35, 1.19, 0.99,
+    1.06, 1.05, 1.00, 0.98, 0.96, 0.97, 1.01, 1.11, 1.25, 1.38, 1.47, 1.51,
+    1.49, 1.49, 1.49, 1.52, 1.55, 1.57, 1.53, 1.49, 1.35, 1.19, 0.99, 0.83,
 )
 # Weekends over weekdays, by two hours of the day.
 WEEKEND = (1.17, 1.10, 0.95, 0.71, 1.00, 1.36, 1.32, 1.20, 0.99, 0.99, 0.94, 1.01)
@@ -108,7 +110,11 @@ def _persistent(rng: np.random.Generator, sd: float) -> Floats:
 
 
 def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
-    """Energy of appliances that start with these probabilities, run for a geometric time and stop at midnight."""
+    """Energy of appliances that start with these probabilities and run for a geometric time; [BLOCK, HALF_HOURS].
+
+    Those that run at midnight were started on an evening of their own, as likely as this day's: days are independent.
+    """
+    starts = np.concatenate([starts[:, -EVENING:], starts], axis=1)
     starting = rng.random(starts.shape) < starts
     energy = LEAST + rng.exponential(MORE, starts.shape)
     runs_on = rng.random(starts.shape) < RUN_ON
@@ -117,4 +123,4 @@ def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
     for t in range(starts.shape[1]):
         running = np.where(starting[:, t], energy[:, t], np.where(runs_on[:, t], running, 0.0))
         load[:, t] = running
-    return load
+    return load[:, EVENING:]
