@@ -46,8 +46,8 @@ def test_mean_spread_and_daily_shape(readings):
 def test_appliances_run_on_over_midnight():
     """With even starts every half-hour of the day has the same mean, the first one included.
 
-    200,000 days: the standard error of a mean is .4 % of it; 7 of them (1e-10 for 48) are below 3 %. Of a day that begins
-    with nothing running, the first half-hour has 40 % too little.
+    200,000 days: the standard error of a mean is .4 % of it, and seven of them (1e-10 for 48) are below 3 %. Of a day
+    that begins with nothing running, the first half-hour has 40 % too little.
     """
     rng = np.random.default_rng(5)
     load = _appliances(rng, np.full((200_000, HALF_HOURS), 0.1)).mean(axis=0)
