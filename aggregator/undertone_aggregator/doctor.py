@@ -13,7 +13,7 @@ from pathlib import Path
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
-from undertone_aggregator.home import SERVER, Home
+from undertone_aggregator.home import CAMPAIGNS, SERVER, Home
 from undertone_aggregator.signing import read_key
 from undertone_shared.errors import Invalid
 
@@ -39,7 +39,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         try:
             configs.append(home.config(name))
         except (Invalid, OSError) as wrong:
-            yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {home.file(name)}")
+            yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
     if not home.names():
         yield Finding("campaigns", WARNING, "there is none yet", f"undertone campaign create {folder} NAME ...")
     yield from _ports(home)

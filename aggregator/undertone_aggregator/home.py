@@ -53,6 +53,13 @@ class Home:
         """Where a campaign's plan stands. Raises Invalid for a name that is none."""
         return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
 
+    def text(self, name: str) -> bytes:
+        """What stands in a campaign's file now; empty while it cannot be read, whatever the reason."""
+        try:
+            return self.file(name).read_bytes()
+        except (Invalid, OSError):
+            return b""
+
     @property
     def broker(self) -> Path:
         """Where the broker's files stand."""

@@ -56,7 +56,7 @@ class Member:
         server, journal = self._server, self._server.journal.of(self.name)
         while not self._stop.is_set():
             try:
-                self.text = server.home.file(self.name).read_bytes()
+                self.text = server.home.text(self.name)
                 config = server.home.config(self.name)
                 options = replace(server.options, slots=server.slots)
                 self.running = Running(config, server.source, journal, options)
@@ -71,8 +71,7 @@ class Member:
     def _wait_for_a_change(self) -> None:
         until = time.monotonic() + _RETRY_SECONDS
         while time.monotonic() < until and not self._stop.wait(_LOOK_SECONDS):
-            path = self._server.home.file(self.name)
-            if path.is_file() and path.read_bytes() != self.text:
+            if self._server.home.text(self.name) not in (b"", self.text):
                 return
 
 
@@ -131,8 +130,8 @@ class Server:
 
     def _look_at(self, member: Member) -> None:
         """A plan that was applied is taken up; one that was only written is told, and the campaign goes on."""
-        text = self.home.file(member.name).read_bytes()
-        if member.failure or not member.text or text == member.text:
+        text = self.home.text(member.name)
+        if member.failure or not member.text or text in (b"", member.text):
             return
         member.text = text
         try:
@@ -185,8 +184,15 @@ def open_server(home: Home, stop: threading.Event, journal: Journal, options: Op
 
 
 def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
+    """What all campaigns share, as the first one that can be read has it."""
     while not home.names():
         journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
         if stop.wait(_LOOK_SECONDS):
             raise Invalid(f"there is no campaign in {home.folder}")
-    return home.config(home.names()[0])
+    failures = []
+    for name in home.names():
+        try:
+            return home.config(name)
+        except Invalid as wrong:
+            failures.append(wrong)
+    raise failures[0]

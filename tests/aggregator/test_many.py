@@ -70,6 +70,39 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     wait_for(lambda: "gas" not in json.loads(running.get("/readyz")[1]))
 
 
+def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[], Running]) -> None:
+    campaigns = folder / "campaigns"
+    names = ("no name", "gone", "folder")
+
+    def spoil() -> None:
+        (campaigns / "no name.toml").write_text("")
+        (campaigns / "gone.toml").symlink_to(campaigns / "nowhere")
+        (campaigns / "folder.toml").mkdir()
+
+    def ready() -> dict[str, dict[str, str]]:
+        return json.loads(running.get("/readyz")[1])
+
+    running = start()
+    spoil()
+    for name in names:
+        wait_for(lambda name=name: "failed" in running.events(name))
+    assert ready()["power"]["ready"]
+    assert "is 'no name'" in ready()["no name"]["failure"]
+    running.end()
+    # Nor does a restart want every plan to be one; the first of them is not.
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and "power" in ready() and bool(ready()["power"]["ready"]), 60)
+        assert all(ready()[name]["failure"] for name in names)
+        listed = undertone("campaign", "list", str(folder)).stdout
+        assert "power: running" in listed
+        assert "no name: " in listed
+        failed = [row["check"] for row in json.loads(undertone("doctor", str(folder), "--json").stdout) if row["fix"]]
+        assert {f"campaign {name}" for name in names} <= set(failed)
+    finally:
+        running.end()
+
+
 def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:
     running = start()
     status, text = running.get("/metrics")

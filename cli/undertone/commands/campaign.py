@@ -72,11 +72,14 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
     from undertone_aggregator.home import Home
 
     home = Home(folder)
-    rows = [_facts(home, name) for name in home.names()]
+    rows = [_glance(home, name) for name in home.names()]
     if as_json:
         print(json.dumps(rows))
         return
     for row in rows:
+        if "error" in row:
+            print(f"{row['campaign']}: {row['error']}")
+            continue
         theta = "" if row["theta"] is None else f", theta = {row['theta']}"
         print(f"{row['campaign']}: {row['state']}, {row['epochs']} epochs{theta}, {row['received']} deliveries")
 
@@ -157,6 +160,14 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], str]":
     return made, refusals_of(config, int(time.time())) if made else ""
 
 
+def _glance(home: "Home", name: str) -> dict[str, Any]:
+    """Of one that cannot be read, why: it hides no other."""
+    try:
+        return _facts(home, name)
+    except (Invalid, OSError) as wrong:
+        return {"campaign": name, "error": str(wrong)}
+
+
 def _facts(home: "Home", name: str) -> dict[str, Any]:
     from undertone_aggregator.binding import STATE
 
@@ -171,6 +182,6 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
             facts |= {"received": store.outcomes()[RECEIVED], "lost": sum(store.losses().values())}
             if epochs:
                 facts["theta"] = epochs[-1].campaign.rule.theta
-    except Invalid:
-        pass
+    except Invalid as wrong:
+        facts["note"] = str(wrong)
     return facts
