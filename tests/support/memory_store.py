@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.inventory import REVOKED, Device
+from undertone_aggregator.collect.inventory import ACTIVE, Device
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
@@ -177,7 +177,7 @@ class MemoryStore:
         self._devices |= {device.name: device for device in devices}
 
     def revoked_count(self) -> int:
-        return sum(device.state == REVOKED for device in self._devices.values())
+        return sum(device.state != ACTIVE for device in self._devices.values())
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         return ((is_snapshot, data) for _, is_snapshot, data in self._seen)

@@ -71,7 +71,8 @@ class Admission(Tally):
         **memory: Any,
     ) -> None:
         super().__init__(campaign, seen, **memory)
-        self.revoked: frozenset[str] = frozenset()
+        # Keys of devices.
+        self.revoked: frozenset[int] = frozenset()
         self.audit = audit
         self.devices = Devices(self._laned, groups)
         self._slot_seconds = slot_seconds
@@ -107,7 +108,7 @@ class Admission(Tally):
             return Examined(RETAINED, device)
         if key is None:
             return Examined(SHARD, device)
-        if device in self.revoked:
+        if key in self.revoked:
             return Examined(REVOKED, device, key)
         try:
             came = intake.unpack(payload)
@@ -132,9 +133,9 @@ class Admission(Tally):
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
-    def revoke(self, names: Iterable[str]) -> None:
-        """From now on reports of these devices are refused; what was counted of them stays in its sums."""
-        self.revoked = frozenset(names)
+    def revoke(self, keys: Iterable[int]) -> None:
+        """From now on reports of the devices with these keys are refused; what was counted of them stays in its sums."""
+        self.revoked = frozenset(keys)
         self.devices = Devices(self._laned, self._groups)
 
     def _untimely(self, slot: int, now: int) -> str:
@@ -154,7 +155,7 @@ class Admission(Tally):
     def _laned(self, topic: str) -> tuple[str, int | None]:
         """The same; no key for a revoked device, whose reports are refused one by one."""
         device, key = self._device_of(topic)
-        return device, None if device in self.revoked else key
+        return device, None if key in self.revoked else key
 
 
 class Examined(NamedTuple):

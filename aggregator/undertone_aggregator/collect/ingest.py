@@ -12,7 +12,7 @@ from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
-from undertone_aggregator.collect.inventory import REVOKED
+from undertone_aggregator.collect.inventory import refused_keys
 from undertone_aggregator.collect.landing import Landing, rows_of
 from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.collect.lane import Lane
@@ -221,8 +221,7 @@ class Ingest:
             self._admission.timeline = Timeline(self._store.epochs())
         # Revoked, then refused: a count costs nothing beside a commit.
         if self._store.revoked_count() != len(self._admission.revoked):
-            devices = self._store.devices().values()
-            self._admission.revoke(device.name for device in devices if device.state == REVOKED)
+            self._admission.revoke(refused_keys(self._store.devices().values()))
 
     def _resume(self) -> Admission:
         """The admission as the store left it."""

@@ -1,5 +1,6 @@
 """Which devices an operator has, and in which state: in the store, so that every worker refuses who was revoked."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from undertone_aggregator.collect.seen import device_key
@@ -22,6 +23,15 @@ class Device(NamedTuple):
 def tombstone(device: Device, now: int) -> Device:
     """What is left of a forgotten device: its key, from which nobody reads the name, and which keeps it from reuse."""
     return Device(key_text(device.name), "", FORGOTTEN, now)
+
+
+def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
+    """Keys of those whose reports are refused: to drop the name of a revoked device does not let it in again."""
+    return frozenset(
+        int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]
+        for device in devices
+        if device.state != ACTIVE
+    )
 
 
 def key_text(name: str) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import Table, and_, bindparam, delete, func, select, tuple_
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.database import Database
 from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.inventory import REVOKED, Device
+from undertone_aggregator.collect.inventory import ACTIVE, Device
 from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
 from undertone_aggregator.collect.seen import COUNTED
 from undertone_aggregator.collect.store import RECEIVED, Batch
@@ -199,7 +199,7 @@ class SqlStore(Database):
         table = tables.devices
 
         def build() -> Any:
-            return select(func.count()).select_from(table).where(and_(self.mine(table), table.c.state == REVOKED))
+            return select(func.count()).select_from(table).where(and_(self.mine(table), table.c.state != ACTIVE))
 
         return int(self.execute(self.kept("revoked", build)).scalar_one())
 

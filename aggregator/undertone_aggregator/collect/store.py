@@ -153,7 +153,7 @@ class Store(Protocol):
         """Add or change these, and drop the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """How many are revoked: it only grows, and tells workers when to ask for names."""
+        """How many are revoked, or were and are forgotten: it only grows, and tells workers when to ask who."""
 
     # --- deduplication
 

@@ -52,6 +52,22 @@ def test_a_revoked_device_is_refused_from_then_on_and_its_past_stays(together: b
     assert take(FIRST + 52, 3)["revoked"] == 1
 
 
+def test_who_is_forgotten_stays_refused_and_hides_no_other_revocation() -> None:
+    """To drop a name is not to let the device in again: what still waits of it at the broker is refused."""
+    store = MemoryStore()
+    running = ingest(store)
+    store.set_devices([Device("d3", "all", REVOKED, 0)])
+    assert running.commit(reports(FIRST + 50, 1))
+    assert store.outcomes()["revoked"] == 1
+    # As many are revoked as before.
+    store.set_devices([tombstone(Device("d3", "all", REVOKED, 0), 1)], without=["d3"])
+    store.set_devices([Device("d4", "all", REVOKED, 1)])
+    assert running.commit(reports(FIRST + 51, 2))
+    assert store.outcomes()["revoked"] == 3
+    assert ingest(store).commit(reports(FIRST + 52, 3))
+    assert store.outcomes()["revoked"] == 5
+
+
 def test_a_tombstone_names_nobody() -> None:
     left = tombstone(Device("meter-17", "north", REVOKED, 5), 9)
     assert left == Device(f"{device_key('meter-17')[1]:016x}", "", FORGOTTEN, 9)

@@ -16,7 +16,7 @@ from support.memory_store import MemoryStore
 from support.server import FIRST, delivery, two_epochs
 from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.collect.inventory import Device
+from undertone_aggregator.collect.inventory import Device, tombstone
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
 from undertone_aggregator.collection import cells_of
@@ -172,6 +172,8 @@ def test_the_inventory_changes_as_a_whole(opened: Callable[[], Store]) -> None:
         store.set_devices([devices[0]._replace(state="revoked")], without=["d2"])
         assert store.devices() == {"d1": Device("d1", "north", "revoked", 5)}
         assert store.revoked_count() == 1
+        store.set_devices([tombstone(devices[1], 7)])
+        assert store.revoked_count() == 2
 
 
 def test_an_unknown_scheme_is_refused() -> None:
