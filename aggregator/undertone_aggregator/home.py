@@ -8,6 +8,7 @@ DIR/broker                 passwords and access rules of all devices, and mosqui
 """
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ class Home:
             raise Invalid(f"{folder} holds no {SERVER}: make it with undertone init {folder}")
 
     def names(self) -> list[str]:
-        """Its campaigns, sorted."""
-        return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("*.toml"))
+        """Its campaigns, sorted. What editors hide beside a plan is none."""
+        return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("[!.]*.toml"))
 
     def only(self, name: str | None) -> str:
         """The campaign of this name, or without one the only one. Raises Invalid."""
@@ -85,13 +86,18 @@ class Home:
         named = own.get("campaign", {}).get("name")
         if named != name:
             raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
-        store = dict(shared.get("store", {}))
-        where = str(store.get("path", "stores"))
+        store, where = dict(shared.get("store", {})), _where(shared)
         if "://" not in where:
-            folder = self.folder / where
-            folder.mkdir(mode=0o700, exist_ok=True)
+            (self.folder / where).mkdir(mode=0o700, exist_ok=True)
             store["path"] = str(Path(where) / f"{name}.sqlite")
         return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
+
+    def stores(self) -> dict[str, str]:
+        """Campaign -> store, whatever its plan says, and of one whose plan is gone: its file is still there."""
+        where = _where(self._tables(self.folder / SERVER, _SHARED))
+        if "://" in where:
+            return dict.fromkeys(self.names(), where)
+        return {path.stem: f"sqlite:{path}" for path in sorted((self.folder / where).glob("*.sqlite"))}
 
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""
@@ -104,6 +110,11 @@ class Home:
         if len(data) > LARGEST_FILE:
             raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
         return _parse(data.decode(errors="replace"), str(path), allowed)
+
+
+def _where(shared: Mapping[str, Any]) -> str:
+    """[store] path: a folder of files, or one database for all."""
+    return str(shared.get("store", {}).get("path", "stores"))
 
 
 def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:

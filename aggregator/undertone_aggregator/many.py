@@ -11,7 +11,7 @@ from undertone_aggregator.binding import changes
 from undertone_aggregator.broker_options import DIRECT
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import slots_of
-from undertone_aggregator.collect.store import NoRoom, open_store
+from undertone_aggregator.collect.store import NoRoom, StoreError, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
@@ -33,6 +33,7 @@ class Member:
         self.failure = ""
         self.running: Running | None = None
         self.text = b""
+        self.journal = server.journal.of(name)
         self._server = server
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"campaign {name}", daemon=True)
@@ -53,19 +54,19 @@ class Member:
         self._thread.join()
 
     def _run(self) -> None:
-        server, journal = self._server, self._server.journal.of(self.name)
+        server = self._server
         while not self._stop.is_set():
             try:
                 self.text = server.home.text(self.name)
                 config = server.home.config(self.name)
                 options = replace(server.options, slots=server.slots)
-                self.running = Running(config, server.source, journal, options)
+                self.running = Running(config, server.source, self.journal, options)
                 self.failure = ""
                 self.running.run(server.outlet, self._stop)
             except Exception as wrong:
                 # Whatever it is, the other campaigns go on.
                 self.failure = str(wrong) or repr(wrong)
-                journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
+                self.journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
                 self._wait_for_a_change()
 
     def _wait_for_a_change(self) -> None:
@@ -91,7 +92,7 @@ class Server:
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
         try:
-            until_room(self._note_slots, lambda said: self.journal.say_once("room", said), stop)
+            until_room(lambda: self._note_slots(stop), lambda said: self.journal.say_once("room", said), stop)
             while not stop.is_set():
                 self._look()
                 stop.wait(_LOOK_SECONDS)
@@ -139,28 +140,36 @@ class Server:
             with open_store(config.store_url, campaign=member.name, read_only=True) as store:
                 unapplied = changes(store.meta(), config.campaign, config.stream)
         except (Invalid, OSError) as wrong:
-            self.journal.of(member.name).alarm("plan", f"the changed plan is not taken up: {wrong}")
+            member.journal.alarm("plan", f"the changed plan is not taken up: {wrong}")
             return
         if unapplied:
             said = "; ".join(map(str, unapplied))
-            self.journal.of(member.name).alarm("plan", f"the plan was changed and not applied, nothing changes: {said}")
+            member.journal.alarm("plan", f"the plan was changed and not applied, nothing changes: {said}")
             return
-        self.journal.of(member.name).say("plan", f"campaign {member.name} takes up its changed plan")
+        member.journal.say("plan", f"campaign {member.name} takes up its changed plan")
         member.join()
         self.members[member.name] = Member(member.name, self)
 
-    def _note_slots(self) -> None:
-        """Whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom."""
-        for name in self.home.names():
-            try:
-                config = self.home.config(name)
-                with open_store(config.store_url, campaign=name, read_only=True) as store:
-                    self.slots.held[name] = slots_of(store)
-            except NoRoom:
-                raise
-            except (Invalid, OSError):
-                # It has no store yet, or says so itself when it starts.
-                continue
+    def _note_slots(self, stop: threading.Event) -> None:
+        """Whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom.
+
+        Waits for a database that cannot be reached.
+        """
+        for name, url in self.home.stores().items():
+            while not stop.is_set():
+                try:
+                    # An earlier version's store is brought up to date: read only, it could not be read.
+                    with open_store(url, campaign=name) as store:
+                        self.slots.held[name] = slots_of(store)
+                    break
+                except NoRoom:
+                    raise
+                except StoreError as wrong:
+                    self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
+                    stop.wait(_LOOK_SECONDS)
+                except Invalid:
+                    # It says so itself when it starts.
+                    break
 
 
 @contextmanager

@@ -2,18 +2,27 @@
 
 import io
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
+from undertone_aggregator.collect.ingest import IngestPlan
+from undertone_aggregator.collect.link import Address
+from undertone_aggregator.collect.sessions import take_over
 from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collection import cells_of
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.many import Server
 from undertone_aggregator.metrics import FAMILIES
+from undertone_aggregator.running import Options
+from undertone_aggregator.source import Outgoing, Source
 from undertone_shared.errors import Invalid
 
 
@@ -34,7 +43,7 @@ def start(folder: Path) -> Iterator[Callable[[], Running]]:
     def begin() -> Running:
         running = Running(folder)
         started.append(running)
-        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60, "all campaigns ready")
+        wait_for(lambda: bool(running.port) and running.ready("power", "water"), 60, "all campaigns ready")
         return running
 
     yield begin
@@ -78,6 +87,8 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         (campaigns / "no name.toml").write_text("")
         (campaigns / "gone.toml").symlink_to(campaigns / "nowhere")
         (campaigns / "folder.toml").mkdir()
+        # An editor's lock is no file of ours at all.
+        (campaigns / ".#power.toml").symlink_to("user@host.1234:5")
 
     def ready() -> dict[str, dict[str, str]]:
         return json.loads(running.get("/readyz")[1])
@@ -88,6 +99,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         wait_for(lambda name=name: "failed" in running.events(name))
     assert ready()["power"]["ready"]
     assert "is 'no name'" in ready()["no name"]["failure"]
+    assert ready().keys() == {*names, "power", "water"}
     running.end()
     # Nor does a restart want every plan to be one; the first of them is not.
     running = Running(folder)
@@ -101,6 +113,31 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         assert {f"campaign {name}" for name in names} <= set(failed)
     finally:
         running.end()
+
+
+def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
+    """Two campaigns in one session would acknowledge each other's reports and count them nowhere."""
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    home = Home(tmp_path)
+    home.write_plan("power", "bound = ")
+    (tmp_path / "stores").mkdir()
+    for name, slots in (("power", [0, 1]), ("gone", [2])):
+        with open_store(tmp_path / "stores" / f"{name}.sqlite", campaign=name) as store:
+            store.set_meta({"campaign": name, "broker_sessions": json.dumps([slots])})
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    server._note_slots(threading.Event())
+    assert server.slots.others("water") == {0, 1, 2}
+
+
+def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> None:
+    said: list[str] = []
+    address = Address("127.0.0.1", 1, "aggregator", "")
+    plan = IngestPlan("undertone-test/slots", "power", 1, cells_of)
+    with open_store(tmp_path / "power.sqlite") as store:
+        store.set_meta({"campaign": "power", "broker_sessions": "[[0]]"})
+        taken = take_over(store, plan, [address], said.append, time.time, threading.Event(), {0, 1})
+    assert taken.slots == (2,)
+    assert "alarm: " in said[0]
 
 
 def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:

@@ -58,6 +58,11 @@ class Running:
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
 
+    def ready(self, *names: str) -> bool:
+        """Whether these campaigns take in reports."""
+        states = json.loads(self.get("/readyz")[1])
+        return all(states.get(name, {}).get("ready") for name in names)
+
     def events(self, campaign: str) -> list[str]:
         lines = map(json.loads, self.log.getvalue().splitlines())
         return [line["event"] for line in lines if line.get("campaign") == campaign]

@@ -134,7 +134,7 @@ class Admission(Tally):
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
     def revoke(self, keys: Iterable[int]) -> None:
-        """From now on reports of the devices with these keys are refused; what was counted of them stays in its sums."""
+        """From now on reports of the devices with these keys are refused; what was counted of them stays in sums."""
         self.revoked = frozenset(keys)
         self.devices = Devices(self._laned, self._groups)
 

@@ -101,6 +101,10 @@ def _move(
     # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
     # interrupted.
     known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+    strange = [slots for slots in known if not set(taken).isdisjoint(slots)]
+    if strange:
+        say("alarm: another campaign has sessions that were this one's: what waited there was refused, it takes others")
+        known = [slots for slots in known if slots not in strange]
     old = [slots for slots in known if len(slots) != plan.workers]
     mine = next((slots for slots in known if len(slots) == plan.workers), None)
     plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
