@@ -21,6 +21,8 @@ from undertone_device.config import read_config  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from undertone_device.seams import Sample
 
 
@@ -40,8 +42,8 @@ def say(*words: object) -> None:
         sys.stdout.flush()
 
 
-def main(path: str, slots: int, readings: "list[Sample]") -> None:
-    """Report ``slots`` slots."""
+def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]":
+    """Report ``slots`` slots, a round at a time; closed, or interrupted, it sends what waits and leaves the broker."""
     config = read_config(path)
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks)
@@ -78,7 +80,8 @@ def main(path: str, slots: int, readings: "list[Sample]") -> None:
             if word != state:
                 state = word
                 say("state", word)
-    except KeyboardInterrupt:
+            yield
+    except (KeyboardInterrupt, GeneratorExit):
         say("state", "interrupted")
     client.finish(2000)
     gc.collect()
@@ -86,4 +89,15 @@ def main(path: str, slots: int, readings: "list[Sample]") -> None:
     say("end", client.counts["sent"], client.counts["acked"], len(client.reporter.outbox), free)
 
 
-main(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]))
+def main() -> None:
+    """As the arguments say."""
+    running = rounds(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]))
+    try:
+        for _ in running:
+            pass
+    except KeyboardInterrupt:
+        running.close()
+
+
+if __name__ == "__main__":
+    main()

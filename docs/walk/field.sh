@@ -5,7 +5,8 @@
 #
 # Three boards (MicroPython's unix port in their place), a gateway with five sensors, Home Assistant's statestream;
 # then a device gets a new password, one is revoked while it runs, one is added. At the end every report is accounted
-# for. Needs mosquitto, MicroPython as `micropython` or $MICROPYTHON, and undertone-ldp[aggregator,meters] with pymodbus.
+# for. Needs mosquitto, MicroPython as `micropython` or $MICROPYTHON ("node tests/support/board32.mjs" after `make tools`
+# has words of 32 bits), and undertone-ldp[aggregator,meters] with pymodbus.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 board="${MICROPYTHON:-micropython} $here/../../device/examples/unix_device.py"

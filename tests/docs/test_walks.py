@@ -14,6 +14,7 @@ from undertone_aggregator.collect.store import open_store
 
 WALKS = mp.REPO / "docs/walk"
 WALK = WALKS / "field.sh"
+BOARD32 = mp.REPO / "tests/support/board32.mjs"
 _COMMAND = re.compile(
     r"\bundertone ([a-z-]+(?: (?:run|status|add|rotate|revoke|list|show|create|diff|apply|retire)\b)?)"
 )
@@ -37,7 +38,15 @@ def walk(folder, mosquitto_binary, interpreter):
 
 
 @pytest.mark.services
+@pytest.mark.micropython32
 def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):
+    """Its boards have words of 32 bits, and garbage is collected between two rounds of their loops."""
+    walk(tmp_path / "walk", mosquitto_binary, f"{mp.interpreter32() or unavailable(mp.MISSING32)} {BOARD32}")
+
+
+@pytest.mark.slow
+@pytest.mark.micropython
+def test_a_fleet_of_unix_ports(tmp_path, mosquitto_binary):
     walk(tmp_path / "walk", mosquitto_binary, mp.interpreter() or unavailable(mp.MISSING))
 
 
