@@ -6,7 +6,7 @@ kinds there.
 
 from undertone_device.settings import Config
 from undertone_device.sources import buses, files, network
-from undertone_device.sources.source import Kind, Source, parse_fields
+from undertone_device.sources.source import Kind, Plausible, Source, parse_fields
 from undertone_shared.errors import Invalid
 
 _KINDS: dict[str, Kind] = dict(files.KINDS, **buses.KINDS, **network.KINDS)
@@ -24,4 +24,6 @@ def open_source(config: Config) -> Source:
         raise Invalid("source.kind is 'board', which only main.py on a board offers")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise Invalid(f"source.kind is {kind!r}, expected one of {', '.join(sorted(_KINDS))}")
-    return _KINDS[kind].open(parse_fields(config, _KINDS[kind]))
+    fields = parse_fields(config, _KINDS[kind])
+    source = _KINDS[kind].open(fields)
+    return Plausible(source, fields.get("range"), fields.get("twice", False))

@@ -114,8 +114,8 @@ def _open_fifo(fields: Fields) -> Lines:
 
 KINDS = {
     "constant": Kind(("value",), (), Constant),
-    "file": Kind(("path",), (), File),
-    "command": Kind(("command",), ("timeout_seconds",), Command),
+    "file": Kind(("path",), ("twice",), File),
+    "command": Kind(("command",), ("timeout_seconds", "twice"), Command),
     "list": Kind(("path",), (), Recording),
     "stdin": Kind((), (), lambda fields: Lines(_STDIN)),
     "fifo": Kind(("path",), (), _open_fifo),

@@ -128,5 +128,5 @@ def _secret(fields: Fields, name: str) -> str | None:
 
 KINDS = {
     "mqtt": Kind(("host", "topic"), ("tcp_port", "user", "password_file", "ca", "field", "scale"), Topic),
-    "home-assistant": Kind(("url", "entity", "token_file"), ("scale",), Entity),
+    "home-assistant": Kind(("url", "entity", "token_file"), ("scale", "twice"), Entity),
 }

@@ -46,9 +46,55 @@ class Source:
         """Release what is open."""
 
 
+class Plausible(Source):
+    """Another source's samples that can be: of ``bounds``, both ends included; if ``twice``, read so twice in a row.
+
+    Where no checksum is, a digit that was damaged on its way is another number: this is as far as it can be seen.
+    """
+
+    def __init__(self, source: Source, bounds: tuple[int, int] | None = None, twice: bool = False):
+        self.polled = source.polled
+        self._source = source
+        self._bounds = bounds
+        self._twice = twice
+        self._refused = ""
+
+    def sample(self, now: int) -> int | None:
+        """What ``read`` gives. Raises OSError or ValueError, for an implausible one too."""
+        sample = self._source.sample(now)
+        if self._twice and (again := self._source.sample(now)) != sample:
+            raise ValueError(f"two reads in a row say {sample} and {again}")
+        if sample is not None and (why := self._implausible(sample)):
+            raise ValueError(why)
+        return sample
+
+    def arrived(self) -> list[int]:
+        """The plausible ones."""
+        plausible = []
+        for sample in self._source.arrived():
+            why = self._implausible(sample)
+            self._refused = why and f"no sample: {why}"
+            if not why:
+                plausible.append(sample)
+        self.trouble = self._source.trouble or self._refused
+        return plausible
+
+    def close(self) -> None:
+        """Release what is open."""
+        self._source.close()
+
+    def _implausible(self, sample: int) -> str:
+        if self._bounds is None or self._bounds[0] <= sample <= self._bounds[1]:
+            return ""
+        return f"a sample is {sample}, expected {self._bounds[0]} to {self._bounds[1]}"
+
+
 @dataclass(frozen=True)
 class Kind:
-    """One kind of source: the fields it needs, those it may have, and what opens it from checked ``Fields``."""
+    """One kind of source: the fields it needs, those it may have, and what opens it from checked ``Fields``.
+
+    ``range`` any may have.
+    """
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
@@ -58,7 +104,7 @@ class Kind:
 def parse_fields(config: Config, kind: Kind) -> Fields:
     """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
     others = {name: value for name, value in config.source.items() if name not in ("kind", "seconds")}
-    return parse_object("source", others, config.folder, kind.needed, kind.optional)
+    return parse_object("source", others, config.folder, kind.needed, kind.optional + ("range",))
 
 
 def parse_object(name: str, value: Any, folder: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> Fields:
@@ -119,6 +165,13 @@ def _scale(name: str, value: Any) -> tuple[int, int]:
     return check_integer(f"{name}[0]", top, 1, _LARGEST), check_integer(f"{name}[1]", bottom, 1, _LARGEST)
 
 
+def _range(name: str, value: Any) -> tuple[int, int]:
+    low, high = integers(name, value, 2, 2)
+    if not -_LARGEST <= low <= high <= _LARGEST:
+        raise Invalid(f"{name} is {value!r}, expected the lowest and the highest sample that can be")
+    return low, high
+
+
 _PATHS = ("path", "password_file", "token_file", "ca")
 _TEXTS = ("port", "host", "topic", "field", "user", "entity", "url", "prefix") + _PATHS
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
@@ -128,6 +181,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "obis": _codes,
     "unit": lambda name, value: check_text(name, value, 8),
     "scale": _scale,
+    "range": _range,
+    "twice": _flag,
     "baud": _integer(50, 4000000),
     "tcp_port": _integer(1, 65535),
     "slave": _integer(0, 255),
