@@ -98,7 +98,7 @@ class Acceptance:
             # The file first: a ledger never names a campaign that is not there.
             self.files.save(campaign)
             self._guard.write()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             ledger.last_epoch, ledger.current, ledger.next = before
             ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho = charged
             raise Refused("storage", "the campaign could not be stored: %s" % error)

@@ -146,11 +146,10 @@ class Client:
         while not self.counts["heard"] and self._since(started) < milliseconds:
             self.exchange(100)
         try:
-            sample = read()
+            report = self.reporter.run_once(read(), self._clock())
         except (OSError, ValueError):
-            sample = None
             self.counts["sensor_failures"] += 1
-        report = self.reporter.run_once(sample, self._clock())
+            report = self.reporter.run_once(None, self._clock())
         self.finish(max(0, milliseconds - self._since(started)))
         return report
 
@@ -177,12 +176,16 @@ class Client:
         campaign = self.reporter.campaign
         if self._read is None or campaign is None:
             return
-        index = now // (self._sample_seconds or campaign.slot_seconds)
+        slot = campaign.slot_seconds
+        index = now // (self._sample_seconds or slot)
         if index == self._sampled:
             return
         self._sampled = index
         try:
             sample = self._read(now)
+            if self._clock() // slot != now // slot:
+                # Longer than the slot lasted: it belongs to neither.
+                raise ValueError
             if sample is not None:
                 self.reporter.observe(sample, now)
         except (OSError, ValueError):

@@ -49,12 +49,15 @@ class Guard:
         self._drew_at: int | None = None
         self._drawn = False
         now = self._at = ticks()
-        ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
-        # Uptime is counted in whole seconds: one more than has passed since the last draw or boot never counts.
-        self._rest_from = ledger.uptime + 1
+        drew = ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
+        slept = 0
         if asleep is not None:
             self._drew_at = (now - asleep) & TICKS_MASK
-            ledger.uptime += asleep // 1000
+            slept = asleep // 1000
+            # From the draw: a ledger that was written since has counted part of it.
+            ledger.uptime = max(ledger.uptime, drew + slept)
+        # Uptime is counted in whole seconds: one more than has passed since the last draw or boot never counts.
+        self._rest_from = ledger.uptime - slept + 1
 
     def start(self, now: int) -> None:
         """Begin a ledger that is new or lost. Raises Refused if it cannot be written."""
@@ -139,7 +142,7 @@ class Guard:
             return "period"
         if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
             return "lifetime"
-        if self._paused(start, start + campaign.slot_seconds):
+        if self._paused(self.begins(campaign, slot), start + campaign.slot_seconds):
             return "pause"
         carried = self.carried(campaign)
         return carried.obstacle(campaign, slot) if carried else None
@@ -155,7 +158,8 @@ class Guard:
         """Units of epsilon of one report, by the dearest of the campaign's mechanisms; a stream is charged in rho."""
         if campaign is not self._campaign:
             self._campaign = campaign
-            self._units = 0
+            # What is reserved was reserved at the price of the one before.
+            self._units = self._reserved = 0
             # Once in a campaign: not kept in a board's memory.
             from undertone_device import units
 

@@ -146,10 +146,10 @@ class Sums:
         self._size = 1
         self._count = 0
 
-    def limit(self, most: int, start: int, uptime: int) -> None:
+    def limit(self, most: int, start: int, uptime: int) -> int:
         """Count against ``most``; what the file holds was counted otherwise if it is another: all of it is then used.
 
-        Draws that the file reserved count as drawn at (``start``, ``uptime``).
+        Draws that the file reserved count as drawn at (``start``, ``uptime``). Returns the uptime of the last draw.
         """
         size = (most + GROUPS - 1) // GROUPS
         groups = most // size
@@ -162,6 +162,7 @@ class Sums:
         for _ in range(had[4]):
             self.add(start, uptime)
         self.spend(start // 86400, had[4] * had[5])
+        return self._last(self._newest)[1]
 
     def fill(self, start: int, uptime: int, seconds: int) -> None:
         """Count the whole cap as drawn, one draw in every ``seconds`` before ``start``, as fast as ticks allow."""

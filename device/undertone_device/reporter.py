@@ -66,7 +66,7 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
-        self._open = OpenSlot(ticks, counter_modulus, policy.rest_seconds > 0, several)
+        self._open = OpenSlot(ticks, counter_modulus, several)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
         self.refusals = self._accepted.refusals

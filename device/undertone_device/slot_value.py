@@ -27,14 +27,13 @@ class SlotValue:
     """Accumulates one slot's samples by ``measure``; state besides them is what the next slot starts from.
 
     sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
-    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). ``adjacent``: a
-    slot without a reading ends a counter's interval; else the next value reaches back over such slots.
+    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). A slot without a
+    reading ends its interval: a value never reaches back beyond the slot before its own, into a rest or a pause.
     """
 
-    def __init__(self, measure: str, modulus: int = 0, adjacent: bool = False):
+    def __init__(self, measure: str, modulus: int = 0):
         self.measure = measure
         self._modulus = modulus
-        self._adjacent = adjacent
         self._base: int | None = None
         self._since: int | None = None
         self._reset()
@@ -97,7 +96,7 @@ class SlotValue:
                     if self._modulus:
                         value %= self._modulus
                 self._base = self._last
-        elif self._adjacent:
+        else:
             self._base = None
         self._reset()
         return value
@@ -106,23 +105,20 @@ class SlotValue:
 class OpenSlot:
     """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
 
-    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished. ``rests``: a draw must
-    not reach back beyond the slot before its own. ``several`` makes one value of the coordinates' values, where the
-    policy has streams.
+    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished. ``several`` makes one
+    value of the coordinates' values, where the policy has streams.
     """
 
     def __init__(
         self,
         ticks: "Callable[[], int]",
         modulus: int,
-        rests: bool,
         several: "Callable[[list[SlotValue]], Value] | None",
     ):
         self.finished: Finished | None = None
         self.value: Value | None = None
         self.rested = False
         self._rested_before = False
-        self._rests = rests
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus
@@ -162,6 +158,6 @@ class OpenSlot:
         self._campaign = campaign
         # What the last slot left is where this one starts, if it is the same quantity.
         if self.value is None or self.value.measure != campaign.measure or self._dimension != dimension:
-            values = [SlotValue(campaign.measure, self._modulus, self._rests) for _ in range(dimension)]
+            values = [SlotValue(campaign.measure, self._modulus) for _ in range(dimension)]
             self.value = self._several(values) if self._several and dimension > 1 else values[0]
             self._dimension = dimension

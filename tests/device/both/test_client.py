@@ -121,6 +121,25 @@ def test_a_broken_sensor_reports_the_default_and_does_not_stop_the_loop():
     assert rig.client.counts["sensor_failures"] == 4
 
 
+def test_a_reading_that_takes_longer_than_its_slot_lasts_is_no_reading_of_either():
+    rig = None
+
+    def slow(now):
+        if rig is None or len(rig.broker.published) != 1:
+            return 40
+        rig.device.pass_time(SLOT)
+        return 900
+
+    taken = []
+    rig = online(read=slow)
+    observe = rig.device.reporter.observe
+    rig.device.reporter.observe = lambda sample, now: (taken.append(sample), observe(sample, now))
+    for _ in range(5):
+        rig.slot()
+    assert rig.client.counts["sensor_failures"] == 1
+    assert 900 not in taken and len(taken) > 3
+
+
 def test_reports_wait_while_the_broker_is_away_and_leave_oldest_first():
     rig = online(in_flight=2)
     rig.slot()
@@ -322,6 +341,17 @@ def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_ackno
         device.boot(asleep=SLOT * 1000)
     # A ledger that is new counts everything before it as spent: the first two wakes only begin it.
     assert slots == [START // SLOT + i for i in (2, 3, 4)]
+
+
+def test_a_wake_whose_sensor_gives_no_integer_reports_the_default():
+    device = Device(now=START + SLOT + 5)
+    # The first two wakes only begin the ledger.
+    for sample in (None, None, 1.5, "3", (3,)):
+        rig = Rig(device=device)
+        report = rig.client.wake(lambda sample=sample: sample, 30000)
+        assert (report is not None) == (rig.client.counts["sensor_failures"] == 1) == (sample is not None)
+        device.pass_time(SLOT)
+        device.boot(asleep=SLOT * 1000)
 
 
 def test_a_wake_without_a_broker_gives_up_in_time_and_keeps_its_report():

@@ -3,6 +3,8 @@
 from rig import DAY, SLOT, START, Counting, Device, Memory, hybrid, make_campaign, square_wave
 
 from undertone_device.campaign_files import NAMES
+from undertone_device.ledger import Ledger
+from undertone_device.units import epsilon_units
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
@@ -283,6 +285,23 @@ def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
     assert intake.unpack(report).slot >= START + 60
 
 
+def test_what_was_reserved_at_another_campaigns_price_is_not_drawn_from():
+    # A power cut may come after any report: its price is on file before it leaves.
+    unit = epsilon_units(2, 1)
+    device = Device(now=START - 2, slot_seconds=1, reports_per_period=DAY, lifetime=1 << 40)
+    cheap = {"cohort": Cohort(square_wave(1001, 1000)), "report": ReportRule(0, 300, hybrid(1001, 1000))}
+    device.accept(make_campaign(slot_seconds=1, cycle=1, last_slot=START + DAY, **cheap))
+    device.accept(make_campaign(slot_seconds=1, cycle=1, epoch=START + 10, last_slot=START + DAY))
+    dear = 0
+    for _ in range(40):
+        device.pass_time(1)
+        report = device.reporter.close_slot(device.now)
+        if report is not None:
+            dear += intake.unpack(report).slot >= START + 10
+            assert Ledger(device.storage, 96).ever >= dear * unit
+    assert dear > 20
+
+
 # Outbox
 
 
@@ -462,6 +481,24 @@ def test_a_boot_waits_for_a_fresh_campaign_before_it_draws():
 def test_no_clock_before_the_firmware_is_believed():
     device = Device(now=SLOT)
     assert refusal(device, make_campaign()) == "clock"
+
+
+def test_a_campaign_for_which_there_is_no_memory_may_come_again():
+    device = running()
+    successor = make_campaign(epoch=START + DAY)
+    write = device.storage.write
+    for name in ("campaign-", "ledger"):
+
+        def full(file, data, name=name):
+            if file.startswith(name):
+                raise MemoryError
+            write(file, data)
+
+        device.storage.write = full
+        assert refusal(device, successor) == "storage"
+    device.storage.write = write
+    assert refusal(device, successor) is None
+    assert device.reporter.next_campaign is not None
 
 
 def test_messages_that_are_no_campaign_are_invalid_and_counted():

@@ -212,9 +212,10 @@ def test_streams_are_refused_where_there_is_rest():
 # Sliding caps
 
 
-def told_by_a_counter(rest, silent):
+def told_by_a_counter(rest, silent, pause=b""):
     """(base, last reading) of each value that a draw got; the readings are the seconds that have passed."""
     device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
+    device.storage.files["pause"] = pause
     device.accept(make_campaign(measure="counter", last_slot=(START + 300 * DAY) // SLOT - 1))
     told = []
     readings = [0]
@@ -325,6 +326,16 @@ def test_a_pause_covers_every_slot_that_it_touches_and_no_other():
         assert (drawn(device, 1) == []) == (torn != b"")
 
 
+def test_no_counter_tells_what_was_consumed_in_a_pause():
+    # The readings count from one slot before the start.
+    begin, end = 11 * SLOT, 14 * SLOT
+    pause = b"%d %d" % (START + 10 * SLOT, START + 13 * SLOT)
+    for silent in ((), (12, 13), (11, 12, 13, 14)):
+        told = told_by_a_counter(0, silent, pause)
+        assert len(told) > 40
+        assert [value for value in told if value[0] < end and value[1] > begin] == [], silent
+
+
 def test_a_pause_is_the_same_whatever_was_read():
     taken = []
     for reading in (0, 1000):
@@ -388,6 +399,23 @@ def test_a_sleep_is_uptime():
     before = device.reporter.ledger.uptime
     device.boot(asleep=1000000999)
     assert device.reporter.ledger.uptime - before == 1000000
+
+
+def test_a_sleep_counts_once_however_often_the_ledger_is_written_in_it():
+    device = Device(now=START - SLOT, reports_per_period=1)
+    device.accept(make_campaign())
+    began = device.reporter.ledger.uptime
+    device.pass_time(2 * SLOT)
+    device.reporter.run_once(3, device.now)
+    assert len(device.reporter.outbox) == 1
+    for wake in range(1, 40):
+        device.pass_time(SLOT)
+        device.boot(asleep=wake * SLOT * 1000)
+        device.reporter.run_once(3, device.now)
+        # A server that has the key makes each wake write.
+        device.accept(make_campaign(epoch=START + wake * SLOT, cycle=1))
+        device.reporter.run_once(3, device.now)
+        assert began + wake * SLOT <= device.reporter.ledger.uptime <= began + (wake + 2) * SLOT, wake
 
 
 def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():

@@ -261,6 +261,9 @@ def test_a_body_that_is_not_canonical_is_refused():
 def test_bodies_that_are_no_json_object_are_refused():
     for body in (b"", b"[]", b"7", b"null", b"{", FROZEN[:-1], b"\xff\xfe", b"[" * 9000, FROZEN + b" " * 12288):
         invalid(Campaign, body)
+    # What boards' parsers take for objects, and cannot sort or hold.
+    for body in (b'{1:2,"a":3}', b'{"a":{null:1,"b":2}}', b"{[1]:2}", b'{"a":{{}:1}}'):
+        invalid(Campaign, body)
 
 
 def test_tables_that_do_not_sum_or_cover_are_refused():
