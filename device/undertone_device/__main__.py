@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 bad input or usage.
 
 import argparse
 import json
+import os
 import sys
 
 from undertone_device import clock, gateway, household, pauses, reset, status
@@ -71,8 +72,10 @@ def _hours(text: str) -> int:
 
 
 def _status(config: Config, as_json: bool) -> int:
-    data = read_bounded(f"{config.state}/{status.FILE}", status.LARGEST)
-    state = status.parse_status(data)
+    path = f"{config.state}/{status.FILE}"
+    if not os.path.exists(path):
+        raise Invalid(f"{path} is not there: the device has not run yet")
+    state = status.parse_status(read_bounded(path, status.LARGEST))
     if as_json:
         print(json.dumps(state))
         return 0

@@ -20,6 +20,8 @@ def test_figures_are_those_of_the_results(page):
     refreshed, understood = figures.refreshed(text)
     assert refreshed.splitlines() == text.splitlines()
     assert understood == len(figures.MARK.findall(text)), "a mark has no figure, or no table, behind it"
+    # A line that begins with a comment ends the paragraph, or the list, before it.
+    assert [line for line in text.splitlines() if line.lstrip().startswith("<!-- figure: ")] == []
 
 
 def test_figures_are_there():

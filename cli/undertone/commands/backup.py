@@ -28,7 +28,7 @@ def backup(
     with open_store(file, read_only=True) as copied:
         counted, newest = copied.outcomes()["counted"], copied.newest_slot()
     print(json.dumps({"file": str(file), "counted": counted, "newest_slot": newest}) if as_json
-          else f"{file}: {counted} reports, the newest of slot {newest}")  # fmt: skip
+          else f"{file}: {counted} reports" + (f", the newest of slot {newest}" if counted else ""))  # fmt: skip
 
 
 def restore(

@@ -156,7 +156,10 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], str]":
 
     config = home.config(name, text)
     with open_store(config.store_url, campaign=name, read_only=True) as store:
-        made = changes(store.meta(), config.campaign, config.stream)
+        meta = store.meta()
+    if "facts" not in meta:
+        raise Invalid(f"campaign {name} has not begun: nothing of it is applied, change campaigns/{name}.toml itself")
+    made = changes(meta, config.campaign, config.stream)
     return made, refusals_of(config, int(time.time())) if made else ""
 
 
