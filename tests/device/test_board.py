@@ -175,7 +175,30 @@ def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
         assert running.run("sleep", port)[-1].startswith("deepsleep")
         if running.slots():
             break
-    assert len(running.slots()) == 1
+    # The first report may be heard while the board has slept through to the next.
+    assert len(set(running.slots())) == len(running.slots()) in (1, 2)
+
+
+@pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
+def test_a_stand_in_offers_exactly_the_names_of_its_port(micropython, tmp_path, port):
+    script = f"""
+import machine, port_names
+board, net = machine.become({port!r})
+import machine as again, network as cable
+assert again is board and cable is net
+for made, names in ((board, port_names.MACHINE[{port!r}]), (net, port_names.NETWORK[{port!r}])):
+    assert set(name for name in dir(made) if name[:2] != "__") == set(names)
+print(hasattr(board, "DEEPSLEEP_RESET"), hasattr(board.RTC, "memory"), hasattr(net, "WLAN"), hasattr(board, "Counter"))
+"""
+    result = micropython(script, cwd=tmp_path, paths=[BOARD, *mp.SOURCES])
+    told = {
+        "esp32": "True True True True",
+        "esp8266": "True True True False",
+        "rp2": "False False True False",
+        "mimxrt": "False False False True",
+        "stm32": "True False True False",
+    }
+    assert result.stdout.strip() == told[port], result.stdout
 
 
 def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):

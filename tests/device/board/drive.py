@@ -15,8 +15,7 @@ import ntptime
 from undertone_device import socket_stream
 from undertone_shared import entropy
 
-if len(sys.argv) > 2:
-    machine.become(sys.argv[2])
+main.machine, main.network = machine.become(sys.argv[2] if len(sys.argv) > 2 else "esp32")
 
 
 class Os:

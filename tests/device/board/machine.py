@@ -1,13 +1,13 @@
 """A board that is not there: its watchdog, and a clock and memory that survive deep sleep in board.json.
 
-``become(port)`` leaves exactly the names that this port's modules have, of those that some port has and a board's
-program may want (MicroPython 1.28: docs and ports/*/modmachine.c).
+`become` puts modules in the places of machine and network that have exactly the names that `port_names` says of a port.
 """
 
 import json
 import sys
 
 import network
+import port_names
 
 from undertone_device import clock
 
@@ -81,39 +81,57 @@ class PlainRTC:
 
 
 class Port:
-    """``causes``: reset causes beside PWRON_RESET; ``memory``: RTC.memory; the longest watchdog and sleep, in ms."""
+    """``memory``: RTC.memory; the longest watchdog and sleep, in ms."""
 
-    def __init__(self, causes, memory, watchdog, sleep, radio=True):
-        self.causes = causes
+    def __init__(self, memory, watchdog, sleep):
         self.memory = memory
         self.watchdog = watchdog
         self.sleep = sleep
-        self.radio = radio
 
 
-# The names beside them that all five have: WDT, RTC, reset, reset_cause, deepsleep, PWRON_RESET.
 PORTS = {
-    "esp32": Port(("DEEPSLEEP_RESET",), True, 1 << 30, 1 << 60),
-    "esp8266": Port(("DEEPSLEEP_RESET",), True, 5000, 1 << 60),
-    "rp2": Port((), False, 8388, (1 << 32) // 1000 - 1),
-    "mimxrt": Port((), False, 128000, 1 << 60, radio=False),
-    "stm32": Port(("DEEPSLEEP_RESET",), False, 32000, (1 << 17) * 1000),
+    "esp32": Port(True, 1 << 30, 1 << 60),
+    "esp8266": Port(True, 5000, 1 << 60),
+    "rp2": Port(False, 8388, (1 << 32) // 1000 - 1),
+    "mimxrt": Port(False, 128000, 1 << 60),
+    "stm32": Port(False, 32000, (1 << 17) * 1000),
 }
 longest_sleep = 1 << 60
 
 
+class Module:
+    """Has what is set, and nothing else."""
+
+
+class Unused:
+    """What a port has and a board's program here has no business with."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __call__(self, *_):
+        raise NotImplementedError(self._name)
+
+
+def _module(names, offered):
+    made = Module()
+    for name in names:
+        setattr(made, name, offered[name] if name in offered else Unused(name))
+    return made
+
+
 def become(port):
+    """(machine, network) of this port, which importers get from now on."""
     global longest_sleep
     has = PORTS[port]
-    if "DEEPSLEEP_RESET" not in has.causes:
+    if "DEEPSLEEP_RESET" not in port_names.MACHINE[port]:
         del globals()["DEEPSLEEP_RESET"]
         # After a sleep, such a port says what it says after any boot.
         save(cause=PWRON_RESET)
     if not has.memory:
         globals()["RTC"] = PlainRTC
-    if not has.radio:
-        del network.WLAN
-    else:
-        del network.LAN
     WDT.longest = has.watchdog
     longest_sleep = has.sleep
+    made = _module(port_names.MACHINE[port], globals()), _module(port_names.NETWORK[port], network.__dict__)
+    sys.modules["machine"], sys.modules["network"] = made
+    return made
