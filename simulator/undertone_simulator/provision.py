@@ -87,13 +87,18 @@ def target_of(
     return Target(host, port, ca, tuple(places))
 
 
+def late_seconds(plan: CampaignPlan) -> int:
+    """How long after its slot a report is still counted."""
+    return max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
+
+
 def outbox_for(plan: CampaignPlan, absence: int) -> int:
     """How many reports a device must keep so that an absence of the server of so many seconds loses none.
 
     One more than whole turns fit: the absence may begin just before a report. Raises Invalid for a time after which
     reports are not counted, or for more than a device can keep.
     """
-    late = max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
+    late = late_seconds(plan)
     if not 1 <= absence <= late:
         raise Invalid(f"absence is {absence} s, expected at most {late} s: a report that comes later is not counted")
     reports = -(-absence // (plan.slot_seconds * plan.stride)) + 1

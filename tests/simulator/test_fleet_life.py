@@ -15,6 +15,7 @@ from undertone_aggregator.config import read_config
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.source import open_source
+from undertone_simulator import fleet_life
 
 CONFIG = """
 [broker]
@@ -133,6 +134,23 @@ def test_names_are_never_given_twice(run, tmp_path):
     for command in ("rotate", "revoke", "show"):
         assert "load-004 is not in the inventory" in run("devices", command, "load-004", code=2)
     assert "expected an active device" in run("devices", "revoke", "load-099", code=2)
+
+
+def test_who_is_lost(run, monkeypatch):
+    """Of the active ones, who was never heard of, or so long ago that what it kept comes too late."""
+
+    def lost():
+        return [row["name"] for row in json.loads(run("devices", "list", "--lost", "--json"))]
+
+    run("devices", "revoke", "load-001")
+    run("devices", "add", "1")
+    assert lost() == ["load-002", "load-003"], "nobody knows since when; one that is new is not lost"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
+    assert lost() == ["load-002", "load-003", "load-004"]
+    last = {"load-002": int(now + 2 * 86400) // 60, "load-003": int(now) // 60, "load-004": None}
+    monkeypatch.setattr(fleet_life.FleetFiles, "last_slots", lambda _: last)
+    assert lost() == ["load-003", "load-004"]
 
 
 def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):

@@ -60,11 +60,14 @@ def list_devices(
     config: Config = None,
     fleet: Folder = None,
     silent: Annotated[str | None, typer.Option(help="only those without a report for so long: 90m, 12h, 2d")] = None,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="only active ones, silent for so long that what they kept comes too late")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Every device: its group, state, and when the newest slot that it reported ended."""
     with _open(home, campaign, config, fleet) as opened:
-        rows = _rows(opened, int(time.time()), None if silent is None else _seconds(silent))
+        rows = _rows(opened, int(time.time()), None if silent is None else _seconds(silent), lost=lost)
     if as_json:
         print(json.dumps(rows))
         return
@@ -206,13 +209,20 @@ def _told(fleet: "FleetFiles") -> str:
     return f"for the broker: give it passwords and access of {fleet.broker}, and kill -HUP it while the server runs"
 
 
-def _rows(fleet: "FleetFiles", now: int, silent: int | None) -> list[dict[str, Any]]:
+def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
+    from undertone_aggregator.collect.inventory import ACTIVE
+    from undertone_simulator.provision import late_seconds
+
     seconds = fleet.config.campaign.slot_seconds
     last = fleet.last_slots()
     rows = []
     for name, device in sorted(fleet.devices().items()):
         slot = last.get(name)
         ended = None if slot is None else (slot + 1) * seconds
+        # A device that was added just now is not lost.
+        heard = device.since if ended is None else ended
+        if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
+            continue
         if silent is None or ended is None or now - ended >= silent:
             rows.append({**device._asdict(), "last_report": ended})
     return rows
