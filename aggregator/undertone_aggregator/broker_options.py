@@ -3,7 +3,7 @@
 import ipaddress
 from dataclasses import dataclass
 
-from undertone_aggregator.options import Checked, boolean, choice, integer, option, text
+from undertone_aggregator.options import Checked, boolean, choice, host_name, integer, option, text
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
@@ -57,7 +57,9 @@ class BrokerOptions(Checked):
     passwords: str | None = option(None, "managed, direct: the devices' password file, as undertone provision writes "
                                    "it; generated when absent, but for direct", text)  # fmt: skip
     mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
-    host: str = option("127.0.0.1", "external: the broker's name or address; direct: the address to listen on", text)
+    host: str = option(
+        "127.0.0.1", "external: the broker's name or address; direct: the address to listen on", host_name
+    )
     hosts: tuple[str, ...] = option((), "external: several brokers in the place of host, each HOST or HOST:PORT; "
                                     "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "

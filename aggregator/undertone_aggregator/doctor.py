@@ -14,6 +14,7 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_aggregator.home import CAMPAIGNS, SERVER, Home
+from undertone_aggregator.options import split_address
 from undertone_aggregator.signing import read_key
 from undertone_shared.errors import Invalid
 
@@ -91,11 +92,10 @@ def _ports(home: Home) -> Iterator[Finding]:
         address = getattr(home.server, name)
         if address is None:
             continue
-        host, _, port = address.rpartition(":")
         try:
-            with socket.create_server((host.strip("[]"), int(port))):
+            with socket.create_server(split_address(name, address)):
                 yield Finding("ports", OK, f"{name}: {address} is free: nothing serves there now")
-        except (OSError, ValueError) as wrong:
+        except OSError as wrong:
             path = "/healthz" if name == "health" else "/api/v1/session"
             try:
                 with urllib.request.urlopen(f"http://{address}{path}", timeout=_WAIT_SECONDS):

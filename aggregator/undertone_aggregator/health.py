@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from undertone_aggregator.options import split_address
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -40,11 +41,9 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
     if address is None:
         yield 0
         return
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise Invalid(f"--health is {address!r}, expected ADDRESS:PORT such as 127.0.0.1:9464")
+    place = split_address("--health", address)
     try:
-        http = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(lambda path: answer(server, path)))
+        http = ThreadingHTTPServer(place, _handler(lambda path: answer(server, path)))
     except OSError as wrong:
         raise Invalid(f"--health is {address!r}, and cannot be listened on: {wrong}") from None
     http.daemon_threads = True

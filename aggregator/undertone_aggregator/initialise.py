@@ -12,7 +12,9 @@ from undertone_aggregator.broker import mosquitto_limits
 from undertone_aggregator.broker_options import EXTERNAL, MANAGED
 from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE
 from undertone_aggregator.home import BROKER, CAMPAIGNS, FLEETS, SERVER
+from undertone_aggregator.options import host_name
 from undertone_aggregator.sample import sample_tables
+from undertone_aggregator.server_options import ServerOptions
 from undertone_aggregator.signing import make_key
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
@@ -94,6 +96,8 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     """Write the files; their names. Raises Invalid for a folder that is one already, OSError."""
     if (folder / SERVER).exists():
         raise Invalid(f"{folder / SERVER} exists already: nothing in it is replaced")
+    ServerOptions(health=wishes.health, page=wishes.page)
+    host_name("--host", wishes.host)
     folder = folder.resolve()
     for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

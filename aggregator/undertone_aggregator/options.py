@@ -1,11 +1,14 @@
 """Configuration tables as dataclasses: each field carries its help and its check; the sample is printed from them."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from undertone_shared.errors import Invalid
 
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+_PORT = re.compile(r"[0-9]{1,5}")
 Check = Callable[[str, Any], Any]
 Section = TypeVar("Section")
 
@@ -90,6 +93,29 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise Invalid(f"{name} is {value!r}, expected text")
     return value
+
+
+def host_name(name: str, value: object) -> str:
+    """A DNS name or an IP address. Raises Invalid."""
+    if not isinstance(value, str) or not _HOST.fullmatch(value):
+        raise Invalid(f"{name} is {value!r}, expected a host's name or address")
+    return value
+
+
+def split_address(name: str, value: object) -> tuple[str, int]:
+    """ADDRESS:PORT, an IPv6 address in brackets: both. Raises Invalid."""
+    place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    bare = place[1:-1] if place.startswith("[") and place.endswith("]") else place
+    known = _HOST.fullmatch(bare) and (":" in bare) == (bare != place)
+    if not known or not _PORT.fullmatch(port) or int(port) > 65535:
+        raise Invalid(f"{name} is {value!r}, expected ADDRESS:PORT such as 127.0.0.1:8080")
+    return bare, int(port)
+
+
+def listen_at(name: str, value: object) -> str:
+    """The check for ADDRESS:PORT. Raises Invalid."""
+    place, port = split_address(name, value)
+    return f"[{place}]:{port}" if ":" in place else f"{place}:{port}"
 
 
 def integer(low: int, high: int) -> Check:

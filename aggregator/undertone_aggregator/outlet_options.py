@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from undertone_aggregator.broker_options import DIRECT, check_user
-from undertone_aggregator.options import Checked, boolean, integer, option, text
+from undertone_aggregator.options import Checked, boolean, host_name, integer, option, text
 from undertone_shared.errors import Invalid
 
 
@@ -14,7 +14,7 @@ class OutletOptions(Checked):
     TABLE = "outlet"
 
     host: str | None = option(None, "the broker's name or address; absent: the page and undertone query alone have the "
-                              "estimates", text)  # fmt: skip
+                              "estimates", host_name)  # fmt: skip
     port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
     user: str | None = option(None, "this server's user name at that broker", check_user)
     password_file: str | None = option(None, "a file with this server's password there", text)

@@ -85,6 +85,10 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
         (DIRECT + "[server]\nworkers = 2", "server.workers is 2, but mode 'direct' has one"),
         ('[broker]\nprefix = "a/+"', "a level of the prefix is '+'"),
         ("[server]\nworkers = 65", "server.workers is 65, expected an integer from 1 to 64"),
+        ('[server]\nhealth = "a b"', "server.health is 'a b', expected ADDRESS:PORT"),
+        ('[server]\npage = "::1:8080"', "server.page is '::1:8080', expected ADDRESS:PORT"),
+        ('[server]\npage = "127.0.0.1:65536"', "server.page is '127.0.0.1:65536', expected ADDRESS:PORT"),
+        (EXTERNAL + 'host = "a b"', "broker.host is 'a b', expected a host's name or address"),
         ("[broker", "the configuration is not TOML"),
     ],
 )

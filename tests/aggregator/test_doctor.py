@@ -35,6 +35,10 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
     assert made.returncode == 0, made.stderr
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
     assert undertone("init", str(folder)).returncode == 2, "nothing is replaced"
+    for options in (("--health", "a b"), ("--page", "8080"), ("--host", "a b")):
+        refused = undertone("init", str(tmp_path / "other"), *options)
+        assert (refused.returncode, "'" + options[1] + "', expected" in refused.stderr) == (2, True), refused.stderr
+    assert not (tmp_path / "other").exists()
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     running = Running(folder)
     try:

@@ -29,13 +29,12 @@ def web(
 ) -> None:
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
     from undertone_aggregator.home import Home
+    from undertone_aggregator.options import split_address
     from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
     from undertone_aggregator.web.site import HomeSite, StoreSite, named
 
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Invalid(f"--listen is {listen!r}, expected ADDRESS:PORT such as 127.0.0.1:8080")
+    host, port = split_address("--listen", listen)
     if bool(stores) == (home is not None):
         raise Invalid("whose campaigns is not said, expected stores or --home DIR")
     if token is not None and home is None:
@@ -43,6 +42,6 @@ def web(
     logins = None if token is None else Logins(read_token(token))
     site = StoreSite(named(stores or ())) if home is None else HomeSite(Home(home), acting=logins is not None)
     try:
-        serve_page(site, host.strip("[]"), int(port), logins=logins, remote_actions=remote_actions)
+        serve_page(site, host, port, logins=logins, remote_actions=remote_actions)
     finally:
         site.close()
