@@ -6,7 +6,6 @@ INTAKE: direct (devices connect to it), broker (our subscriber), or paho (how it
 call through paho). ADMISSION: lane, or plain (one by one). It ends with its standard input.
 """
 
-import asyncio
 import sys
 import threading
 from collections.abc import Callable
@@ -53,7 +52,7 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         limits = Limits(burst=10**9, strangers=10**9)
         gate = Gate(folder / "passwords", credentials.servers_names())
         listener = Listener(port=port)
-        with Endpoint(listener, gate, limits, bench.PLAN.prefix, bench.CAMPAIGN, loop=_loop()) as endpoint:
+        with Endpoint(listener, gate, limits, bench.PLAN.prefix, bench.CAMPAIGN) as endpoint:
             endpoint.listen()
             run(Ingest(bench.PLAN, store, endpoint, clock=lambda: bench.NOW), stop)
 
@@ -61,12 +60,6 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
 def run(ingest: Ingest, stop: threading.Event) -> None:
     """Until told to stop, which may be soon."""
     ingest.run(stop, lambda: print("ready", flush=True))
-
-
-def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    from undertone_aggregator.direct.listener import new_loop
-
-    return new_loop
 
 
 if __name__ == "__main__":

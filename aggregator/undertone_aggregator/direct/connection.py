@@ -1,23 +1,22 @@
 """One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import Protocol
 
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
-from undertone_aggregator.direct.listener import shown_certificate
+from undertone_aggregator.direct.stream import Stream
 from undertone_shared import report
 
 Receipt = tuple["Connection", int]
 
 
 class Host(Protocol):
-    """What connections ask of the endpoint; all in its loop. ``refused``, ``throttled``: counters."""
+    """What connections ask of where they are. ``refused``, ``throttled``: counters."""
 
     limits: Limits
     gate: Gate
@@ -46,25 +45,25 @@ class Host(Protocol):
         """It is closed."""
 
 
-class Connection(asyncio.Protocol):
-    """From accept to close; lives in the endpoint's loop. Whatever is not offered ends it, with a counted reason.
+class Connection:
+    """From accept to its end. Whatever is not offered ends it, with a counted reason.
 
     ``user`` is the device, "" until it has shown who it is. ``waiting`` counts its reports without PUBACK.
     """
 
     __slots__ = (
         "_begun",
-        "_endpoint",
         "_filled_at",
         "_heard",
+        "_host",
         "_keepalive",
         "_own",
         "_report_head",
         "_report_length",
         "_rest",
+        "_stream",
         "_tokens",
         "_topic",
-        "_transport",
         "address",
         "stalled",
         "subscribed",
@@ -72,12 +71,12 @@ class Connection(asyncio.Protocol):
         "waiting",
     )
 
-    def __init__(self, endpoint: Host) -> None:
-        self._endpoint = endpoint
-        self._transport: asyncio.Transport | None = None
+    def __init__(self, host: Host, stream: Stream, address: str) -> None:
+        self._host = host
+        self._stream = stream
         self._rest = b""
-        self._begun = self._heard = self._filled_at = endpoint.now()
-        self._tokens = float(endpoint.limits.burst)
+        self._begun = self._heard = self._filled_at = host.now()
+        self._tokens = float(host.limits.burst)
         self._keepalive = 0
         # The one topic that it may publish to, as text and as bytes.
         self._topic = ""
@@ -85,34 +84,21 @@ class Connection(asyncio.Protocol):
         # How a report of its own begins, up to the packet identifier, and its length.
         self._report_head = b""
         self._report_length = 0
-        self.address = ""
+        self.address = address
         self.user = ""
         self.waiting = 0
         self.subscribed = False
         self.stalled = False
-
-    # --- what asyncio calls
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._begun = self._heard = self._endpoint.now()
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if peer else ""
-        self._transport.set_write_buffer_limits(high=self._endpoint.limits.unread_bytes)
-        reason = self._endpoint.arrived(self)
+        stream.reader = self
+        reason = host.arrived(self)
         if reason:
-            self.abort(reason)
+            stream.end(reason)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._rest = b""
-        self._endpoint.left(self)
+    # --- what the stream calls
 
-    def pause_writing(self) -> None:
-        self.abort("unread")
-
-    def data_received(self, data: bytes) -> None:
-        self._heard = now = self._endpoint.now()
+    def received(self, data: bytes) -> None:
+        """Take packets, as far as they are whole."""
+        self._heard = now = self._host.now()
         if self._rest:
             data = self._rest + data
         elif self.user:
@@ -123,43 +109,45 @@ class Connection(asyncio.Protocol):
         self._rest = data
         self._read()
 
-    # --- what the endpoint calls
+    def ended(self, reason: str) -> None:
+        """Nothing more comes, and nothing can be sent."""
+        self._rest = b""
+        if reason:
+            self._host.refused[reason] += 1
+        self._host.left(self)
 
-    def acknowledge(self, numbers: Sequence[int]) -> None:
+    # --- what its host calls
+
+    def acknowledge(self, pubacks: bytes, reports: int) -> None:
         """These reports are committed: one write for all of them."""
-        self.waiting -= len(numbers)
-        self.write(packets.pubacks(numbers))
+        self.waiting -= reports
+        self._stream.write(pubacks)
         if self.stalled:
             self.resume()
 
     def write(self, data: bytes) -> None:
         """Send, unless it is over."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        self._stream.write(data)
 
     def abort(self, reason: str) -> None:
         """End it at once, and count why."""
-        if self._transport is not None:
-            if not self._transport.is_closing():
-                self._endpoint.refused[reason] += 1
-            self._transport.abort()
+        self._stream.end(reason)
 
     def close(self) -> None:
         """End it when everything is sent."""
-        if self._transport is not None:
-            self._transport.close()
+        self._stream.close()
 
     def resume(self) -> None:
         """Read on where it was stalled, as far as its limits allow by now."""
-        if self.stalled and self._transport is not None and self._may_send(now := self._endpoint.now()):
+        if self.stalled and not self._stream.closed and self._may_send(now := self._host.now()):
             self.stalled = False
             self._heard = now
-            self._transport.resume_reading()
+            self._stream.resume()
             self._read()
 
     def check(self, now: float) -> None:
         """End it if it has overrun a deadline: of its CONNECT, of a packet that it began, of its keepalive."""
-        limits = self._endpoint.limits
+        limits = self._host.limits
         if not self.user:
             if now - self._begun > limits.connect_seconds:
                 self.abort("slow_connect")
@@ -182,7 +170,7 @@ class Connection(asyncio.Protocol):
             if wrong.code is None:
                 self.abort(wrong.reason)
             else:
-                self._endpoint.refused[wrong.reason] += 1
+                self._host.refused[wrong.reason] += 1
                 self.write(packets.connack(wrong.code))
                 self.close()
 
@@ -190,24 +178,23 @@ class Connection(asyncio.Protocol):
         data = self._rest
         if data[0] != packets.CONNECT:
             raise ProtocolError("not_connect", "the first packet is not a CONNECT")
-        whole, _ = split(data[: self._endpoint.limits.connect_bytes + 5], self._endpoint.limits.connect_bytes)
+        whole, _ = split(data[: self._host.limits.connect_bytes + 5], self._host.limits.connect_bytes)
         if not whole:
             return
         _, start, stop = whole[0]
         asked = parse_connect(data[start:stop])
         self.user = self._admitted(asked)
         self._keepalive = asked.keepalive
-        self._topic = self._endpoint.topic_of(self.user)
+        self._topic = self._host.topic_of(self.user)
         self._own = self._topic.encode()
         self._report_head, self._report_length = packets.report_head(self._own, report.LENGTH)
         self._rest = data[stop:]
-        self._endpoint.entered(self)
+        self._host.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
 
     def _admitted(self, asked: Connect) -> str:
         """The device that asks. Raises ProtocolError for a certificate or a password that is not that device's."""
-        gate = self._endpoint.gate
-        shown = None if self._transport is None else shown_certificate(self._transport)
+        gate, shown = self._host.gate, self._stream.certificate
         if shown is None:
             if gate.admits(asked.user, asked.password):
                 return asked.user
@@ -220,7 +207,7 @@ class Connection(asyncio.Protocol):
     def _handle_all(self) -> None:
         """Every whole packet, until its limits stop it: what is left then stays unread."""
         data = self._rest
-        whole, end = split(data, self._endpoint.limits.packet_bytes)
+        whole, end = split(data, self._host.limits.packet_bytes)
         at = 0
         for first, start, stop in whole:
             if not self._may_send(self._heard):
@@ -250,7 +237,7 @@ class Connection(asyncio.Protocol):
             return
         self._tokens -= 1
         self.waiting += 1
-        self._endpoint.deliver(Delivery(self._topic, data[at + 2 :], False, (self, number)))
+        self._host.deliver(Delivery(self._topic, data[at + 2 :], False, (self, number)))
 
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first & packets.QOS != packets.QOS1:
@@ -261,30 +248,29 @@ class Connection(asyncio.Protocol):
         topic = self._topic if data[start + 2 : end] == self._own else ""
         self.waiting += 1
         retained = first & packets.RETAINED == packets.RETAINED
-        self._endpoint.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, number)))
+        self._host.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, number)))
 
     def _handle(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first == packets.PINGREQ and start == stop:
             self.write(packets.PONG)
         elif first == packets.SUBSCRIBE:
             number, filters = parse_subscribe(data[start:stop])
-            granted = [topic == self._endpoint.config_topic for topic in filters]
+            granted = [topic == self._host.config_topic for topic in filters]
             answer = packets.suback(number, [0 if yes else packets.FAILURE for yes in granted])
             if any(granted):
                 self.subscribed = True
-                answer += self._endpoint.retained
+                answer += self._host.retained
             self.write(answer)
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 
     def _may_send(self, now: float) -> bool:
-        limits = self._endpoint.limits
+        limits = self._host.limits
         self._tokens = min(limits.burst, self._tokens + (now - self._filled_at) * limits.per_second)
         self._filled_at = now
-        return self._tokens >= 1 and self.waiting < limits.unacknowledged and self._endpoint.has_room
+        return self._tokens >= 1 and self.waiting < limits.unacknowledged and self._host.has_room
 
     def _stall(self) -> None:
         self.stalled = True
-        self._endpoint.throttled += 1
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._host.throttled += 1
+        self._stream.pause()

@@ -1,17 +1,18 @@
 """The endpoint: an `Intake` from its devices' connections, and a `Publisher` of their campaign.
 
-One thread runs the connections in an event loop. All of them append to one queue; whoever takes from it commits and
-then acknowledges, and only then a PUBACK goes to the very connection that delivered. Nothing is kept here: what is
-not acknowledged a device has kept, and sends again.
+Whoever takes reads the connections, commits, and then writes the acknowledgements, all in one thread: two would wait
+for each other at every report. Only while nobody takes, for the store is slow or fails, a thread of its own goes on
+reading, so that no device thinks that we are gone. A PUBACK goes to the very connection that delivered. Nothing is
+kept here: what is not acknowledged a device has kept, and sends again.
 """
 
-import asyncio
-import contextlib
-import ssl
+import errno
+import selectors
+import socket
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Sequence, Set
-from concurrent.futures import Future
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from undertone_aggregator.collect.intake import Delivery
@@ -19,24 +20,27 @@ from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.direct.connection import Connection, Receipt
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
-from undertone_aggregator.direct.listener import Listener, new_loop
+from undertone_aggregator.direct.listener import Listener
 from undertone_aggregator.direct.queue import Queue
+from undertone_aggregator.direct.roster import Roster
+from undertone_aggregator.direct.stream import Stream
 from undertone_shared.errors import Invalid
-from undertone_shared.topics import config_topic, report_topic
 
 _WINDOW_SECONDS = 0.02
 _SWEEP_SECONDS = 1.0
-_TELL_SECONDS = 60.0
+# So long nobody takes before the endpoint reads by itself, and so long it reads before it looks again.
+_PATIENCE_SECONDS = 0.2
+_KEEP_SECONDS = 0.05
 _FAN_OUT = 256
-_END_SECONDS = 5.0
+# New connections between two looks at the others.
+_ACCEPT = 256
 _LEAVE_SECONDS = 2.0
+# No descriptor, or no memory, for another connection.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Endpoint:
-    """A context with a thread; it listens from ``listen`` on. ``take``, ``acknowledge``: of one thread; else of any.
-
-    ``refused`` counts refusals by reason, ``throttled`` how often a connection was not read for its limits' sake.
-    """
+    """A context; it listens from ``listen`` on. ``take``, ``acknowledge``: of one thread; everything else of any."""
 
     def __init__(
         self,
@@ -49,55 +53,69 @@ class Endpoint:
         batch: int = 2000,
         batch_seconds: float = _WINDOW_SECONDS,
         say: Callable[[str], None] = lambda _: None,
-        loop: Callable[[], asyncio.AbstractEventLoop] = new_loop,
     ) -> None:
-        self.gate = gate
         self.limits = limits
-        self.config_topic = config_topic(prefix, campaign)
-        self.retained = b""
-        self.refused: Counter[str] = Counter()
-        self.throttled = 0
+        self._queue = Queue()
+        self.roster = Roster(gate, limits, prefix, campaign, self._queue, say)
+        # Held while anything of a connection is touched.
+        self.turn = threading.Lock()
         self._listener = listener
-        self._prefix = prefix
-        self._campaign = campaign
-        self._say = say
         self._context = listener.context()
-        self._loop = loop()
-        self._thread = threading.Thread(target=self._run, name="endpoint", daemon=True)
-        self._server: asyncio.AbstractServer | None = None
-        self._open: set[Connection] = set()
-        self._online: dict[str, Connection] = {}
-        self._strangers: Counter[str] = Counter()
-        self._queue = Queue(batch, batch_seconds)
-        self.now: Callable[[], float] = self._loop.time
-        self.deliver: Callable[[Delivery], None] = self._queue.put
-        self._tell_at = 0.0
-        self._told = (0, 0)
+        self._batch = batch
+        self._batch_seconds = batch_seconds
+        self._say = say
+        self._selector = selectors.DefaultSelector()
+        self._listening: list[socket.socket] = []
+        # Those for which there was no descriptor: they are looked at again with the next sweep.
+        self._deaf: list[socket.socket] = []
+        self._sweep_at = 0.0
+        self._taking = False
+        self._taken_at = 0.0
+        self._ended = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
 
     # --- its life
 
     @property
+    def config_topic(self) -> str:
+        """Where the campaign is published."""
+        return self.roster.config_topic
+
+    @property
     def port(self) -> int:
         """Where it listens."""
-        assert self._server is not None
-        return int(cast(Any, self._server).sockets[0].getsockname()[1])
+        return int(self._listening[0].getsockname()[1])
 
     def __enter__(self) -> "Endpoint":
-        self._thread.start()
+        self._keeper.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(TimeoutError):
-            self._in_loop(self._leave()).result(_END_SECONDS)
-        self._end()
+        self._ended.set()
+        self._keeper.join()
+        self.close()
+        with self.turn:
+            for connection in list(self.roster.open):
+                connection.close()
+        # What is written goes out first, where somebody reads it.
+        ends = time.monotonic() + _LEAVE_SECONDS
+        while self.roster.open and time.monotonic() < ends:
+            self._serve(_KEEP_SECONDS)
+        with self.turn:
+            for connection in list(self.roster.open):
+                connection.abort("leaving")
+            self._selector.close()
 
     def listen(self) -> None:
         """Let devices in. Raises Invalid where it cannot."""
         try:
-            self._in_loop(self._listen()).result()
+            opened = self._listener.open()
         except OSError as wrong:
             where = f"{self._listener.host}:{self._listener.port}"
             raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
+        with self.turn:
+            self._listening = opened
+            self._hear(opened)
 
     def reload(self) -> None:
         """Read passwords, certificate and key again. Whose entry is gone or another one is disconnected.
@@ -106,17 +124,19 @@ class Endpoint:
         """
         if self._context is not None:
             self._listener.load(self._context)
-        self._in_loop(self._expel(self.gate.reload())).result()
+        changed = self.roster.gate.reload()
+        with self.turn:
+            self.roster.expel(changed)
 
     def facts(self) -> dict[str, Any]:
         """Counters for the log and for health: connections, backlog, oldest report without PUBACK in seconds."""
         return {
-            "connections": len(self._open),
-            "devices_online": len(self._online),
+            "connections": len(self.roster.open),
+            "devices_online": len(self.roster.online),
             "backlog": self._queue.uncommitted,
             "oldest_unacknowledged_seconds": self._queue.oldest_seconds,
-            "throttled": self.throttled,
-            "refused": dict(self.refused),
+            "throttled": self.roster.throttled,
+            "refused": dict(self.roster.refused),
         }
 
     # --- Publisher
@@ -124,156 +144,118 @@ class Endpoint:
     @property
     def connected(self) -> bool:
         """Whether it listens."""
-        return self._server is not None
+        return bool(self._listening)
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = lambda: True
     ) -> None:
         """Hand the campaign to all who subscribed, now and later. Other topics are nobody's here."""
-        if topic == self.config_topic:
-            self._in_loop(self._fan_out(topic, payload))
+        if topic != self.config_topic:
+            return
+        with self.turn:
+            self.roster.retained = kept = packets.publish(topic, payload, retained=True)
+            listening = [connection for connection in self.roster.open if connection.subscribed]
+        message = packets.publish(topic, payload, retained=False)
+        for first in range(0, len(listening), _FAN_OUT):
+            with self.turn:
+                if self.roster.retained is not kept:
+                    # A newer campaign is on its way to all of them.
+                    return
+                for connection in listening[first : first + _FAN_OUT]:
+                    connection.write(message)
 
     # --- Intake
 
     @property
     def ready(self) -> bool:
         """Whether devices are let in."""
-        return self._server is not None
+        return bool(self._listening)
 
     def take(self, seconds: float) -> list[Delivery]:
         """The next batch: what has come within the window after the first, or as much as a batch holds."""
-        return self._queue.take(seconds)
+        queue = self._queue
+        self._taking = True
+        try:
+            if not queue.waiting:
+                self._serve(seconds)
+            if 0 < len(queue.waiting) < self._batch:
+                # To read it all together at the end costs less than to be woken for each.
+                time.sleep(max(0.0, queue.since + self._batch_seconds - time.monotonic()))
+                ends = time.monotonic() + self._batch_seconds
+                while len(queue.waiting) < self._batch and self._serve(0) and time.monotonic() < ends:
+                    pass
+        finally:
+            self._taken_at = time.monotonic()
+            self._taking = False
+        with self.turn:
+            return queue.take(self._batch)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Send the PUBACKs to the connections that delivered, those that still stand."""
-        self._queue.done(len(deliveries))
-        self._loop.call_soon_threadsafe(self._acknowledge, deliveries)
+        answers: dict[Connection, bytes] = {}
+        for delivery in deliveries:
+            connection, number = cast(Receipt, delivery.receipt)
+            answers[connection] = answers.get(connection, b"") + packets.puback(number)
+        with self.turn:
+            self._queue.done(len(deliveries))
+            for connection, pubacks in answers.items():
+                connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
 
     def close(self) -> None:
-        """Everything acknowledged so far goes out; nothing else is taken in."""
-        with contextlib.suppress(TimeoutError):
-            self._in_loop(self._stop_listening()).result(_END_SECONDS)
-
-    # --- what connections call, in the loop
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more may wait for the store."""
-        return len(self._queue.waiting) < self.limits.backlog
-
-    def topic_of(self, user: str) -> str:
-        """The topic of a device's reports."""
-        return report_topic(self._prefix, self._campaign, user)
-
-    def arrived(self, connection: Connection) -> str:
-        """A stranger: the reason to send it away, "" for none."""
-        self._open.add(connection)
-        self._strangers[connection.address] += 1
-        if len(self._open) > self.limits.connections:
-            return "connections"
-        return "strangers" if self._strangers[connection.address] > self.limits.strangers else ""
-
-    def entered(self, connection: Connection) -> None:
-        """It is a device: its older connection ends."""
-        self._known(connection)
-        older = self._online.get(connection.user)
-        self._online[connection.user] = connection
-        if older is not None:
-            older.abort("taken_over")
-
-    def left(self, connection: Connection) -> None:
-        """It is closed."""
-        self._open.discard(connection)
-        if not connection.user:
-            self._known(connection)
-        elif self._online.get(connection.user) is connection:
-            del self._online[connection.user]
+        """Everything acknowledged so far is out; nobody else is let in."""
+        with self.turn:
+            for listening in self._listening:
+                if listening not in self._deaf:
+                    self._selector.unregister(listening)
+                listening.close()
+            self._listening, self._deaf = [], []
 
     # --- inside
 
-    def _known(self, connection: Connection) -> None:
-        self._strangers[connection.address] -= 1
-        if self._strangers[connection.address] <= 0:
-            del self._strangers[connection.address]
+    def _serve(self, seconds: float) -> int:
+        """Wait for anything to happen and see to it; how much it was."""
+        happened = self._selector.select(seconds)
+        with self.turn:
+            for key, _ in happened:
+                try:
+                    key.data()
+                except Exception as wrong:
+                    # A mistake of ours costs one connection, and not the others'.
+                    self._say(f"in the endpoint: {wrong!r}")
+            if time.monotonic() >= self._sweep_at:
+                self._sweep_at = time.monotonic() + _SWEEP_SECONDS
+                deaf, self._deaf = self._deaf, []
+                self._hear(deaf)
+                self.roster.sweep()
+        return len(happened)
 
-    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        by_connection: defaultdict[Connection, list[int]] = defaultdict(list)
-        for delivery in deliveries:
-            connection, number = cast(Receipt, delivery.receipt)
-            by_connection[connection].append(number)
-        for connection, numbers in by_connection.items():
-            connection.acknowledge(numbers)
+    def _keep(self) -> None:
+        """Serve while nobody takes."""
+        while not self._ended.wait(_KEEP_SECONDS):
+            while not (self._ended.is_set() or self._taking or time.monotonic() < self._taken_at + _PATIENCE_SECONDS):
+                self._serve(_KEEP_SECONDS)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.set_exception_handler(self._on_exception)
-        self._loop.run_forever()
+    def _hear(self, sockets: Sequence[socket.socket]) -> None:
+        for listening in sockets:
+            self._selector.register(listening, selectors.EVENT_READ, partial(self._accept, listening))
 
-    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """asyncio's own failures: a handshake that broke off, or no descriptor left for a new connection."""
-        self.refused["handshake" if self._context is not None else "system"] += 1
-        wrong = context.get("exception")
-        if not isinstance(wrong, (OSError, ssl.SSLError)):
-            self._say(f"in the endpoint: {context.get('message')}: {wrong!r}")
-
-    def _in_loop(self, coroutine: Coroutine[Any, Any, None]) -> "Future[None]":
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    async def _listen(self) -> None:
-        self._server = await self._listener.listen(self._loop, lambda: Connection(self), self._context)
-        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-
-    def _sweep(self) -> None:
-        now = self._loop.time()
-        for connection in list(self._open):
-            connection.check(now)
-        if now >= self._tell_at:
-            self._tell_at = now + _TELL_SECONDS
-            self._tell()
-        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-
-    def _tell(self) -> None:
-        """Say who was refused or not read, when that is more than it was."""
-        counted = (self.refused.total(), self.throttled)
-        if counted != self._told:
-            self._told = counted
-            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
-            online, paused = len(self._online), self.throttled
-            self._say(f"{online} devices online; connections ended: {reasons}; reading paused {paused} times")
-
-    async def _fan_out(self, topic: str, payload: bytes) -> None:
-        self.retained = kept = packets.publish(topic, payload, retained=True)
-        message = packets.publish(topic, payload, retained=False)
-        listening = [connection for connection in self._open if connection.subscribed]
-        for first in range(0, len(listening), _FAN_OUT):
-            for connection in listening[first : first + _FAN_OUT]:
-                connection.write(message)
-            await asyncio.sleep(0)
-            if self.retained is not kept:
-                # A newer campaign is on its way to all of them.
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPT):
+            try:
+                accepted, peer = listening.accept()
+            except BlockingIOError:
                 return
-
-    async def _expel(self, users: Set[str]) -> None:
-        for user in users & self._online.keys():
-            self._online[user].abort("removed")
-
-    async def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    async def _leave(self) -> None:
-        await self._stop_listening()
-        for connection in list(self._open):
-            connection.close()
-        # What is written goes out first, where somebody reads it.
-        ends = self._loop.time() + _LEAVE_SECONDS
-        while self._open:
-            await asyncio.sleep(0.01)
-            if self._loop.time() > ends:
-                for connection in list(self._open):
-                    connection.abort("leaving")
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            except OSError as wrong:
+                if wrong.errno in _EXHAUSTED:
+                    self.roster.refused["system"] += 1
+                    self._selector.unregister(listening)
+                    self._deaf.append(listening)
+                    return
+                # The other side's, who has gone again.
+                continue
+            try:
+                stream = Stream(accepted, self._context, self._selector, self.limits.unread_bytes)
+            except OSError:
+                accepted.close()
+                continue
+            Connection(self.roster, stream, str(peer[0]))

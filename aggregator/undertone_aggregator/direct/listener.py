@@ -1,20 +1,15 @@
-"""Where devices connect: address, TLS, event loop."""
+"""Where devices connect: address and TLS."""
 
-import asyncio
-import asyncio.sslproto
+import socket
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from undertone_shared.errors import Invalid
 
-_HANDSHAKE_SECONDS = 10.0
 # A returning fleet waits here, and not for the repetition of its SYN.
 _BACKLOG = 4096
-# asyncio reads TLS into 256 KB for each connection; a record has no more than this.
-_TLS_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -53,35 +48,16 @@ class Listener:
             # A device with a password shows none.
             context.verify_mode = ssl.CERT_OPTIONAL
 
-    async def listen(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        factory: Callable[[], asyncio.Protocol],
-        context: ssl.SSLContext | None,
-    ) -> asyncio.AbstractServer:
-        """Listen. Raises OSError."""
-        options: dict[str, Any] = {}
-        if context is not None:
-            options = {"ssl": context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
-            asyncio.sslproto.SSLProtocol.max_size = _TLS_BYTES
-        return await loop.create_server(factory, self.host, self.port, backlog=_BACKLOG, reuse_address=True, **options)
-
-
-def shown_certificate(transport: asyncio.BaseTransport) -> tuple[str, bytes] | None:
-    """(common name, DER) of the verified certificate that the other side has shown, None without one."""
-    tls = transport.get_extra_info("ssl_object")
-    subject = (tls.getpeercert() or {}).get("subject") if tls is not None else None
-    if subject is None:
-        return None
-    names = {field: text for part in subject for field, text in part}
-    return names.get("commonName", ""), tls.getpeercert(binary_form=True)
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's event loop where it is installed: it takes a quarter less of the processor."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    # Without uvloop there are no types of it.
-    return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
+    def open(self) -> list[socket.socket]:
+        """Sockets that listen, one for each address of the host. Raises OSError."""
+        opened: list[socket.socket] = []
+        try:
+            for family, _, _, _, where in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+                listening = socket.create_server(cast(tuple[str, int], where), family=family, backlog=_BACKLOG)
+                opened.append(listening)
+                listening.setblocking(False)
+        except OSError:
+            for listening in opened:
+                listening.close()
+            raise
+        return opened

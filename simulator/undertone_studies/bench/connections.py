@@ -19,7 +19,6 @@ from undertone_aggregator import credentials
 from undertone_aggregator.broker import HOST, ManagedBroker, free_port
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.direct.listener import new_loop
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
@@ -120,7 +119,7 @@ def _served(
                 raise RuntimeError(f"the server for {intake} ended with code {child.wait()}")
         pids = [child.pid] + ([broker.pid] if broker is not None and broker.pid else [])
         load = _Load(port, campaign, names, each)
-        with asyncio.Runner(loop_factory=new_loop) as runner:
+        with asyncio.Runner() as runner:
             connecting = runner.run(load.connect())
             before = processor_seconds(pids)
             began = time.perf_counter()

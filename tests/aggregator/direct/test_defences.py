@@ -17,6 +17,7 @@ import pytest
 from support.direct import CONFIG, Device, ended, open_endpoint, password, raw, topic, write_passwords
 from support.private_broker import TLS
 from undertone_aggregator.collect.mqtt import packets as mqtt
+from undertone_aggregator.direct.connection import Connection
 from undertone_aggregator.direct.endpoint import Endpoint
 from undertone_aggregator.direct.limits import Limits, limits_for
 from undertone_aggregator.direct.listener import Listener
@@ -355,68 +356,50 @@ def damaged(chance: random.Random) -> bytes:
     return bytes(data)
 
 
+class Wire:
+    """In the place of a stream: it takes whatever is written."""
+
+    reader: Connection
+    certificate = None
+    closed = False
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def end(self, reason: str = "") -> None:
+        if not self.closed:
+            self.closed = True
+            self.reader.ended(reason)
+
+    def close(self) -> None:
+        self.end()
+
+    def pause(self) -> None:
+        pass
+
+    resume = pause
+
+
 def fuzz(endpoint: Endpoint, sequences: int, seed: int) -> int:
-    """Feed sequences to connections in the endpoint's loop, cut anywhere; how many bytes."""
-    from undertone_aggregator.direct.connection import Connection
-
-    class Transport:
-        def __init__(self) -> None:
-            self.closing = False
-
-        def get_extra_info(self, name: str) -> Any:
-            return ("192.0.2.1", 1) if name == "peername" else None
-
-        def set_write_buffer_limits(self, high: int) -> None:
-            pass
-
-        def is_closing(self) -> bool:
-            return self.closing
-
-        def write(self, data: bytes) -> None:
-            assert not self.closing
-
-        def abort(self) -> None:
-            self.closing = True
-
-        close = abort
-
-        def pause_reading(self) -> None:
-            pass
-
-        resume_reading = pause_reading
-
+    """Feed sequences to connections of the endpoint, cut anywhere, in turn with its own work; how many bytes."""
     chance = random.Random(seed)
     fed = 0
-    done = threading.Event()
-    escaped: list[BaseException] = []
-
-    def run(left: int) -> None:
-        nonlocal fed
-        try:
-            for _ in range(min(left, 50)):
-                transport: Any = Transport()
-                connection = Connection(endpoint)
-                connection.connection_made(transport)
-                data = damaged(chance)
-                fed += len(data)
-                at = 0
-                while at < len(data) and not transport.closing:
-                    step = chance.choice([1, 3, 50, 5000])
-                    connection.data_received(data[at : at + step])
-                    assert len(connection._rest) <= endpoint.limits.packet_bytes + 5005
-                    at += step
-                connection.check(endpoint.now() + chance.choice([0, 100]))
-                connection.connection_lost(None)
-        except BaseException as wrong:
-            escaped.append(wrong)
-        if left <= 50 or escaped:
-            done.set()
-        else:
-            endpoint._loop.call_later(0.001, run, left - 50)
-
-    endpoint._loop.call_soon_threadsafe(run, sequences)
-    assert done.wait(600)
-    assert not escaped, escaped
+    for number in range(sequences):
+        if number % 50 == 0:
+            time.sleep(0.001)
+        data = damaged(chance)
+        fed += len(data)
+        with endpoint.turn:
+            wire: Any = Wire()
+            connection = Connection(endpoint.roster, wire, "192.0.2.1")
+            at = 0
+            while at < len(data) and not wire.closed:
+                step = chance.choice([1, 3, 50, 5000])
+                connection.received(data[at : at + step])
+                assert len(connection._rest) <= endpoint.limits.packet_bytes + 5005
+                at += step
+            connection.check(endpoint.roster.now() + chance.choice([0, 100]))
+            wire.end()
     return fed
 
 
@@ -429,7 +412,7 @@ def fuzzed(passwords: Path, sequences: int, seed: int) -> tuple[int, np.ndarray]
         for delivery in site.taken:
             assert delivery.topic in ("", topic("bad"), topic("worse"))
         assert site.endpoint.facts()["connections"] == 1, "only the honest device is left"
-        assert len(site.endpoint._strangers) == 0
+        assert len(site.endpoint.roster.strangers) == 0
         return fed, np.array(site.waits[before:])
 
 

@@ -1,11 +1,10 @@
-"""The direct endpoint over real sockets: sessions, acknowledgements, the campaign, on both event loops."""
+"""The direct endpoint over real sockets: sessions, acknowledgements, the campaign."""
 
-import asyncio
 import gc
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,13 @@ from support.direct import CONFIG, Device, open_endpoint, password, topic, write
 from support.paho_client import leave
 from support.private_broker import TLS
 from undertone_aggregator.credentials import change_passwords
-from undertone_aggregator.direct import endpoint as endpoint_module
+from undertone_aggregator.direct import roster
 from undertone_aggregator.direct.endpoint import Endpoint
-from undertone_aggregator.direct.listener import Listener, new_loop
+from undertone_aggregator.direct.listener import Listener
 from undertone_shared.errors import Invalid
 from undertone_shared.report import LENGTH
 
 USERS = ["load-1", "load-2", "aggregator", "analyst"]
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    if request.param == "uvloop":
-        pytest.importorskip("uvloop")
-        return new_loop
-    return asyncio.new_event_loop
 
 
 @pytest.fixture
@@ -39,8 +30,8 @@ def passwords(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def endpoint(passwords: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Endpoint]:
-    with open_endpoint(passwords, loop=loop) as made:
+def endpoint(passwords: Path) -> Iterator[Endpoint]:
+    with open_endpoint(passwords) as made:
         yield made
 
 
@@ -154,8 +145,6 @@ def test_a_foreign_topic_and_the_retain_flag_are_told_on(endpoint: Endpoint, dev
 def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: Endpoint, device: Device) -> None:
     endpoint.publish(CONFIG, b"first", again=True)
     endpoint.publish("undertone-test/direct/meters/aggregate/all", b"nobody's")
-    while not endpoint.retained:
-        time.sleep(0.01)
     device.subscribe()
     (_, name, payload, retained) = device.wait("message")[0]
     assert (name, bytes(payload), retained) == (CONFIG, b"first", True)
@@ -228,7 +217,7 @@ def test_many_threads_see_every_delivery_once(passwords: Path) -> None:
 
 
 def test_who_was_refused_is_told(passwords: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(roster, "_TELL_SECONDS", 0.0)
     said: list[str] = []
     with open_endpoint(passwords, say=said.append) as endpoint:
         device = Device(endpoint.port, "load-1")
@@ -305,10 +294,10 @@ def tls_listener(tmp_path: Path, name: str = "localhost") -> Listener:
     return Listener(port=0, certificate=certificate, key=key)
 
 
-def test_tls_and_its_reload(tmp_path: Path, passwords: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_tls_and_its_reload(tmp_path: Path, passwords: Path) -> None:
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
     listener = tls_listener(tmp_path, "elsewhere")
-    with open_endpoint(passwords, listener=listener, loop=loop) as endpoint:
+    with open_endpoint(passwords, listener=listener) as endpoint:
         with pytest.raises(ssl.SSLCertVerificationError):
             Device(endpoint.port, "load-1", context=context)
         gc.collect()

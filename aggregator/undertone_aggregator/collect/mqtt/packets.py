@@ -34,6 +34,7 @@ WRONG_LEVEL = 1
 NOT_AUTHORISED = 5
 
 LARGEST = (1 << 28) - 1
+PUBACK_BYTES = 4
 _U16 = 0xFFFF
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
 # A clean session without a will (3.1.2.3); who shows a certificate may leave out the rest.
@@ -208,9 +209,14 @@ def report_head(topic: bytes, payload: int) -> tuple[bytes, int]:
     return whole[: len(whole) - 2 - payload], len(whole)
 
 
-def pubacks(numbers: Sequence[int]) -> bytes:
-    """A PUBACK per packet identifier, in one buffer (3.4)."""
-    return b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in numbers])
+def puback(number: int) -> bytes:
+    """PUBACK (3.4)."""
+    return b"\x40\x02" + number.to_bytes(2, "big")
+
+
+def pubacks(numbers: Iterable[int]) -> bytes:
+    """A PUBACK per packet identifier, in one buffer."""
+    return b"".join(map(puback, numbers))
 
 
 PING = bytes((PINGREQ, 0))

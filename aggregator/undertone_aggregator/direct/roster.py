@@ -1,0 +1,110 @@
+"""Who is connected: strangers and devices, what they may take, and why others were sent away."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Set
+
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.direct.connection import Connection
+from undertone_aggregator.direct.gate import Gate
+from undertone_aggregator.direct.limits import Limits
+from undertone_aggregator.direct.queue import Queue
+from undertone_shared.topics import config_topic, report_topic
+
+_TELL_SECONDS = 60.0
+
+
+class Roster:
+    """The connections of one campaign, all used by one thread at a time; their reports go to ``queue``.
+
+    ``retained``: the campaign as a packet. ``refused`` counts refusals by reason, ``throttled`` how often a connection
+    was not read for its limits' sake.
+    """
+
+    def __init__(
+        self, gate: Gate, limits: Limits, prefix: str, campaign: str, queue: Queue, say: Callable[[str], None]
+    ) -> None:
+        self.gate = gate
+        self.limits = limits
+        self.config_topic = config_topic(prefix, campaign)
+        self.retained = b""
+        self.refused: Counter[str] = Counter()
+        self.throttled = 0
+        self.open: set[Connection] = set()
+        self.online: dict[str, Connection] = {}
+        self.strangers: Counter[str] = Counter()
+        self.now: Callable[[], float] = time.monotonic
+        self.deliver: Callable[[Delivery], None] = queue.put
+        self._queue = queue
+        self._prefix = prefix
+        self._campaign = campaign
+        self._say = say
+        self._tell_at = 0.0
+        self._told = (0, 0)
+
+    # --- what connections call
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may wait for the store."""
+        return len(self._queue.waiting) < self.limits.backlog
+
+    def topic_of(self, user: str) -> str:
+        """The topic of a device's reports."""
+        return report_topic(self._prefix, self._campaign, user)
+
+    def arrived(self, connection: Connection) -> str:
+        """A stranger: the reason to send it away, "" for none."""
+        self.open.add(connection)
+        self.strangers[connection.address] += 1
+        if len(self.open) > self.limits.connections:
+            return "connections"
+        return "strangers" if self.strangers[connection.address] > self.limits.strangers else ""
+
+    def entered(self, connection: Connection) -> None:
+        """It is a device: its older connection ends."""
+        self._known(connection)
+        older = self.online.get(connection.user)
+        self.online[connection.user] = connection
+        if older is not None:
+            older.abort("taken_over")
+
+    def left(self, connection: Connection) -> None:
+        """It is closed."""
+        self.open.discard(connection)
+        if not connection.user:
+            self._known(connection)
+        elif self.online.get(connection.user) is connection:
+            del self.online[connection.user]
+
+    # --- what the endpoint calls
+
+    def sweep(self) -> None:
+        """End the connections that have overrun a deadline; say from time to time who was refused."""
+        now = self.now()
+        for connection in list(self.open):
+            connection.check(now)
+        if now >= self._tell_at:
+            self._tell_at = now + _TELL_SECONDS
+            self._tell()
+
+    def expel(self, users: Set[str]) -> None:
+        """End these devices' connections."""
+        for user in users & self.online.keys():
+            self.online[user].abort("removed")
+
+    # --- inside
+
+    def _known(self, connection: Connection) -> None:
+        self.strangers[connection.address] -= 1
+        if self.strangers[connection.address] <= 0:
+            del self.strangers[connection.address]
+
+    def _tell(self) -> None:
+        """Say who was refused or not read, when that is more than it was."""
+        counted = (self.refused.total(), self.throttled)
+        if counted != self._told:
+            self._told = counted
+            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
+            online, paused = len(self.online), self.throttled
+            self._say(f"{online} devices online; connections ended: {reasons}; reading paused {paused} times")
