@@ -147,6 +147,8 @@ def test_killed_at_twenty_random_points(site: Site) -> None:
     server.start()
     sender.flush(made)
     duplicates = finish(server, campaign, sender.sent, site.asynchronous)
+    if site.asynchronous:
+        repeated -= sender.merged
     assert duplicates > repeated, "no delivery came twice: the kills hit nothing"
 
 

@@ -53,7 +53,8 @@ class _Member:
         pass
 
     def acked(self, connection: Connection, payload: bytes) -> None:
-        for key in [key for key in self.waiting if key[1] == payload]:
+        # The very one that was published: another topic's may have the same bytes.
+        for key in [key for key in self.waiting if key[1] is payload]:
             del self.waiting[key]
             self.fleet.acknowledged.add((self.user, *key))
 
@@ -65,6 +66,8 @@ class _Member:
     def send(self, topic: str, payload: bytes) -> None:
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self.live())
+        if self.connection is None and (topic, payload) in self.waiting:
+            self.fleet.merged += 1
         self.waiting[topic, payload] = None
         if self.connection is not None:
             self.connection.publish(topic, payload)
@@ -72,12 +75,16 @@ class _Member:
 
 
 class DirectSender:
-    """``send`` hands over (topic, payload); the device named in the topic sends it. Every hand-over is kept."""
+    """``send`` hands over (topic, payload); the device named in the topic sends it. Every hand-over is kept.
+
+    ``merged``: hand-overs of what a device without a connection held already; it sends that once.
+    """
 
     def __init__(self, port: int, passwords: Mapping[str, str], context: ssl.SSLContext | None = None) -> None:
         self.port = port
         self.context = context
         self.sent: list[tuple[str, bytes]] = []
+        self.merged = 0
         self.acknowledged: set[tuple[str, str, bytes]] = set()
         self._passwords = passwords
         self._members: dict[str, _Member] = {}

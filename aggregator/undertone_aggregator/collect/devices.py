@@ -38,13 +38,18 @@ class Devices:
         rows = [known(topic, -2) for topic in topics]
         if -2 in rows:
             rows = [self._learn(topic) if row == -2 else row for topic, row in zip(topics, rows, strict=True)]
+        if self._new_keys:
             self._grow()
         return np.array(rows, dtype=np.int64)
 
     def known(self, topic: str) -> tuple[str, int | None] | None:
-        """(device, key) of a topic that has a row."""
+        """(device, key) of a topic that has a row, or gets one; None where no report belongs."""
         row = self._row.get(topic)
-        return None if row is None else self._known[row]
+        if row is None:
+            if len(self._known) > MOST:
+                self._forget()
+            row = self._learn(topic)
+        return None if row < 0 else self._known[row]
 
     def name(self, row: int) -> str:
         """The device's name."""

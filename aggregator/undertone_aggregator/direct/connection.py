@@ -1,7 +1,7 @@
 """One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Protocol
 
 from undertone_aggregator.collect.intake import Delivery
@@ -24,13 +24,11 @@ class Host(Protocol):
     retained: bytes
     refused: Counter[str]
     throttled: int
+    # What waits for the store.
+    backlog: Sized
     # Called for each report, hence no methods: seconds of a steady clock, and a report for the next batch.
     now: Callable[[], float]
     deliver: Callable[[Delivery], None]
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more may wait for the store."""
 
     def topic_of(self, user: str) -> str:
         """The topic of a device's reports."""
@@ -265,10 +263,12 @@ class Connection:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 
     def _may_send(self, now: float) -> bool:
-        limits = self._host.limits
-        self._tokens = min(limits.burst, self._tokens + (now - self._filled_at) * limits.per_second)
+        host = self._host
+        limits = host.limits
+        tokens = self._tokens + (now - self._filled_at) * limits.per_second
+        self._tokens = tokens if tokens < limits.burst else limits.burst
         self._filled_at = now
-        return self._tokens >= 1 and self.waiting < limits.unacknowledged and self._host.has_room
+        return tokens >= 1 and self.waiting < limits.unacknowledged and len(host.backlog) < limits.backlog
 
     def _stall(self) -> None:
         self.stalled = True

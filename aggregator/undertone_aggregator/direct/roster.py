@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Set, Sized
 
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.direct.connection import Connection
@@ -35,7 +35,7 @@ class Roster:
         self.strangers: Counter[str] = Counter()
         self.now: Callable[[], float] = time.monotonic
         self.deliver: Callable[[Delivery], None] = queue.put
-        self._queue = queue
+        self.backlog: Sized = queue.waiting
         self._prefix = prefix
         self._campaign = campaign
         self._say = say
@@ -43,11 +43,6 @@ class Roster:
         self._told = (0, 0)
 
     # --- what connections call
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more may wait for the store."""
-        return len(self._queue.waiting) < self.limits.backlog
 
     def topic_of(self, user: str) -> str:
         """The topic of a device's reports."""
