@@ -1,8 +1,7 @@
-"""Devices that show certificates at the direct endpoint, on both event loops."""
+"""Devices that show certificates at the direct endpoint."""
 
-import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,9 @@ from undertone_aggregator import credentials
 from undertone_aggregator.broker_options import BrokerOptions, check_broker
 from undertone_aggregator.credentials import ShownCertificate
 from undertone_aggregator.direct.endpoint import Endpoint
-from undertone_aggregator.direct.listener import Listener, new_loop
+from undertone_aggregator.direct.listener import Listener
 from undertone_shared.errors import Invalid
 from undertone_simulator.authority import device_certificate, private_authority
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    if request.param == "uvloop":
-        pytest.importorskip("uvloop")
-        return new_loop
-    return asyncio.new_event_loop
 
 
 @pytest.fixture
@@ -31,7 +22,7 @@ def authority(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path, authority: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Endpoint]:
+def endpoint(tmp_path: Path, authority: Path) -> Iterator[Endpoint]:
     """load-1 shows a certificate, load-2 a password."""
     certificate = issue(tmp_path, authority, "load-1", "load-1")
     users = {"load-1": ShownCertificate(certificate), "load-2": password("load-2")}
@@ -39,7 +30,7 @@ def endpoint(tmp_path: Path, authority: Path, loop: Callable[[], asyncio.Abstrac
     listener = Listener(
         port=0, certificate=tmp_path / "tls/server.crt", key=tmp_path / "tls/server.key", authority=authority
     )
-    with open_endpoint(tmp_path / "passwords", listener=listener, loop=loop) as made:
+    with open_endpoint(tmp_path / "passwords", listener=listener) as made:
         yield made
 
 
