@@ -94,10 +94,7 @@ def _pause(config: Config, command: str, at_once: bool, hours: int) -> int:
         slot = campaign["slot_seconds"] if campaign else slot
     except Invalid:
         pass  # no device has run here yet
-    try:
-        current = pauses.read(storage)
-    except ValueError:
-        current = (now, pauses.ENDLESS)  # what the device makes of it
+    current = pauses.read(storage, now)
     if command == "resume":
         pause = pauses.end(current, now, slot, policy.rest_seconds)
     else:

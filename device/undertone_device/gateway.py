@@ -1,6 +1,7 @@
 """Devices that run on this machine: each has its own ledger, policy, connection and source; one process serves all."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -31,6 +32,8 @@ class Device:
 
     def __init__(self, config: Config, as_json: bool, note: Note) -> None:
         policy = assembly.read_policy(config)
+        if policy.stream and policy.stream.dimension > 1:
+            raise Invalid(f"stream.dimension is {policy.stream.dimension}, expected 1: a source gives one number")
         self._source = open_source(config)
         self._home = open_home(config)
         broker = config.broker
@@ -73,6 +76,8 @@ class Device:
         self._client.step(milliseconds)
         now = clock.unix_time()
         state = self._state(now)
+        if state is None:
+            return
         if self._home is not None:
             self._home.show(state)
             state["home"] = self._home.trouble
@@ -93,7 +98,8 @@ class Device:
         self._source.close()
         if self._home is not None:
             self._home.close()
-        self._write(json.dumps(self._state(clock.unix_time())))
+        if state := self._state(clock.unix_time()):
+            self._write(json.dumps(state))
         self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
 
     def say(self, sentence: str) -> None:
@@ -108,8 +114,17 @@ class Device:
             # A full disk hides the status; the ledger says for itself whether it can go on.
             self.say(f"the status cannot be written: {error}")
 
-    def _state(self, now: int) -> dict[str, Any]:
-        return dict(status.describe(self._client, now), source=self._source.trouble or self._silence(now))
+    def _state(self, now: int) -> dict[str, Any] | None:
+        """None, and said once, where what stands in the device's folder cannot be read."""
+        try:
+            described = status.describe(self._client, now)
+        except (OSError, ValueError) as error:
+            sentence = f"the status cannot be made: {error}"
+            if sentence != self._said:
+                self._said = sentence
+                self.say(sentence)
+            return None
+        return dict(described, source=self._source.trouble or self._silence(now))
 
     def _silence(self, now: int) -> str:
         campaign = self._client.reporter.campaign
@@ -132,7 +147,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
             if values.count(value) > 1:
                 raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected one of each")
     with ExitStack() as stack:
-        file = None if ledger is None else stack.enter_context(open(ledger, "a", buffering=1, encoding="ascii"))
+        file = None if ledger is None else stack.enter_context(open(ledger, "a", 1, "ascii", opener=_private))
 
         def note(word: str, device: str, report: bytes) -> None:
             if file is not None:
@@ -148,6 +163,11 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
                 device.step(share)
         for device in devices:
             device.finish()
+
+
+def _private(path: str, flags: int) -> int:
+    """When and how often a device reported is its owner's alone to read."""
+    return os.open(path, flags, 0o600)
 
 
 def configurations(folder: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The transport of phones and gateways: the same five calls over paho-mqtt."""
 
+import struct
 from typing import TYPE_CHECKING
 
 import paho.mqtt.client as paho
@@ -62,7 +63,10 @@ class PahoTransport:
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
         host, port, keepalive = self._address
-        client.connect(host, port, keepalive)
+        try:
+            client.connect(host, port, keepalive)
+        except ValueError as error:  # a host that can be no name
+            raise OSError(f"{host}: {error}") from None
         self._client = client
 
     def subscribe(self, topic: str) -> None:
@@ -80,9 +84,12 @@ class PahoTransport:
         """Send, wait for at most this long, receive."""
         if self._client is None:
             return []
-        code = self._client.loop(milliseconds / 1000)
-        if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            self._lost(paho.error_string(code))
+        try:
+            code = self._client.loop(milliseconds / 1000)
+            if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                self._lost(paho.error_string(code))
+        except (ValueError, IndexError, struct.error) as error:  # paho on bytes that are no MQTT
+            self._lost(f"the broker breaks the protocol: {error}")
         events = self._events
         self._events = []
         if events and events[-1][0] == LOST:

@@ -37,10 +37,13 @@ def _edge(seconds: int, slot: int) -> int:
     return -(-seconds // slot) * slot
 
 
-def read(storage: "Storage") -> tuple[int, int]:
-    """The pause on file, (0, 0) without one. Raises OSError, and ValueError for a file that holds something else."""
-    start, until = (storage.read(PAUSE) or b"0 0").split()
-    return int(start), int(until)
+def read(storage: "Storage", now: int) -> tuple[int, int]:
+    """The pause on file, (0, 0) without one; an endless one for a file that holds something else. Raises OSError."""
+    try:
+        start, until = (storage.read(PAUSE) or b"0 0").split()
+        return int(start), int(until)
+    except ValueError:
+        return now, ENDLESS
 
 
 def write(storage: "Storage", pause: tuple[int, int]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FILE = "status.json"
 DAY = 86400
 LARGEST = 16384
+_LONGEST = 500
 
 
 def describe(client: "Client", now: int) -> "dict[str, Any]":
@@ -26,13 +27,14 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     ledger = reporter.ledger
     storage = reporter.storage
     losses = max(int(storage.read(BEGUN) or 1) - 1, 0)
-    pause = list(pauses.read(storage))
+    pause = list(pauses.read(storage, now))
     state: dict[str, Any] = {
         "device": reporter.device,
         "time": now,
         "online": client.online,
         "paused": reporter.paused,
-        "trouble": client.trouble,
+        # What a server said is quoted in it.
+        "trouble": client.trouble[:_LONGEST],
         "counts": client.counts,
         "spent_until": reporter.spent_until,
         "most_a_day": most_reports(policy, policy.slot_seconds, DAY),

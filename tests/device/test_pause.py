@@ -42,35 +42,35 @@ def home(tmp_path, monkeypatch):
 
 def test_a_pause_begins_after_a_rest_at_a_slots_edge(home, capsys):
     assert home("pause") == 0
-    assert pauses.read(home.storage) == (START + DAY + SLOT, pauses.ENDLESS)
+    assert pauses.read(home.storage, 0) == (START + DAY + SLOT, pauses.ENDLESS)
     assert "until it is ended: nothing is reported, and that shows" in capsys.readouterr().out
     # Not begun yet: resume takes it back.
     assert home("resume") == 0
-    assert pauses.read(home.storage) == (0, 0)
+    assert pauses.read(home.storage, 0) == (0, 0)
     assert capsys.readouterr().out == "no pause: reports go on\n"
 
 
 def test_a_pause_at_once_lasts_a_rest_and_a_day_at_least(home):
     assert home("pause", "--now", "--hours", "1") == 0
-    assert pauses.read(home.storage) == (START + 100, START + DAY + SLOT)
+    assert pauses.read(home.storage, 0) == (START + 100, START + DAY + SLOT)
     home.times[0] += 3600
     home("resume")
-    assert pauses.read(home.storage) == (START + 100, START + DAY + SLOT)
+    assert pauses.read(home.storage, 0) == (START + 100, START + DAY + SLOT)
     home.times[0] += 5 * DAY
     home("pause", "--now")
     home.times[0] += 3 * DAY
     home("resume")
-    start, until = pauses.read(home.storage)
+    start, until = pauses.read(home.storage, 0)
     assert start == START + 3700 + 5 * DAY
     assert until == -(-home.times[0] // SLOT) * SLOT
 
 
 def test_a_second_pause_does_not_move_the_begun_one(home):
     home("pause", "--now", "--hours", "100")
-    first = pauses.read(home.storage)
+    first = pauses.read(home.storage, 0)
     home.times[0] += 7200
     home("pause", "--hours", "1")
-    assert pauses.read(home.storage) == first
+    assert pauses.read(home.storage, 0) == first
 
 
 def test_hours_are_whole_and_few(home, capsys):

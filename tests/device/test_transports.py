@@ -100,6 +100,33 @@ def test_a_killed_broker_is_noticed_and_the_next_connection_works(make, broker):
 
 
 @BOTH
+def test_a_broker_that_breaks_the_protocol_is_a_lost_connection(make):
+    for answer in (b"\x30\x04\0\x02\xff\xfe", b"\x30\x01x", b"\x30\x04\0\x09ab", b"\x90\x01x", b"\xf0\0"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            transport = make(server.getsockname()[1])
+
+            def speak(server=server, answer=answer):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"\x20\x02\0\0" + answer)
+                    connection.recv(4096)
+
+            thread = threading.Thread(target=speak)
+            thread.start()
+            transport.connect()
+            wait_for(transport, "lost")
+            transport.close()
+            thread.join(10)
+
+
+def test_a_host_that_is_no_name_is_no_connection():
+    for host in ("a..b", "x" * 64 + ".example"):
+        with pytest.raises(OSError, match="label"):
+            PahoTransport(host, 1883, "phone").connect()
+
+
+@BOTH
 def test_connections_leave_no_descriptors_behind(make, broker):
     transport = make(broker.port)
 

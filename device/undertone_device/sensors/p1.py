@@ -44,7 +44,9 @@ class P1:
             telegram = self._buffer[start : end + 1]
             tail = self._buffer[end + 1 : end + 1 + _TAIL]
             if tail != b"%04X\r\n" % crc16(telegram, ARC, 0):
-                self._drop(start + 1)
+                # The last of what looks like several beginnings is tried next: no byte is summed more than twice.
+                last = self._buffer.rfind(b"/", start + 1, end)
+                self._drop(end + 1 if last < 0 else last)
                 continue
             self._buffer = self._buffer[end + 1 + _TAIL :]
             try:

@@ -54,7 +54,9 @@ class Sml:
             crc = crc16(memoryview(frame)[:-2], X25, 0xFFFF) ^ 0xFFFF
             if frame[-2] | frame[-1] << 8 != crc or frame[-3] > 3:
                 self.bad += 1
-                self._buffer = self._buffer[start + 1 :]
+                # The last of what looks like several starts is tried next: no byte is summed more than twice.
+                last = self._buffer.rfind(_START, start + 1, end)
+                self._buffer = self._buffer[end - len(_START) + 1 if last < 0 else last :]
                 continue
             self._buffer = self._buffer[end:]
             body = frame[len(_START) : -8 - frame[-3]].replace(_ESCAPE + _ESCAPE, _ESCAPE)
@@ -76,7 +78,7 @@ class Sml:
         if unit != self._unit or not isinstance(value, int):
             raise ValueError("the register has another unit")
         exponent = exponent or 0
-        if not -12 <= exponent <= 12:
+        if not isinstance(exponent, int) or not -12 <= exponent <= 12:
             raise ValueError("the scaler is out of range")
         return scaled(value * 10 ** max(exponent, 0), 10 ** max(-exponent, 0), self._scale)
 

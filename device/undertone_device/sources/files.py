@@ -45,8 +45,11 @@ class Command(Source):
         options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "timeout": self._seconds}
         try:
             done = subprocess.run(self._command, check=True, **options)
-        except subprocess.SubprocessError as error:
-            raise OSError(str(error)) from None
+        except subprocess.TimeoutExpired:
+            raise OSError(f"{self._command[0]} timed out after {self._seconds} s") from None
+        except subprocess.CalledProcessError as error:
+            # Not its arguments, which may hold a password.
+            raise OSError(f"{self._command[0]} gives the exit status {error.returncode}") from None
         return parse_sample(done.stdout.strip())
 
 
@@ -84,6 +87,9 @@ class Lines(Source):
         try:
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
+            return []
+        except OSError as error:  # a terminal that was hung up
+            self.trouble = f"no sample: {error}"
             return []
         if not data:
             self.trouble = "no sample: the input has ended"

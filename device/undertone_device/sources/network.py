@@ -25,7 +25,10 @@ def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
     if field is None:
         return units(text.decode().strip(), scale)
     # Digits stay text: no float decides.
-    value: Any = json.loads(text, parse_float=str, parse_int=str)
+    try:
+        value: Any = json.loads(text, parse_float=str, parse_int=str)
+    except RecursionError:
+        raise ValueError("the object is nested too deeply") from None
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
             raise ValueError(f"no field {field!r}")
@@ -123,7 +126,12 @@ def open_transport(fields: Fields) -> PahoTransport:
 def _secret(fields: Fields, name: str) -> str | None:
     if name not in fields:
         return None
-    return read_bounded(fields[name], LARGEST_SECRET).decode().strip("\r\n")
+    data = read_bounded(fields[name], LARGEST_SECRET)
+    # What it is goes into headers, whose errors quote it.
+    text = data.decode(errors="replace").strip("\r\n")
+    if not text.isprintable() or not 1 <= len(data) <= LARGEST_SECRET or "\ufffd" in text:
+        raise Invalid(f"{fields[name]} holds no secret of one line, 1 to {LARGEST_SECRET} characters")
+    return text
 
 
 KINDS = {

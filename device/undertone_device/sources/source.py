@@ -50,19 +50,20 @@ class Plausible(Source):
     """Another source's samples that can be: of ``bounds``, both ends included; if ``twice``, read so twice in a row.
 
     Where no checksum is, a digit that was damaged on its way is another number: this is as far as it can be seen.
+    Whatever a library raises is a sample that cannot be had: one sensor's never ends what serves others.
     """
 
     def __init__(self, source: Source, bounds: tuple[int, int] | None = None, twice: bool = False):
         self.polled = source.polled
         self._source = source
-        self._bounds = bounds
+        self._bounds = bounds or (-_LARGEST, _LARGEST)
         self._twice = twice
         self._refused = ""
 
     def sample(self, now: int) -> int | None:
         """What ``read`` gives. Raises OSError or ValueError, for an implausible one too."""
-        sample = self._source.sample(now)
-        if self._twice and (again := self._source.sample(now)) != sample:
+        sample = self._sample(now)
+        if self._twice and (again := self._sample(now)) != sample:
             raise ValueError(f"two reads in a row say {sample} and {again}")
         if sample is not None and (why := self._implausible(sample)):
             raise ValueError(why)
@@ -71,7 +72,14 @@ class Plausible(Source):
     def arrived(self) -> list[int]:
         """The plausible ones."""
         plausible = []
-        for sample in self._source.arrived():
+        try:
+            samples = self._source.arrived()
+        except Invalid:
+            raise
+        except Exception as error:
+            self.trouble = f"no sample: {_words(error)}"
+            return []
+        for sample in samples:
             why = self._implausible(sample)
             self._refused = why and f"no sample: {why}"
             if not why:
@@ -83,10 +91,22 @@ class Plausible(Source):
         """Release what is open."""
         self._source.close()
 
+    def _sample(self, now: int) -> int | None:
+        try:
+            return self._source.sample(now)
+        except (OSError, ValueError):
+            raise
+        except Exception as error:
+            raise OSError(_words(error)) from error
+
     def _implausible(self, sample: int) -> str:
-        if self._bounds is None or self._bounds[0] <= sample <= self._bounds[1]:
+        if self._bounds[0] <= sample <= self._bounds[1]:
             return ""
         return f"a sample is {sample}, expected {self._bounds[0]} to {self._bounds[1]}"
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ def test_a_command_is_run_for_each_sample():
     assert open_source(source(kind="command", command=[sys.executable, "-c", "print(42)"])).read(0) == 42
     with pytest.raises(OSError, match="status"):
         open_source(source(kind="command", command=["false"])).read(0)
+    with pytest.raises(OSError, match="exit status 7") as failed:
+        open_source(source(kind="command", command=["sh", "-c", "exit 7", "--password=hush"])).read(0)
+    assert "hush" not in str(failed.value)
     with pytest.raises(OSError, match="absent"):
         open_source(source(kind="command", command=["/absent"])).read(0)
     with pytest.raises(OSError, match="timed out"):

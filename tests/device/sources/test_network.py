@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 import time
 
@@ -12,6 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device.sources.network import number_in
+from undertone_shared.errors import Invalid
 
 
 @pytest.fixture
@@ -143,3 +145,45 @@ def test_a_home_assistant_entity(opened, home, tmp_path):
     token.write_text("wrong\n")
     with pytest.raises(OSError, match="401"):
         entity("sensor.energy").read(0)
+    with pytest.raises(OSError, match="InvalidURL"):
+        entity("sensor.energy of mine").read(0)
+    # Never said: neither in a log nor in the status.
+    for text in (b"sec\nret", b"sec\xff", b"", b"s" * 2000, b"sec\x1bret"):
+        token.write_bytes(text)
+        with pytest.raises(Invalid, match=r"token holds no secret of one line") as refused:
+            entity("sensor.energy")
+        assert "sec\\n" not in str(refused.value)
+
+
+def test_an_answer_that_is_no_http(opened, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        source = opened(kind="home-assistant", url=url, entity="e", token_file=str(tmp_path / "token"))
+        for answer in (b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+            thread = threading.Thread(target=answered, args=(server, answer))
+            thread.start()
+            with pytest.raises(OSError, match=r"BadStatusLine|IncompleteRead"):
+                source.read(0)
+            thread.join()
+            assert source.trouble.startswith("no sample: ")
+
+
+def answered(server, answer):
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(answer)
+
+
+def test_a_message_that_is_nested_too_deeply_is_no_number_and_hides_no_other(opened, broker, publish, topic_prefix):
+    topic = f"{topic_prefix}/plug"
+    source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic, field="energy")
+    assert wait_for(source, publish, topic, '{"energy": 3}') == {3}
+    publish(topic, "[" * 10000)
+    end = time.monotonic() + 10
+    while "nested" not in source.trouble and time.monotonic() < end:
+        assert set(source.arrived()) <= {3}
+        time.sleep(0.02)
+    assert "nested" in source.trouble
+    assert wait_for(source, publish, topic, '{"energy": 4}') == {4}

@@ -62,6 +62,21 @@ def test_a_telegram_without_a_checksum_is_none():
     assert p1.bad == 1
 
 
+def test_what_looks_like_many_beginnings_is_checked_once():
+    checked = []
+
+    class Counted(P1):
+        def _drop(self, length):
+            checked.append(length)
+            P1._drop(self, length)
+
+    p1 = Counted(TARIFFS)
+    assert p1.feed(b"/" * 1000 + b"!ABCD\r\n" + TELEGRAM) == [246913578]
+    assert len(checked) <= 2
+    assert p1.feed(b"/" * 1000 + TELEGRAM) == [246913578]
+    assert len(checked) <= 4
+
+
 def test_noise_does_not_grow():
     p1 = P1(TARIFFS)
     for _ in range(8):

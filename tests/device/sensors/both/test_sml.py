@@ -64,6 +64,8 @@ def test_what_is_no_reading():
         entry() + entry(),
         entry(value=b"\x05\x01\x02\x03\x04"),
         entry(scaler=b"\x52\x20"),
+        entry(scaler=b"\x02\x41"),
+        entry(scaler=b"\x71\x01"),
         entry(value=b"\x59" + b"\x7f" + b"\xff" * 7),
         b"\x71" * 40 + b"\x01",
         b"\x7f\x8f",
@@ -73,6 +75,14 @@ def test_what_is_no_reading():
         sml = Sml(OBIS_1_8_0)
         assert sml.feed(frame(body)) == [], body
         assert sml.bad == 1, body
+
+
+def test_what_looks_like_many_beginnings_is_checked_once():
+    sml = Sml(OBIS_1_8_0)
+    assert sml.feed(SML[:8] * 200 + b"\x1b\x1b\x1b\x1b\x1a\x00AA" + SML) == [READING]
+    assert sml.bad <= 2
+    assert sml.feed(SML[:8] * 200 + SML) == [READING]
+    assert sml.bad <= 4
 
 
 def test_noise_does_not_grow():
