@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 
 import pytest
 
@@ -18,6 +19,13 @@ def test_the_drawing_is_of_this_text(text):
     lines = {" ".join(line.split()) for line in drawn.splitlines()}
     assert labels
     assert {label for label in labels if label not in lines} == set()
+
+
+def test_the_households_card_is_the_one_that_a_device_announces():
+    sys.path.append(str(REPO / "scripts"))
+    import household_card
+
+    assert household_card.OUT.read_text("utf-8") == household_card.card()
 
 
 def test_every_drawing_is_shown():
