@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import undertone
 from support.ci import unavailable
 from support.micropython import REPO
 
@@ -91,10 +93,24 @@ def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(pl
 
 
 def test_one_version_everywhere(plain_install):
-    import undertone
-
     command = plain_install.with_name("undertone.exe" if os.name == "nt" else "undertone")
     assert run(command, "--version").stdout == f"undertone {undertone.__version__}\n"
     listed = json.loads(run(sys.executable, "-m", "pip", "--python", plain_install, "list", "--format=json").stdout)
     assert {"name": "undertone-ldp", "version": undertone.__version__} in listed
     assert json.loads((REPO / "package.json").read_text(encoding="utf-8"))["version"] == undertone.__version__
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern"),
+    [
+        ("CITATION.cff", r"^version: (\S+)$"),
+        ("CHANGELOG.md", r"^## (\S+)"),
+        ("sensors.json", r'"version": "([^"]+)"'),
+        ("aggregator/deploy/Dockerfile", r"^ARG VERSION=(\S+)$"),
+        ("docs/boards.md", r"/undertone-([\d.]+)\""),
+    ],
+)
+def test_what_repeats_the_version_agrees(file, pattern):
+    shown = re.search(pattern, (REPO / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown is not None
+    assert shown[1] == undertone.__version__
