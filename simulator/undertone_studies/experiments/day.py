@@ -46,7 +46,7 @@ def run(options: Options) -> Outcome:
                 filtered = "" if way.filtered is None else round(100 * way.filtered, 2)
                 rows.append((epsilon, devices, way.name, way.theta, round(100 * way.raw, 2), simulated, filtered))
                 if epsilon == EPSILONS[0]:
-                    x, y = curves.setdefault(way.name, ([], []))
+                    x, y = curves.setdefault(_label(way.name), ([], []))
                     x.append(devices)
                     y.append(100 * way.raw)
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
@@ -55,8 +55,14 @@ def run(options: Options) -> Outcome:
         " after 14 days, no profile given.",
         "All but 'every slot, ε each' cost ε in any 24 hours; streams (ε, 1e-5). 'turns' hold by the device alone.",
     ]
-    panel = Panel("ε = 1 in any 24 hours", "devices", "error, % of the mean", curves, logarithmic_x=True)
+    title = "Error of a slot, ε = 1 in any 24 hours"
+    panel = Panel(title, "devices", "error, % of the mean", curves, logarithmic_x=True, better="lower")
     return Outcome(TITLE, columns, rows, notes, [panel])
+
+
+def _label(way: str) -> str:
+    """A way's name on the picture: a stream's slew is in the table, and what is no guarantee for a day says so."""
+    return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 
 
 def _source(options: Options) -> Source:
