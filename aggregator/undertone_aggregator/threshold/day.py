@@ -3,8 +3,9 @@
 Reports come from known slots, so this costs no privacy. A piece's law is locally Weibull like the whole day's
 (`threshold.tail`). The parameters of all pieces are normal around the day's, with a correlation that fades with the
 time between them round the cycle: where a piece has few reports, it looks like its neighbours and the day.
-The posterior is its normal approximation at the mode, found by Fisher scoring. How many readings are large in the whole
-day is known better, by all tails that the day's reports allow: the pieces say at what time they are.
+The posterior is its normal approximation at the mode, found by Fisher scoring. How large the largest readings of the
+whole day are is known better, by all tails that the day's reports allow: a piece's tail is half its own and half the
+day's, and the pieces say at what time large readings are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,10 @@ LEAST_INFORMATION = 700.0
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The time in which the correlation of two pieces falls to 1/e, as a share of the cycle.
 _FADES = 1 / 8
+# The largest readings of the day, as a share: beyond, a piece has a tail that its few reports hardly show.
+_TAIL = 0.1
+# How much of it is the piece's own; what is left is the day's tail, as often as the piece has such readings at all.
+_OWN = 0.5
 _DRAWS = 100
 _RAKES = 5
 _STEPS, _LONGEST_STEP, _ENOUGH = 30, 1.5, 0.01
@@ -100,7 +105,8 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
     likelihoods = [Likelihood(whole.model, seen) for seen in _observations(map(_honest, histograms), grid, starts)]
     parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
-    densities = _raked(cell_masses(survival(parameters, lengths)), _spread(whole, grid), slots / cycle)
+    of_day = _spread(whole, grid)
+    densities = _raked(_tailed(cell_masses(survival(parameters, lengths)), of_day), of_day, slots / cycle)
     return Day(grid, densities, tuple(first), slots / cycle)
 
 
@@ -203,6 +209,14 @@ def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)
     return np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)
+
+
+def _tailed(densities: Vector, whole: Vector) -> Vector:
+    """The pieces' densities [pieces, draws, d] with the tail of the day's [draws, d] in part, as large as their own."""
+    first = int((np.cumsum(whole.mean(axis=0)) < 1.0 - _TAIL).sum()) + 1
+    own, of_day = densities[..., first:], whole[:, first:]
+    as_day = own.sum(axis=-1, keepdims=True) * of_day / np.maximum(of_day.sum(axis=-1, keepdims=True), 1e-300)
+    return np.concatenate([densities[..., :first], _OWN * own + (1.0 - _OWN) * as_day], axis=-1)
 
 
 def _raked(densities: Vector, whole: Vector, shares: Vector) -> Vector:

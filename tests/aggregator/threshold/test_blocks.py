@@ -22,7 +22,7 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_aggregator.threshold.blocks import _segmentations
-from undertone_aggregator.threshold.day import Phases, day_of, piece_at
+from undertone_aggregator.threshold.day import Phases, _tailed, day_of, piece_at
 from undertone_shared.mechanism import Hybrid
 
 BOUND, CYCLE, DEVICES = 10_000, 48, 4_000
@@ -123,6 +123,13 @@ def test_few_reports_make_few_pieces(night_and_day):
     ]
     day = day_of(few, BOUND, CYCLE)
     assert day is None or len(day.starts) < 10
+
+
+def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
+    # The day's largest tenth starts at the third cell; the one piece has twice as many there, all in the next to last.
+    day = np.array([[0.6, 0.32, 0.04, 0.02, 0.02]])
+    piece = np.array([[[0.5, 0.34, 0.0, 0.16, 0.0]]])
+    assert _tailed(piece, day)[0, 0] == pytest.approx([0.5, 0.34, 0.04, 0.08 + 0.02, 0.02])
 
 
 def test_no_blocks_with_a_bottom(night_and_day):
