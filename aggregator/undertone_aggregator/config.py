@@ -72,8 +72,8 @@ class CampaignPlan(Checked):
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this, whatever reports say; absent: the bound",
                                    integer(1, _READING))  # fmt: skip
-    blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots",
-                         integer(1, 8))  # fmt: skip
+    blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
+                         "as streams have", integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
@@ -259,7 +259,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     campaign = parse(CampaignPlan, "campaign", tables.get("campaign", {}))
     if "stream" in tables and campaign.collect != "stream":
         raise Invalid(f"the table [stream] is there, but campaign.collect is {campaign.collect!r}, expected 'stream'")
-    if campaign.collect == "stream" and 1 < campaign.blocks < 8:
+    if campaign.collect == "stream" and "blocks" in tables["campaign"] and campaign.blocks > 1:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )

@@ -155,6 +155,15 @@ def test_one_word_says_how_a_campaign_collects() -> None:
         parse_config(plain + "[stream]\n", Path())
 
 
+@pytest.mark.parametrize("blocks", [2, 8])
+def test_a_stream_has_one_range_and_blocks_that_are_asked_for_are_refused(blocks: int) -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=f"^campaign.blocks is {blocks}, expected 1 or nothing: a stream's range is the"):
+        parse_config(f'{plain}blocks = {blocks}\ncollect = "stream"\n', Path())
+    assert parse_config(f'{plain}blocks = 1\ncollect = "stream"\n', Path()).campaign.blocks == 1
+    assert parse_config(f"{plain}blocks = {blocks}\n", Path()).campaign.blocks == blocks
+
+
 def test_other_tables_are_checked_where_they_are_made() -> None:
     for make in (
         lambda: StreamPlan(delta=2.0),

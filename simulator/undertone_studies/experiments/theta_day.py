@@ -24,7 +24,8 @@ PARAGRAPH = (
     " known exactly, so that the ratio that is expected of the same θ has less chance in it than the measured one."
 )
 SEEDS = 20
-DAYS = 2
+# Each kind of day: the rounds meet a Sunday, a Monday and a Tuesday.
+DAYS = 7
 FLEETS = (5_000, 100_000)
 EPSILONS = ("1", "4")
 MOST = 8
