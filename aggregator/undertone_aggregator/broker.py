@@ -28,7 +28,13 @@ _MEMORY = 1 << 30
 _SYS_SECONDS = 5
 
 
-def mosquitto_limits(queued: int = 1_000_000, inflight: int = 2000, *, username_as_client_id: bool = True) -> list[str]:
+# What a session may hold unacknowledged: more than a batch, or many campaigns' batches are cut to it.
+_INFLIGHT = 10_000
+
+
+def mosquitto_limits(
+    queued: int = 1_000_000, inflight: int = _INFLIGHT, *, username_as_client_id: bool = True
+) -> list[str]:
     """Lines of mosquitto.conf that the server's promises rest on, at whatever broker."""
     return [
         "allow_anonymous false",
@@ -95,7 +101,7 @@ class ManagedBroker:
         access: Path | None = None,
         autosave_seconds: int = 2,
         queued_messages: int = 1_000_000,
-        inflight_messages: int = 2000,
+        inflight_messages: int = _INFLIGHT,
         own_client_ids: bool = False,
         log_messages: bool = False,
     ) -> None:

@@ -1,6 +1,7 @@
 """The page beside a server: a process of its own, so that no number of readers takes time from the reports."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,8 @@ from undertone_aggregator.journal import Journal
 
 _AGAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
+# Where there are too few cores for all, reports come first.
+_NICE = 10
 
 
 @contextlib.contextmanager
@@ -38,6 +41,8 @@ def _run(command: list[str], where: str, journal: Journal, stop: threading.Event
     while not stop.is_set():
         # What it says goes where this server's words go.
         page = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
         while page.poll() is None and not stop.wait(0.2):
             pass
         if page.returncode is None:

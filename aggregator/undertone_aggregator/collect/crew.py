@@ -26,8 +26,6 @@ from undertone_shared.topics import SHARDS
 
 # How often it looks who is there and what is free.
 LOOK_SECONDS = 1.0
-# Batches judged and stored at a time in one process: more threads fight over the interpreter, and all are slower.
-ABREAST = 3
 # A lease is renewed when this part of its time is over.
 RENEW_AFTER = 1 / 4
 
@@ -110,7 +108,6 @@ class Crew:
         self._leases = leases
         self._threads: dict[str, Background] = {}
         self._partitions = {replace(plan, worker=worker).name: worker for worker in range(plan.workers)}
-        self._turn = threading.Semaphore(ABREAST)
         self._told = -1
 
     def look(self) -> None:
@@ -162,7 +159,7 @@ class Crew:
                 assert leases is not None
                 store.fence(lambda: leases.renew(lease))
                 try:
-                    ingest = means.ingest(plan, store, still_ours=Tenure(leases, lease), turn=self._turn)
+                    ingest = means.ingest(plan, store, still_ours=Tenure(leases, lease))
                     ingest.run(stop, lambda: leases.begin(lease))
                 finally:
                     with contextlib.suppress(StoreError):

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from undertone_aggregator.collect.admission import Admission, worker_shards
@@ -12,6 +11,7 @@ from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
+from undertone_aggregator.collect.interpreter import TURNS, Turns, collect_rarely
 from undertone_aggregator.collect.inventory import refused_keys
 from undertone_aggregator.collect.landing import Landing, rows_of
 from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
@@ -90,7 +90,8 @@ class Ingest:
 
     ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
     after_acknowledgement: a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called
-    between batches: it raises when the shards are another worker's. ``turn`` is held while a batch is judged and kept.
+    between batches: it raises when the shards are another worker's. ``turns``: it takes one to
+    judge and keep a batch.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class Ingest:
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint = nowhere,
         still_ours: Callable[[], None] = lambda: None,
-        turn: AbstractContextManager[object] = nullcontext(),  # noqa: B008
+        turns: Turns = TURNS,
     ) -> None:
         self._plan = plan
         self._still_ours = still_ours
-        self._turn = turn
+        self._turns = turns
         self._store = store
         self._say = say
         self._clock = clock
@@ -128,6 +129,7 @@ class Ingest:
         """
         told = False
         self._stop = stop
+        collect_rarely()
         try:
             while not stop.is_set():
                 self.step()
@@ -146,9 +148,7 @@ class Ingest:
         self._gather(Landing.step)
         if not deliveries:
             return 0
-        with self._turn:
-            committed = self.commit(deliveries)
-        if not committed:
+        if not self.commit(deliveries):
             return 0
         self._failpoint("after_commit")
         half = len(deliveries) // 2
@@ -169,17 +169,14 @@ class Ingest:
                 if self._stale:
                     self._admission = self._resume()
                     self._stale = False
-                self._refresh()
-                if self._landing is not None and not landed:
-                    self._landing.land(rows_of(self._admission, deliveries, now))
-                    landed = True
-                    self._failpoint("after_landing")
-                if self._counts:
-                    batch = Batch()
-                    Lane(self._admission, self._say).judge(deliveries, now, batch)
-                    self._failpoint("before_commit")
-                    with COMMITS.timed(self._plan.campaign):
-                        self._store.commit(self._plan.name, batch)
+                with self._turns.turn():
+                    self._refresh()
+                    if not landed and self._landing is not None:
+                        self._landing.land(rows_of(self._admission, deliveries, now))
+                        landed = True
+                        self._failpoint("after_landing")
+                    if self._counts:
+                        batch = self._count(deliveries, now)
                 break
             except StoreError as wrong:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.
@@ -196,6 +193,14 @@ class Ingest:
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
+
+    def _count(self, deliveries: Sequence[Delivery], now: int) -> Batch:
+        batch = Batch()
+        Lane(self._admission, self._say).judge(deliveries, now, batch)
+        self._failpoint("before_commit")
+        with COMMITS.timed(self._plan.campaign):
+            self._store.commit(self._plan.name, batch)
+        return batch
 
     def _compact(self) -> None:
         admission = self._admission

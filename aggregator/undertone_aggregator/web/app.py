@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -69,7 +70,7 @@ class Pages:
         self._site = site
         self._logins = logins
         self._recent: dict[str, api.Recent] = {}
-        self._live = Live(site.mark, lambda name: json.dumps(self._summary(name)))
+        self._live = Live(site.mark, self._news)
 
     def routes(self) -> list[Route]:
         """What is asked where."""
@@ -142,7 +143,7 @@ class Pages:
         async def messages() -> Any:
             try:
                 async for message in self._live.listen(name):
-                    yield {"event": "campaign", "data": message}
+                    yield message
             except Full:
                 return
 
@@ -202,6 +203,9 @@ class Pages:
             raise HTTPException(403, "log in first")
         done = await anyio.to_thread.run_sync(actions[action], self._name(request))
         return JSONResponse({"done": done})
+
+    def _news(self, name: str) -> bytes:
+        return ServerSentEvent(json.dumps(self._summary(name)), event="campaign").encode()
 
     def _summary(self, name: str) -> dict[str, Any]:
         state = self._site.state(name)

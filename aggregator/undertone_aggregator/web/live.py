@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
@@ -9,6 +10,8 @@ from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 
 LOOK_SECONDS = 0.5
+# Between two messages that tell of nothing but more deliveries.
+COUNT_SECONDS = 2.0
 LARGEST_AUDIENCE = 2000
 _WAITING = 4
 
@@ -21,15 +24,15 @@ class OpenPage:
     """One open page's newest messages."""
 
     def __init__(self) -> None:
-        self._messages: deque[str] = deque(maxlen=_WAITING)
+        self._messages: deque[bytes] = deque(maxlen=_WAITING)
         self._news = asyncio.Event()
 
-    def tell(self, message: str) -> None:
+    def tell(self, message: bytes) -> None:
         """Add a message; the oldest goes when the page does not take them."""
         self._messages.append(message)
         self._news.set()
 
-    async def next(self) -> str:
+    async def next(self) -> bytes:
         """The oldest message that waits."""
         while not self._messages:
             self._news.clear()
@@ -38,9 +41,12 @@ class OpenPage:
 
 
 class Live:
-    """Looks at a campaign while somebody listens. ``look`` gives its mark, ``message`` what is told of a change."""
+    """Looks at a campaign while somebody listens. ``look`` gives its mark, ``message`` what is told of a change.
 
-    def __init__(self, look: Callable[[str], Mark], message: Callable[[str], str]) -> None:
+    A message is made once, as the bytes that every listener is sent. A settled slot or a new epoch is told at once.
+    """
+
+    def __init__(self, look: Callable[[str], Mark], message: Callable[[str], bytes]) -> None:
         self._look = look
         self._message = message
         self._listeners: dict[str, set[OpenPage]] = {}
@@ -51,7 +57,7 @@ class Live:
         """How many pages listen."""
         return sum(map(len, self._listeners.values()))
 
-    async def listen(self, name: str) -> AsyncIterator[str]:
+    async def listen(self, name: str) -> AsyncIterator[bytes]:
         """The messages about a campaign from now on. Raises Full."""
         if self.audience >= LARGEST_AUDIENCE:
             raise Full
@@ -69,12 +75,16 @@ class Live:
 
     async def _watch(self, name: str) -> None:
         before: Mark | None = None
+        told = 0.0
         while True:
             with contextlib.suppress(Invalid, OSError):
                 mark = await asyncio.to_thread(self._look, name)
-                if before is not None and mark != before:
+                now = time.monotonic()
+                if before is None:
+                    before = mark
+                elif mark[:-1] != before[:-1] or (mark != before and now >= told + COUNT_SECONDS):
                     message = await asyncio.to_thread(self._message, name)
+                    before, told = mark, now
                     for listener in tuple(self._listeners[name]):
                         listener.tell(message)
-                before = mark
             await asyncio.sleep(LOOK_SECONDS)

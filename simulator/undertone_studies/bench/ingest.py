@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from undertone_aggregator.collect import lane
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.interpreter import collect_rarely
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.sessions import open_intake
@@ -32,6 +33,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_studies.feed import publish
 from undertone_studies.paho_intake import PahoIntake
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, duration, rate
@@ -185,21 +187,6 @@ def report_of(campaign: Campaign, device: str, slot: int, number: int) -> tuple[
     return report_topic(DEFAULT_PREFIX, CAMPAIGN, device), payload
 
 
-def publish(address: Address, reports: Iterable[tuple[str, bytes]]) -> None:
-    """Publish them all; the broker has acknowledged them when this returns."""
-    client = address.client("bench-publisher")
-    client.max_inflight_messages_set(2000)
-    client.connect(address.host, address.port)
-    client.loop_start()
-    info = None
-    for topic, payload in reports:
-        info = client.publish(topic, payload, qos=1)
-    if info is not None:
-        info.wait_for_publish()
-    client.disconnect()
-    client.loop_stop()
-
-
 def _begin_session(address: Address, client_id: str) -> None:
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=False)
     client.username_pw_set(address.user, address.password)
@@ -212,6 +199,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
     """By a server's worker; ``least``: deliveries from which on it takes the fast lane."""
     usual, lane.LEAST = lane.LEAST, least
+    collect_rarely()
     try:
         ingest = Ingest(PLAN, store, intake, clock=lambda: NOW)
         start, processor, taken = time.perf_counter(), time.thread_time(), 0

@@ -1,6 +1,7 @@
 """Ingest without a broker: deliveries come from a list."""
 
 import threading
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.collect import ingest as module
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.interpreter import TURNS, Turns
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, StoreError
@@ -32,20 +34,24 @@ class Failing(MemoryStore):
         super().commit(worker, batch)
 
 
-@pytest.fixture
-def store() -> Failing:
+def new_store() -> Failing:
     made = Failing()
     made.set_meta({"campaign": "meters"})
     made.add_epoch(OLD)
     return made
 
 
+@pytest.fixture
+def store() -> Failing:
+    return new_store()
+
+
 def reports(count: int, slot: int = FIRST + 1) -> list[Delivery]:
     return [Delivery(*delivery(OLD.campaign, f"d{number}", slot), False) for number in range(count)]
 
 
-def make(store: MemoryStore, said: list[str], intake: ListIntake | None = None) -> Ingest:
-    return Ingest(PLAN, store, intake or ListIntake([]), say=said.append, clock=lambda: FIRST + 200.5)
+def make(store: MemoryStore, said: list[str], intake: ListIntake | None = None, turns: Turns = TURNS) -> Ingest:
+    return Ingest(PLAN, store, intake or ListIntake([]), say=said.append, clock=lambda: FIRST + 200.5, turns=turns)
 
 
 def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +76,29 @@ def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.M
     assert not ingest.commit(reports(5)), "nothing may be acknowledged"
     store.failures = 0
     assert store.outcomes()["received"] == 0
+
+
+def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 60)
+    turns, stop = Turns(1, 60), threading.Event()
+    said: list[str] = []
+    healthy = new_store()
+    failing = make(store, said, ListIntake(reports(5)), turns)
+    well = make(healthy, [], ListIntake(reports(5)), turns)
+    store.failures = 10**9
+    threads = [threading.Thread(target=ingest.run, args=(stop, lambda: None)) for ingest in (failing, well)]
+    threads[0].start()
+    while not said:
+        time.sleep(0.01)
+    threads[1].start()
+    deadline = time.monotonic() + 20
+    while not healthy.outcomes()["received"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kept = healthy.outcomes()["counted"]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert kept == 5, "it waits for a campaign that cannot store"
 
 
 def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:

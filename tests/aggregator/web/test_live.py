@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from undertone_aggregator.web import live
 from undertone_aggregator.web.live import Live, OpenPage
-from undertone_aggregator.web.site import StoreSite
+from undertone_aggregator.web.site import Mark, StoreSite
 
 
 def test_a_change_of_the_store_is_told_within_a_second(
     site: StoreSite, name: str, one_more_report: Callable[[], None]
 ) -> None:
-    async def run() -> tuple[str, float]:
-        told = Live(site.mark, lambda name: f"news of {name}")
+    async def run() -> tuple[bytes, float]:
+        told = Live(site.mark, lambda name: f"news of {name}".encode())
         messages = told.listen(name)
         waiting = asyncio.ensure_future(anext(messages))
         await asyncio.sleep(3 * live.LOOK_SECONDS)
@@ -27,33 +29,33 @@ def test_a_change_of_the_store_is_told_within_a_second(
         return message, took
 
     message, took = asyncio.run(run())
-    assert message == f"news of {name}"
+    assert message == f"news of {name}".encode()
     # Two looks, and a busy machine.
     assert took < 5
 
 
 def test_a_slow_page_loses_the_oldest_and_holds_nobody_up() -> None:
-    async def run() -> list[str]:
+    async def run() -> list[bytes]:
         listener = OpenPage()
         for number in range(100):
-            listener.tell(str(number))
+            listener.tell(b"%d" % number)
         return [await listener.next() for _ in range(4)]
 
-    assert asyncio.run(run()) == ["96", "97", "98", "99"]
+    assert asyncio.run(run()) == [b"96", b"97", b"98", b"99"]
 
 
 def test_listeners_come_and_go_without_a_trace() -> None:
     looks = []
 
-    def look(name: str) -> tuple[int, ...]:
+    def look(name: str) -> Mark:
         looks.append(name)
-        return (len(looks),)
+        return (len(looks), 0, 0)
 
     async def run() -> None:
-        told = Live(look, lambda name: "new")
+        told = Live(look, lambda name: b"new")
         streams = [told.listen("load") for _ in range(1000)]
         firsts = [asyncio.ensure_future(anext(stream)) for stream in streams]
-        assert await asyncio.wait_for(asyncio.gather(*firsts), 30) == ["new"] * 1000
+        assert await asyncio.wait_for(asyncio.gather(*firsts), 30) == [b"new"] * 1000
         assert told.audience == 1000
         assert len(told._tasks) == 1
         for stream in streams:
@@ -62,3 +64,38 @@ def test_listeners_come_and_go_without_a_trace() -> None:
 
     asyncio.run(run())
     assert len(looks) < 20, "one look for all of them"
+
+
+def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(live, "COUNT_SECONDS", 3600.0)
+    mark = [1, 7, 0]
+    made = []
+
+    def message(name: str) -> bytes:
+        made.append(tuple(mark))
+        return b"%d %d %d" % tuple(mark)
+
+    def look(name: str) -> Mark:
+        mark[2] += 1
+        return (mark[0], mark[1], mark[2])
+
+    async def run() -> list[bytes]:
+        told = Live(look, message)
+        streams = [told.listen("load") for _ in range(50)]
+        first = await asyncio.gather(*map(anext, streams))
+        again = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        await asyncio.sleep(0.3)
+        assert not any(task.done() for task in again), "more deliveries are told once in a while"
+        mark[1] += 1
+        second = await asyncio.wait_for(asyncio.gather(*again), 10)
+        for stream in streams:
+            await stream.aclose()
+        # The same bytes, not alike ones, go to all.
+        assert len({id(each) for each in first}) == len({id(each) for each in second}) == 1
+        return [first[0], second[0]]
+
+    first, second = asyncio.run(run())
+    assert first.startswith(b"1 7 ")
+    assert second.startswith(b"1 8 ")
+    assert len(made) == 2, "a message is made once for all"
