@@ -5,10 +5,11 @@ variance (a mean of hundreds of reports is normal): of each reading's own report
 it is, sampling included (``turns``), or of streams renewed each day, correlated within it (``stream``).
 """
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,9 +39,9 @@ SLEW = Fraction(1, 20)
 DELTA = 1e-5
 # Devices that choose θ, and that are made at a time.
 _SOME = 4096
-# Cycles after which hyper-parameters are refitted: more seldom than a server does, which refits after each.
-_REFITS = (1 / 6, 1 / 3, 2 / 3, 1, 4 / 3, 2, *range(3, 10))
-_LATER, _SHORT_CYCLE = 4, 24
+# Cycles after which hyper-parameters are refitted. A server does after each: a day's fits are fewer here. Slots before
+# the second cycle are not looked at.
+_REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def event(epsilon: str) -> Way:
         fleet = truth.readings[:devices]
         theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
         noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
-        return _published(fleet, theta, Noise(noise, chance=own_chance()))
+        return _published(fleet, theta, Noise(noise))
 
     return publish
 
@@ -142,7 +143,7 @@ def turns(epsilon: str) -> Way:
 
         theta = _best(fleet, truth.bound, noise)
         spread = np.minimum(fleet[:_SOME], theta).var(axis=0, dtype=np.float64)
-        return _published(fleet, theta, Noise(noise(theta, spread), chance=own_chance(STRIDE)))
+        return _published(fleet, theta, Noise(noise(theta, spread)))
 
     return publish
 
@@ -183,7 +184,10 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
         some = fleet[begin : begin + _SOME].astype(np.float64)
         truncated += np.minimum(some, theta).sum(axis=0)
         raw += some.sum(axis=0)
-    return PublishedSeries(truncated / len(fleet), raw / len(fleet), noise, theta)
+    truth = truncated / len(fleet)
+    # A mean of few devices that stands for a larger fleet's is as rough as theirs.
+    own = own_chance(float(truth.mean()), theta, len(fleet)) / math.sqrt(float(noise.variance.mean()))
+    return PublishedSeries(truth, raw / len(fleet), replace(noise, chance=own), theta)
 
 
 @dataclass(frozen=True)
@@ -280,13 +284,13 @@ def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
     """(mean, standard error) of each slot from the slots up to it alone, hyper-parameters refitted now and then."""
     noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)
-    every = _LATER if cycle > _SHORT_CYCLE else 1
-    cycles = [*_REFITS, *range(10, len(values) // cycle + 1, every)]
-    ends = [round(number * cycle) for number in cycles]
-    ends = [end for end in ends if core.FEWEST <= end < len(values)]
+    cycles = _REFITS if cycle > _SHORT_CYCLE else range(2, len(values) // cycle + 1)
+    ends = [number * cycle for number in cycles if core.FEWEST <= number * cycle < len(values)]
+    fitted: core.Fitted | None = None
     for begin, end in zip(ends, [*ends[1:], len(values)], strict=True):
         seen = (cell.slots[:begin], values[:begin], noise.part(0, begin), days.part(0, begin))
-        done = core.filtered(*seen)
+        done = core.filtered(*seen, before=fitted)
+        fitted = done.fitted
         if not done.used or done.fitted is None:
             continue
         run = core.running(done.fitted, noise)

@@ -11,11 +11,12 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.seasonal import Calendar
+from undertone_aggregator.estimate.seasonal import SLOW, Calendar
 from undertone_aggregator.estimate.zones import AUTO, weekend_of, zone
 from undertone_shared.errors import Invalid
 
 DAY = 86400
+WEEK = 7 * DAY
 SATURDAY_AND_SUNDAY = frozenset({5, 6})
 
 
@@ -63,9 +64,10 @@ def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days
     days = days or Days()
     if cycle * slot_seconds != DAY:
         return Calendar(cycle, (slots % cycle) / cycle)
+    slow = SLOW * WEEK / slot_seconds
     shift, off = _local(slots * slot_seconds, days)
     second = (slots * slot_seconds + shift) % DAY
-    return Calendar(cycle, second / DAY, None if days.holidays is None else off)
+    return Calendar(cycle, second / DAY, None if days.holidays is None else off, slow)
 
 
 def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -1,8 +1,9 @@
 """One filter for every published series whose noise is known: hyper-parameters from the series alone, and a choice.
 
 The model is `estimate.seasonal`'s. Its hyper-parameters maximise the likelihood under wide priors on their logarithms,
-by Fisher scoring; the result averages over points about the maximum with the covariance of Laplace's approximation, so
-that the intervals know that they are estimates. Whether the filtered series is shown decides Stein's estimate of its
+by Fisher scoring; the result averages over points about the maximum with the covariance of Laplace's approximation:
+the variance is their geometric mean (hyper-parameters are known on a logarithmic scale; one corner of many must not be
+all of an arithmetic mean), and what the points' means differ by comes to it. Whether the filtered series is shown decides Stein's estimate of its
 risk (Annals of Statistics 9, 1981): where raw is as good, filtered equals raw. With few slots the priors stand for what
 is not known yet; with fewer than `FEWEST` there is no filter. All of it is post-processing and costs no privacy.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.seasonal import CHANCE, Calendar, Seasonal
+from undertone_aggregator.estimate.seasonal import Calendar, Seasonal
 from undertone_aggregator.estimate.state_space import Filter, Noise, Observed, Trace, Vector, smooth
 from undertone_shared.errors import Invalid
 
@@ -28,6 +29,8 @@ _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
+# Below this a scaled variance is none.
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,10 @@ class Filtered:
     fitted: Fitted | None
 
 
-def fit(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar) -> Fitted:
-    """The hyper-parameters of the newest `FIT_CYCLES`."""
+def fit(
+    slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, before: Fitted | None = None
+) -> Fitted:
+    """The hyper-parameters of the newest `FIT_CYCLES`; ``before``: an earlier fit of the series, to begin from."""
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
@@ -80,16 +85,21 @@ def fit(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calend
     centre, scale = float(np.mean(used)), _scale(used, part_noise)
     # In a mean of n readings that are their own in each slot there is chance, however constant the population is.
     own = noise.chance * math.sqrt(float(np.mean(part_noise.variance))) / scale
-    model = Seasonal(calendar.cycle, calendar.off is not None, max(own, CHANCE))
+    model = Seasonal(calendar.cycle, calendar.off is not None, own, calendar.slow)
     observed = _observed(slots[part], used, part_noise, calendar.part(first, len(slots)), model, centre, scale)
-    mode, height, information = _maximise(model, observed, model.centre)
+    mode, height, information = _maximise(model, observed, before.mode if before else model.centre)
     return Fitted(model, mode, _spread(model, observed, mode, height, information), centre, scale)
 
 
 def filtered(
-    slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, fitted: Fitted | None = None
+    slots: NDArray[np.int64],
+    values: Vector,
+    noise: Noise,
+    calendar: Calendar,
+    fitted: Fitted | None = None,
+    before: Fitted | None = None,
 ) -> Filtered:
-    """The filter over a whole series; ``fitted``: hyper-parameters of an earlier fit, else they are fitted here.
+    """The filter over a whole series; ``fitted``: its hyper-parameters, else they are fitted here, from ``before`` on.
 
     Raises Invalid for arrays of different lengths, slots out of order, or a variance that is not positive.
     """
@@ -97,7 +107,7 @@ def filtered(
     error = np.sqrt(noise.variance)
     if len(slots) < FEWEST:
         return Filtered(values, error, values, error, False, 1.0, None)
-    fitted = fitted or fit(slots, values, noise, calendar)
+    fitted = fitted or fit(slots, values, noise, calendar, before)
     run = running(fitted, noise)
     observed = _observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale)
     trace = run.run(observed, keep=True)
@@ -125,9 +135,9 @@ def step(
 
 
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
-    """(mean, variance) [n] in the values' unit of the mixture over the points: within them and between them."""
+    """(mean, variance) [n] in the values' unit over the points: within them (geometric mean) and between them."""
     mean = means.mean(axis=1)
-    variance = variances.mean(axis=1) + means.var(axis=1)
+    variance = np.exp(np.log(np.maximum(variances, _TINY)).mean(axis=1)) + means.var(axis=1)
     return fitted.centre + fitted.scale * mean, fitted.scale**2 * variance
 
 

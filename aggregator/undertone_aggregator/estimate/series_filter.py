@@ -17,8 +17,8 @@ from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 RECENT = 8
 # So many reports tell the variance of a slot as well as all others do.
 _FEW_REPORTS = 50.0
-# What readings spread, over what a report at ε about 1 adds: the mean of those who report has as much chance in a slot.
-_OWN_CHANCE = 0.3
+# What a device's reading has of its own in a slot, over the most that readings in [0, θ] of a mean can spread.
+_OWN = 0.55
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,15 @@ class SeriesFilter:
             reports = np.array([max(estimate.reports, 1) for estimate in raw])
             pooled = float(variance @ reports**2 / reports.sum())
             drawn = (variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS)
-            return Noise(drawn, chance=own_chance(self.stride))
-        return Noise(variance, np.array([estimate.carried or 0.0 for estimate in raw]), self.chains)
+            return Noise(drawn, chance=self._chance(raw, drawn))
+        carried = np.array([estimate.carried or 0.0 for estimate in raw])
+        return Noise(variance, carried, self.chains, self._chance(raw, variance))
+
+    def _chance(self, raw: Sequence[Estimate], variance: Vector) -> float:
+        """What the mean of the whole fleet has by chance in a slot, over the noise."""
+        fleet = self.stride * float(np.mean([max(estimate.reports, 1) for estimate in raw]))
+        theta = float(np.mean([estimate.theta or 0 for estimate in raw]))
+        return own_chance(float(np.mean(_values(raw))), theta, fleet) / math.sqrt(float(np.mean(variance)))
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
         """(mean, standard error) of newer estimates of one series, each given those before it."""
@@ -169,9 +176,12 @@ class _Running:
             del self._raw[slot]
 
 
-def own_chance(stride: int = 1) -> float:
-    """What a fleet's mean has of its own in a slot, over the noise of a ``stride``-th of the fleet."""
-    return _OWN_CHANCE / math.sqrt(stride)
+def own_chance(mean: float, theta: float, fleet: float) -> float:
+    """What the mean of ``fleet`` readings in [0, theta] may have of its own in a slot, a standard deviation.
+
+    Their variance is at most m(θ - m) (Bhatia & Davis, 2000); what of it a device keeps from slot to slot is no chance.
+    """
+    return _OWN * math.sqrt(max(mean * (theta - mean), 0.0) / fleet)
 
 
 def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:

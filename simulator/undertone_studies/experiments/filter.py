@@ -1,7 +1,7 @@
 """What filtering a published series buys, on real data and on populations, for each way of collecting."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from undertone_simulator.spread import Tick, workers
@@ -43,7 +43,8 @@ WAYS: dict[str, Way] = {
     "turns ε = 4": turns("4"),
     "stream ε = 1": stream("1"),
 }
-REPEATS = 4
+# Draws of the noise in a cell: so many at a time, until its shares are known to within `_KNOWN`, and at most.
+_AT_A_TIME, REPEATS, _KNOWN = 6, 18, 0.01
 # The fleet of which `docs/filter.md` speaks.
 LARGER = {"edrp": (100_000,)}
 QUICK_DAYS = 7
@@ -55,29 +56,26 @@ def run(options: Options) -> Outcome:
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {"smoothed": {}, "causal": {}}
     fleets = FLEETS[1:2] if options.quick else FLEETS
-    seeds = range(options.seed, options.seed + (1 if options.quick else options.repeats or REPEATS))
     cells: dict[tuple[str, str, int], Case] = {}
     for name, make in _sources(options).items():
         truth = make()
         for way, publish in WAYS.items():
             for devices in (*fleets, *(() if options.quick else LARGER.get(name, ()))):
                 cells[name, way, devices] = case(truth, publish, devices)
-    with workers(options.workers or 1) as hands:
-        tasks = [(cell, seed) for cell in cells.values() for seed in seeds]
-        draws = list(hands.bind(_draw, None)(tasks, lambda _: None))
-    for place, (key, cell) in enumerate(cells.items()):
-        result = summary(cell, draws[place * len(seeds) : (place + 1) * len(seeds)])
-        rows.append((*key, *_cells(result)))
+    draws = _draws(list(cells.values()), options)
+    for (key, cell), of_cell in zip(cells.items(), draws, strict=True):
+        result = summary(cell, of_cell)
+        rows.append((*key, *_cells(result), len(of_cell)))
         for which, panel in curves.items():
             x, y = panel.setdefault(key[1], ([], []))
             x.append(result.raw)
             y.append(getattr(result, which))
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
-               "held, causal", "±, causal", "after half, %", "seconds"]  # fmt: skip
+               "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
         "raw: root mean square error of a slot in per cent of the mean; / raw: the filtered error over it; held: share"
         " of 95 % intervals that hold the truncated mean; ±: its standard error between draws of the noise, each cell"
-        " with its own; after half: the causal error from the fourteenth cycle on"
+        f" with its own, {_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most); after half: the causal error from the fourteenth cycle on"
         " (or from half of the series), in per cent; seconds: one fit and smoothing, one thread.",
         "event: ε for each reading. turns: ε for any 24 hours, a device in 49 reports a slot, its sampling is in the"
         " noise. stream: (ε, 1e-5) for each cycle of slots together, slew 1/20 of the range.",
@@ -98,6 +96,29 @@ def _sources(options: Options) -> dict[str, Callable[[], Truth]]:
     for name in POPULATIONS:
         sources[name] = lambda name=name: synthetic(name, options.seed, days, fleets)  # type: ignore[misc]
     return {name: make for name, make in sources.items() if not options.only or name in options.only}
+
+
+def _draws(cells: list[Case], options: Options) -> list[list[Draw]]:
+    """Of each cell as many as its shares need."""
+    most = 1 if options.quick else options.repeats or REPEATS
+    draws: list[list[Draw]] = [[] for _ in cells]
+    with workers(options.workers or 1) as hands:
+        call = hands.bind(_draw, None)
+        for first in range(0, most, _AT_A_TIME):
+            seeds = range(options.seed + first, options.seed + min(first + _AT_A_TIME, most))
+            open_ones = [i for i, cell in enumerate(cells) if not _known(cell, draws[i])]
+            tasks = [(cells[i], seed) for i in open_ones for seed in seeds]
+            places = [i for i in open_ones for _ in seeds]
+            for i, made in zip(places, call(tasks, lambda _: None), strict=True):
+                draws[i].append(made)
+    return draws
+
+
+def _known(cell: Case, draws: Sequence[Draw]) -> bool:
+    if len(draws) < _AT_A_TIME:
+        return False
+    result = summary(cell, draws)
+    return max(result.chance, result.causal_chance) <= _KNOWN
 
 
 def _draw(world: None, task: tuple[Case, int], tick: Tick) -> Draw:
