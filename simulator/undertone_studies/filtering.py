@@ -270,13 +270,8 @@ def draw(cell: Case, seed: int) -> Draw:
         float(np.mean(np.abs(done.mean - exact) <= Z * done.standard_error)),
         float(np.mean(np.abs(causal - exact)[later] <= Z * error[later])),
     )
-    errors = [
-        values - exact,
-        done.mean - exact,
-        (values - exact)[later],
-        (causal - exact)[later],
-        (causal - exact)[late],
-    ]
+    raw, passed = values - exact, causal - exact
+    errors = [raw, done.mean - exact, raw[later], passed[later], passed[late]]
     return [float(np.mean(np.square(each))) for each in errors], held, seconds
 
 

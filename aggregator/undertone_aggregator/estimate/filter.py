@@ -2,10 +2,11 @@
 
 The model is `estimate.seasonal`'s. Its hyper-parameters maximise the likelihood under wide priors on their logarithms,
 by Fisher scoring; the result averages over points about the maximum with the covariance of Laplace's approximation:
-the variance is their geometric mean (hyper-parameters are known on a logarithmic scale; one corner of many must not be
-all of an arithmetic mean), and what the points' means differ by comes to it. Whether the filtered series is shown decides Stein's estimate of its
-risk (Annals of Statistics 9, 1981): where raw is as good, filtered equals raw. With few slots the priors stand for what
-is not known yet; with fewer than `FEWEST` there is no filter. All of it is post-processing and costs no privacy.
+the variance is their geometric mean (hyper-parameters are known on a logarithmic scale; one point of many must not be
+all of an arithmetic mean), and what the points' means differ by comes to it. Whether the filtered series is shown
+decides Stein's estimate of its risk (Annals of Statistics 9, 1981): where raw is as good, filtered equals raw. With few
+slots the priors stand for what is not known yet; with fewer than `FEWEST` there is no filter. All of it is
+post-processing and costs no privacy.
 """
 
 import math
@@ -29,6 +30,8 @@ _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
+# What a signal that the noise hides is thought to be, over what the noise's own variance could hide.
+_HIDDEN = 0.4
 # Below this a scaled variance is none.
 _TINY = 1e-12
 
@@ -160,7 +163,7 @@ def _scale(values: Vector, noise: Noise) -> float:
     variance = float(np.mean(noise.variance))
     share = 0.0 if noise.carried is None else float(np.clip(np.mean(noise.carried), 0.0, 0.99))
     independent = len(values) * (1.0 - share) / (1.0 + share)
-    hidden = variance * math.sqrt(2.0 / max(independent, 2.0))
+    hidden = _HIDDEN * variance * math.sqrt(2.0 / max(independent, 2.0))
     return math.sqrt(max(float(np.var(values)) - variance, 0.0) + hidden)
 
 

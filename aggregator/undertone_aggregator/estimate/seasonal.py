@@ -2,10 +2,10 @@
 
     signal_t = level + slow_t + season_t + off_t + memory_t + chance_t
 
-``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten cycles, or ten weeks of days. ``season``: quasi-periodic, covariance
-a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; as harmonics with variances a² q_j(l)
-(Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying over 4T. ``memory``:
-Ornstein-Uhlenbeck of a few slots. ``chance``: of one slot. All in units of the series' own scale.
+``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten cycles, or ten weeks of days. ``season``:
+quasi-periodic, covariance a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; as harmonics
+with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying over 4T.
+``memory``: Ornstein-Uhlenbeck of a few slots. ``chance``: of one slot. All in units of the series' own scale.
 """
 
 import math
@@ -30,7 +30,7 @@ _FORGOTTEN = 50.0
 _SUMMED = 64
 # Medians of the parameters and standard deviations of their logarithms. What the amplitudes share besides: where the
 # noise hides how large the signal is, little of one part tells that there is little of the others.
-_MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "slow": 0.4, "off": 0.2}
+_MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "slow": 0.6, "off": 0.2}
 _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.6, "reach": 1.0, "slow": 0.8, "chance": 0.6,
             "off": 1.0}  # fmt: skip
 # What no component follows of a slot, besides what its devices have by chance.

@@ -18,7 +18,7 @@ RECENT = 8
 # So many reports tell the variance of a slot as well as all others do.
 _FEW_REPORTS = 50.0
 # What a device's reading has of its own in a slot, over the most that readings in [0, θ] of a mean can spread.
-_OWN = 0.55
+_OWN = 0.6
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,9 @@ def run(options: Options) -> Outcome:
     notes = [
         "raw: root mean square error of a slot in per cent of the mean; / raw: the filtered error over it; held: share"
         " of 95 % intervals that hold the truncated mean; ±: its standard error between draws of the noise, each cell"
-        f" with its own, {_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most); after half: the causal error from the fourteenth cycle on"
-        " (or from half of the series), in per cent; seconds: one fit and smoothing, one thread.",
+        f" with its own, {_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most); after half: the"
+        " causal error from the fourteenth cycle on (or from half of the series), in per cent; seconds: one fit and"
+        " smoothing, one thread.",
         "event: ε for each reading. turns: ε for any 24 hours, a device in 49 reports a slot, its sampling is in the"
         " noise. stream: (ε, 1e-5) for each cycle of slots together, slew 1/20 of the range.",
     ]
