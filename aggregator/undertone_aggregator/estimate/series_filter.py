@@ -46,10 +46,10 @@ class SeriesFilter:
                 smoothed += [as_filtered(e, e.estimate, e.standard_error or 0.0) for e in raw]
         return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
 
-    def run(self, raw: Sequence[Estimate], fitted: core.Fitted | None = None) -> core.Filtered:
-        """The core's result for one series."""
+    def run(self, raw: Sequence[Estimate], before: core.Fitted | None = None) -> core.Filtered:
+        """The core's result for one series; ``before``: its last fit, to begin from."""
         slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
-        return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), fitted)
+        return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), before=before)
 
     def noise(self, raw: Sequence[Estimate]) -> Noise:
         """The noise of one series' estimates.
@@ -155,7 +155,7 @@ class _Running:
         """Fit to all that is kept, and run up to the recent slots."""
         self._forget()
         raw = [self._raw[slot] for slot in sorted(self._raw)]
-        done = self._how.run(raw)
+        done = self._how.run(raw, self._fitted)
         self._fitted, self._used = done.fitted, done.used
         self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
         self._settled = -1

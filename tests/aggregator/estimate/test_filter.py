@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.estimate.calendar import Days, calendar, days_of
-from undertone_aggregator.estimate.filter import FEWEST, Noise, filtered, fit, running, step
+from undertone_aggregator.estimate.filter import FEWEST, Noise, filtered, fit, mixed, running, step
 from undertone_shared.errors import Invalid
 
 HALF_HOUR, DAY = 1800, 48
@@ -74,6 +74,43 @@ def test_what_each_slot_has_by_chance_is_in_the_interval():
         result = filtered(slots, values, replace(noise, chance=0.35), calendar(slots, HALF_HOUR, DAY))
         held.append(np.mean(np.abs(result.mean - truth) < 1.96 * result.standard_error))
     assert np.mean(held) > 0.9
+
+
+def test_one_point_of_many_is_not_all_of_the_variance():
+    """Points of equal weight, one of which allows for ten times the error: the stated error is near the others'."""
+    rng = np.random.default_rng(11)
+    slots = np.arange(MONDAY, MONDAY + 2 * DAY)
+    values, noise = independent(rng, household(rng, slots), 30.0)
+    fitted = fit(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
+    means, variances = np.zeros((1, 9)), np.array([[1.0] * 8 + [100.0]])
+    assert mixed(means, variances, fitted)[1] / fitted.scale**2 == pytest.approx(100 ** (1 / 9))
+    assert mixed(means + np.arange(9), variances, fitted)[1] / fitted.scale**2 == pytest.approx(
+        100 ** (1 / 9) + np.var(np.arange(9))
+    )
+
+
+def test_what_hardly_moves_has_no_interval_of_twice_its_error():
+    """A constant in large noise: twelve draws of 14 days; the ratio of stated to true error is known to about .1."""
+    rng = np.random.default_rng(12)
+    slots = np.arange(MONDAY, MONDAY + 14 * DAY)
+    stated, true = [], []
+    for _ in range(12):
+        values, noise = independent(rng, np.full(len(slots), 200.0), 100.0)
+        result = filtered(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
+        stated.append(np.mean(result.standard_error**2))
+        true.append(np.mean((result.mean - 200.0) ** 2))
+    assert np.sqrt(np.mean(stated) / np.mean(true)) < 1.6
+
+
+def test_a_fit_from_an_earlier_one_comes_to_the_same():
+    rng = np.random.default_rng(13)
+    slots = np.arange(MONDAY, MONDAY + 10 * DAY)
+    values, noise = independent(rng, household(rng, slots), 30.0)
+    days = calendar(slots, HALF_HOUR, DAY)
+    half = fit(slots[: 5 * DAY], values[: 5 * DAY], noise.part(0, 5 * DAY), days.part(0, 5 * DAY))
+    anew = filtered(slots, values, noise, days)
+    again = filtered(slots, values, noise, days, before=half)
+    assert rms(again.mean - anew.mean) < 0.1 * rms(anew.standard_error)
 
 
 def test_few_slots_are_left_as_they_are():

@@ -6,7 +6,7 @@ import pytest
 from undertone_aggregator.estimate.calendar import Days
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
 from undertone_aggregator.estimate.filter import FEWEST
-from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
+from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter, own_chance
 
 HALF_HOUR, DAY = 1800, 48
 FIRST = 1_798_416_000 // HALF_HOUR
@@ -88,6 +88,14 @@ def test_a_server_that_comes_back_goes_on_where_it_was():
     live.take(raw[:-1])
     (newest,) = live.take(raw[-1:])
     assert newest.standard_error < 25.0
+
+
+def test_what_a_fleet_has_by_chance_is_of_its_size():
+    """At most as much as readings in [0, θ] of that mean can spread, and never a number for readings beyond."""
+    half = own_chance(500.0, 1000.0, 100.0)
+    assert 0 < half <= 500.0 / 10
+    assert own_chance(500.0, 1000.0, 400.0) == pytest.approx(half / 2)
+    assert own_chance(1000.0, 1000.0, 100.0) == own_chance(-1.0, 1000.0, 100.0) == 0.0
 
 
 def test_series_name_their_topics():
