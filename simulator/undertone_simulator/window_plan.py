@@ -150,8 +150,8 @@ def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> fl
         noise[i] = regression[i] * noise[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
     known = Noise(variance, regression if carried else None)
     values = slots.means - predicted.bias[phase] + noise
-    days = Calendar(slots.per_day, phase / slots.per_day, slow=SLOW * 7 * slots.per_day)
-    result = filtered(number, values, known, days)
+    calendar = Calendar(slots.per_day, phase / slots.per_day, slow=SLOW * 7 * slots.per_day)
+    result = filtered(number, values, known, calendar)
     late = number >= SKIPPED_DAYS * slots.per_day
     return float(np.sqrt(np.mean(np.square(result.causal - slots.means)[late])))
 
