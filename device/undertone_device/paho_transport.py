@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from undertone_device.packets import Event
 
+_PACKETS = 1000
+
 
 class PahoTransport:
     """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`.
@@ -85,9 +87,15 @@ class PahoTransport:
         if self._client is None:
             return []
         try:
-            code = self._client.loop(milliseconds / 1000)
-            if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                self._lost(paho.error_string(code))
+            # It reads one packet at a time: what came faster than that would be heard ever later.
+            for _ in range(_PACKETS):
+                heard = len(self._events)
+                code = self._client.loop(milliseconds / 1000)
+                if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                    self._lost(paho.error_string(code))
+                if len(self._events) == heard or self._events[-1][0] == LOST:
+                    break
+                milliseconds = 0
         except (ValueError, IndexError, struct.error) as error:  # paho on bytes that are no MQTT
             self._lost(f"the broker breaks the protocol: {error}")
         events = self._events

@@ -34,12 +34,14 @@ def month(sums: "Sums", day: int) -> int:
     return total
 
 
-def most_reports(policy: "Policy", slot: int, seconds: int) -> int:
+def most_reports(policy: "Policy", slot: int, seconds: int, counter: bool) -> int:
     """How many reported intervals a real interval of ``seconds`` can touch, by slots, rest and the sliding cap.
 
-    Their starts lie in an open interval of seconds + slot; rest keeps starts slot + rest apart.
+    Their starts lie in an open interval of seconds + reach; rest keeps starts reach + rest apart. A ``counter``'s
+    interval reaches from its reading in the slot before to its own, wherever in their slots those are.
     """
-    span = seconds + slot
+    reach = 2 * slot if counter else slot
+    span = seconds + reach
     whole, part = divmod(span, policy.period_seconds)
     capped = policy.reports_per_period * whole + min(policy.reports_per_period, -(-part // slot))
-    return min(-(-span // (slot + policy.rest_seconds)), capped)
+    return min(-(-span // (reach + policy.rest_seconds if policy.rest_seconds else slot)), capped)

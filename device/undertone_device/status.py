@@ -37,7 +37,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "trouble": client.trouble[:_LONGEST],
         "counts": client.counts,
         "spent_until": reporter.spent_until,
-        "most_a_day": most_reports(policy, policy.slot_seconds, DAY),
+        "most_a_day": most_reports(policy, policy.slot_seconds, DAY, "counter" in policy.measures),
         "month": month(ledger.sums, now // DAY),
         "ever": ledger.ever,
         "ever_rho": ledger.ever_rho,
@@ -61,7 +61,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     campaign = reporter.campaign
     if campaign is not None:
         rule = campaign.rule
-        state["most_a_day"] = most_reports(policy, campaign.slot_seconds, DAY)
+        state["most_a_day"] = most_reports(policy, campaign.slot_seconds, DAY, campaign.measure == "counter")
         state["campaign"] = {
             "name": campaign.name,
             "epoch": campaign.epoch,

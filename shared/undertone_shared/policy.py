@@ -11,7 +11,7 @@ sensor         another sensor than this device's
 measure        a slot value that the owner does not allow
 slot_seconds   slots shorter than allowed
 epsilon        a mechanism's certificate exceeds the cap
-theta          theta or bound outside the allowed range
+theta          theta outside the allowed range
 stream         a stream, or one of a kind or dimension that the owner does not allow
 rho            a stream's privacy budget exceeds what is left of the cap
 rest           a stream, where the owner wants rest between reports
@@ -93,6 +93,8 @@ class Policy:
     is nothing without it.
     """
 
+    stream: "StreamPolicy | None"
+
     def __init__(self, fields: "dict[str, Any]"):
         merged: dict[str, Any] = dict(_FIELDS)
         merged.update(check_object("the policy", fields, tuple(n for n in _FIELDS if n in fields or n in _NEEDED)))
@@ -130,11 +132,14 @@ class Policy:
             raise Invalid("rest_by is %r, expected ticks or clock" % (self.rest_by,))
         if self.one_shot and self.rest_by == "ticks":
             raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
-        self.stream = _stream_policy(merged["stream"])
+        self.stream = None
         # What is asked of a rule of this kind beyond the certificates of its mechanisms.
         self._allowed: dict[str, Any] = {"scalar": None}
-        if self.stream is not None:
-            self._allowed["stream"] = self.stream
+        if merged["stream"] is not False:
+            # A board without streams never loads their code.
+            from undertone_shared.stream_policy import StreamPolicy
+
+            self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"], self.lifetime)
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""
@@ -220,15 +225,6 @@ def _signers(keys: "Any", insecure: bool) -> "tuple[bytes, ...]":
             % (keys, _MOST_SIGNERS, _KEY_BYTES)
         )
     return signers
-
-
-def _stream_policy(fields: "Any") -> "StreamPolicy | None":
-    if fields is False:
-        return None
-    # A board without streams never loads their code.
-    from undertone_shared.stream_policy import StreamPolicy
-
-    return StreamPolicy(fields)
 
 
 def parse_policy(data: bytes) -> Policy:

@@ -24,7 +24,11 @@ class StreamPolicy:
     ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
     """
 
-    def __init__(self, fields: "dict[str, Any]"):
+    def __init__(self, fields: "dict[str, Any]", lifetime: int = 0):
+        if lifetime:
+            raise Invalid(
+                "lifetime is %d, expected 0 beside stream: rho is counted by period, and no end to it" % lifetime
+            )
         budget = ("epsilon", "delta_bits") if isinstance(fields, dict) and "epsilon" in fields else ("rho",)
         optional = tuple(n for n in ("laws", "dimension", "per_report") if isinstance(fields, dict) and n in fields)
         check_object("stream", fields, budget + ("period_seconds",) + optional)

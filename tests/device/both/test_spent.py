@@ -1,7 +1,9 @@
 """What the ledger's sums say of a month: all of its days, the oldest one included, and no day more."""
 
+from rig import make_policy
+
 from undertone_device.ledger import DAYS, GROUPS, RING, Sums
-from undertone_device.spent import drawn_since, month
+from undertone_device.spent import drawn_since, month, most_reports
 
 TODAY = 20000
 
@@ -30,3 +32,40 @@ def test_draws_since_count_whole_groups():
     assert drawn_since(made, 300) == 1
     assert drawn_since(made, 200) == 2
     assert drawn_since(made, 301) == 0
+
+
+def touched(slot, rest, seconds, readings):
+    """The most intervals that any window of ``seconds`` touches; a counter's begin and end at the ``readings``."""
+    intervals = []
+    end = 0
+    for i in range(1, 9):
+        start = i * slot
+        if readings is None:
+            interval = (start, start + slot)
+            begins = start
+        else:
+            interval = ((i - 1) * slot + readings[i - 1], start + readings[i])
+            begins = start - slot
+        if not rest or not intervals or begins >= end + rest:
+            intervals.append(interval)
+            end = start + slot
+    most = 0
+    for start in range(slot, 7 * slot - seconds):
+        most = max(most, len([i for i in intervals if i[0] < start + seconds and start < i[1]]))
+    return most
+
+
+def test_what_any_window_can_touch_is_said_and_no_more():
+    slot = 3
+    for rest in (0, 3, 6):
+        policy = make_policy(slot_seconds=slot, rest_seconds=rest, reports_per_period=1000)
+        for seconds in (2, 3, 6, 7):
+            assert touched(slot, rest, seconds, None) <= most_reports(policy, slot, seconds, False)
+            worst = 0
+            for late in range(9):
+                # Readings late in the slots up to one, early in those after.
+                worst = max(worst, touched(slot, rest, seconds, [2 if i < late else 0 for i in range(9)]))
+            most = most_reports(policy, slot, seconds, True)
+            assert worst <= most, (rest, seconds)
+            if not rest and seconds == 6:
+                assert (worst, touched(slot, rest, seconds, None)) == (4, 3) == (most, most - 1)

@@ -53,6 +53,17 @@ def test_a_zigbee_plug(opened, broker, publish, topic_prefix):
     assert "no field 'energy'" in source.trouble
 
 
+def test_what_a_busy_topic_says_is_not_heard_ever_later(opened, broker, publish, topic_prefix):
+    topic = f"{topic_prefix}/busy"
+    source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic)
+    wait_for(source, publish, topic, "1")
+    for _ in range(200):
+        publish(topic, "2")
+    time.sleep(0.5)
+    # A round of the loop each.
+    assert len(source.arrived() + source.arrived() + source.arrived()) >= 200
+
+
 def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_prefix):
     topic = f"{topic_prefix}/statestream/sensor/energy/state"
     publish(topic, "1.0", retain=True)
