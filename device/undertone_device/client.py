@@ -274,7 +274,7 @@ class Client:
                     self.reporter.accept(payload, self._clock(), name, self._alive)
                     self.counts["heard"] += 1
                 except (Refused, Invalid) as refused:
-                    self.trouble = "campaign refused: %s" % refused
+                    self.trouble = "campaign refused: %.300s" % refused
                 except MemoryError:
                     self.trouble = "campaign refused: not enough memory for %d bytes" % len(payload)
 

@@ -49,6 +49,9 @@ def explain(state: dict[str, Any]) -> list[str]:
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
     lines += _paused(state)
+    failures = counts["sensor_failures"]
+    if failures:
+        lines.append(f"sensor      {failures} samples since the start could not be had, or took longer than their slot")
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     if state.get("source"):

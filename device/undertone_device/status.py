@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 FILE = "status.json"
 DAY = 86400
 LARGEST = 16384
-_LONGEST = 500
 
 
 def describe(client: "Client", now: int) -> "dict[str, Any]":
@@ -33,8 +32,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "time": now,
         "online": client.online,
         "paused": reporter.paused,
-        # What a server said is quoted in it.
-        "trouble": client.trouble[:_LONGEST],
+        "trouble": client.trouble,
         "counts": client.counts,
         "spent_until": reporter.spent_until,
         "most_a_day": most_reports(policy, policy.slot_seconds, DAY, "counter" in policy.measures),

@@ -86,8 +86,8 @@ def _install(url: str, path: str, names: "dict[str, str]") -> None:
     folder = ""
     for name in names:
         target = path + "/" + name
-        if target.rpartition("/")[0] != folder:
-            folder = target.rpartition("/")[0]
+        if target[: target.rindex("/")] != folder:
+            folder = target[: target.rindex("/")]
             _make_folders(folder)
         answer: Any = mip.requests.get(url + "/" + name)
         try:

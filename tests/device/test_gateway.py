@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from undertone_device.gateway import Device
 from undertone_device.sources.source import Plausible, Source
 from undertone_device.storage import FileStorage
 from undertone_shared import issue
+from undertone_shared.campaign import MAGIC, SIGNATURE_BYTES
 from undertone_shared.errors import Invalid
 
 POLICY = {
@@ -109,9 +111,11 @@ def test_a_damaged_pause_pauses_and_is_told(home):
 
 def test_a_server_does_not_make_the_status_unreadable(home):
     device = opened(home({"kind": "constant", "value": 5}))
-    device._client.trouble = "campaign refused: " + "\x00" * 12000
+    body = b'"' + b"a" * 12000 + b'"'
+    message = struct.pack(">4sII", MAGIC, int(time.time()), len(body)) + body + bytes(SIGNATURE_BYTES)
+    device._client._accept("undertone/v2/load/config", message)
     state = json.dumps(device._state(0)).encode()
-    assert status.parse_status(state)["trouble"].startswith("campaign refused: ")
+    assert status.parse_status(state)["trouble"].startswith("campaign refused: the campaign is 'aaa")
     device.finish()
 
 

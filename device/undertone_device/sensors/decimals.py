@@ -11,14 +11,14 @@ _LONGEST = 32
 def units(text: str, scale: "Scale") -> int:
     """``text`` (such as ``001234.567``) times the rational ``scale``. Raises ValueError for anything else."""
     sign = -1 if text[:1] == "-" else 1
-    whole, point, part = text[1 if sign < 0 else 0 :].partition(".")
-    digits = whole + part
-    if not whole or (point and not part) or len(digits) > _LONGEST:
+    parts = text[1 if sign < 0 else 0 :].split(".")
+    digits = "".join(parts)
+    if len(parts) > 2 or "" in parts or len(digits) > _LONGEST:
         raise ValueError("not a decimal number")
     for digit in digits:
         if digit not in "0123456789":
             raise ValueError("not a decimal number")
-    return scaled(sign * int(digits), 10 ** len(part), scale)
+    return scaled(sign * int(digits), 10 ** (len(digits) - len(parts[0])), scale)
 
 
 def scaled(value: int, denominator: int, scale: "Scale") -> int:

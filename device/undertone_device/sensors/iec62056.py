@@ -90,7 +90,7 @@ class Readout:
         if len(lines) != 1:
             raise ValueError("the register is missing, or there twice")
         line = lines[0]
-        value, _, unit = line[line.find("(") + 1 : line.find(")")].partition("*")
-        if unit != self._unit:
+        value = line[line.find("(") + 1 : line.find(")")].split("*")
+        if value[1:] != [self._unit]:
             raise ValueError("the register has another unit")
-        return units(value, self._scale)
+        return units(value[0], self._scale)

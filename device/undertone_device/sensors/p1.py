@@ -66,8 +66,8 @@ class P1:
             at = telegram.find(head)
             if at < 0 or telegram.find(head, at + 1) >= 0:
                 raise ValueError("a register is missing, or there twice")
-            value, _, unit = telegram[at + len(head) : telegram.find(")", at)].partition("*")
-            if unit != self._unit:
+            value = telegram[at + len(head) : telegram.find(")", at)].split("*")
+            if value[1:] != [self._unit]:
                 raise ValueError("a register has another unit")
-            total += units(value, self._scale)
+            total += units(value[0], self._scale)
         return total

@@ -1,0 +1,16 @@
+"""What the smallest port leaves out of the language is not used in what boards carry."""
+
+import re
+
+from undertone_device.tools.compile import board_files
+from undertone_device.tools.shipped import LISTS
+
+# Methods that the ESP8266's text has not.
+_ABSENT = re.compile(r"\.r?partition\(")
+
+
+def test_no_boards_module_calls_what_an_esp8266_has_not() -> None:
+    files = board_files(*LISTS)
+    assert any("sensors/p1" in str(source) for source in files.values())
+    for source in files.values():
+        assert not _ABSENT.search(source.read_text(encoding="utf-8")), source
