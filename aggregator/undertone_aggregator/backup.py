@@ -20,18 +20,17 @@ def restore(backup: Path, target: Path) -> list[str]:
         campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
         newest, counted = store.newest_slot(), store.outcomes()["counted"]
     said = [f"{campaign}: {len(fingerprints)} epochs, {counted} reports, the newest of slot {newest}"]
-    if target.exists():
-        said += _put_aside(target, campaign, fingerprints, counted)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name + ".")
-    os.close(handle)
+    # On its disk. SQLite copies: of a store that was copied with its log, the newest stands there.
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
     try:
-        shutil.copyfile(backup, temporary)
-        with open(temporary, "rb") as file:
+        with open_store(backup, read_only=True) as store:
+            store.backup(folder / target.name)
+        with open(folder / target.name, "rb") as file:
             os.fsync(file.fileno())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        said += _put_aside(target, campaign, fingerprints, counted) if target.exists() else _clear(target)
+        (folder / target.name).replace(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     said.append(
         "reports that were acknowledged after the backup was made are in no store any more: the broker has forgotten"
         " them, and the devices do not send them again; their sequence numbers will show them as lost"
@@ -40,9 +39,6 @@ def restore(backup: Path, target: Path) -> list[str]:
 
 
 def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: int) -> list[str]:
-    aside = target.with_name(target.name + ".before-restore")
-    if aside.exists():
-        raise Invalid(f"{aside} exists already: an earlier restore kept it there; move it away")
     # Held alone, so that no server writes to what is moved away, nor one that is about to.
     with open_store(target) as store, store.serving(_LOCK_SECONDS), store.exclusive(_LOCK_SECONDS):
         held = store.meta().get("campaign", "")
@@ -51,10 +47,7 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
         later = [epoch for epoch in store.epochs() if epoch.campaign.fingerprint not in fingerprints]
         more = store.outcomes()["counted"] - counted
         store.close()
-        # With the log, where a reader keeps it open.
-        for end in ("", "-wal", "-shm"):
-            if Path(f"{target}{end}").exists():
-                Path(f"{target}{end}").rename(f"{aside}{end}")
+        aside = _move(target)[0]
     said = [f"what was there is now {aside}: it has counted {more} reports more"]
     if later:
         starts = ", ".join(str(epoch.campaign.epoch) for epoch in later)
@@ -63,3 +56,24 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
             " refused as other_campaign, and refuse what starts earlier, until a later epoch is issued (--take-over)"
         )
     return said
+
+
+def _clear(target: Path) -> list[str]:
+    """SQLite would replay the log of a store that is gone into the one that takes its name."""
+    left = _move(target)
+    return [f"what was left of a store that is gone is now {' and '.join(map(str, left))}"] if left else []
+
+
+def _move(target: Path) -> list[Path]:
+    """Put the store's file aside with its log, which is there after a crash, or while a reader keeps it open."""
+    parts = {
+        Path(f"{target}{end}"): target.with_name(f"{target.name}.before-restore{end}")
+        for end in ("", "-wal", "-shm")
+        if Path(f"{target}{end}").exists()
+    }
+    for aside in parts.values():
+        if aside.exists():
+            raise Invalid(f"{aside} exists already: an earlier restore kept it there; move it away")
+    for part, aside in parts.items():
+        part.rename(aside)
+    return list(parts.values())

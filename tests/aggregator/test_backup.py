@@ -1,5 +1,6 @@
 """A backup is whole while its server writes; a restore says what it cannot know, and destroys nothing."""
 
+import shutil
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -63,6 +64,35 @@ def test_a_restore_says_what_it_cannot_know_and_keeps_what_was_there(tmp_path: P
         assert (aside.epoch_count(), aside.outcomes()["counted"]) == (2, 30)
     with pytest.raises(Invalid, match="an earlier restore kept it there"):
         restore(copy, store)
+
+
+def test_the_log_of_a_store_that_is_gone_is_not_taken_for_the_backups(tmp_path: Path) -> None:
+    """SQLite would replay it into whatever file has its name."""
+    store, copy, killed = tmp_path / "s.sqlite", tmp_path / "copy.sqlite", tmp_path / "killed.sqlite"
+    fill(killed)
+    with open_store(killed, read_only=True) as opened:
+        opened.backup(copy)
+    with open_store(killed):
+        fill(killed, 2)
+        shutil.copyfile(f"{killed}-wal", f"{store}-wal")
+    said = "\n".join(restore(copy, store))
+    assert f"{store}.before-restore-wal" in said
+    with open_store(store, read_only=True) as opened:
+        assert opened.outcomes()["counted"] == 10
+    assert Path(f"{store}.before-restore-wal").stat().st_size
+
+
+def test_a_store_that_was_copied_with_its_log_is_a_backup_too(tmp_path: Path) -> None:
+    store, copy, killed = tmp_path / "s.sqlite", tmp_path / "copy.sqlite", tmp_path / "killed.sqlite"
+    with open_store(killed):
+        fill(killed, 2)
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{killed}{end}", f"{copy}{end}")
+    assert "20 reports" in restore(copy, store)[0]
+    with open_store(store, read_only=True) as opened:
+        assert opened.outcomes()["counted"] == 20
+    assert store.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith("s.")} == {"s.sqlite"}
 
 
 def test_another_campaigns_backup_is_refused(tmp_path: Path) -> None:
