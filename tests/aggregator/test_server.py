@@ -1,11 +1,18 @@
 """The server's own decisions, without a broker."""
 
+import io
+import threading
 from pathlib import Path
 
 import pytest
 
+from support.deliveries import wait_for
 from undertone_aggregator.addresses import external_addresses
 from undertone_aggregator.config import Config, parse_config
+from undertone_aggregator.direct.passwords import password_entry
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.server import watch_hang_up
+from undertone_aggregator.source import BrokerSource
 from undertone_shared.errors import Invalid
 
 CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
@@ -34,6 +41,25 @@ def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: st
     assert (address.tls_context() is not None, address.port) == (tls, port)
     context = address.tls_context()
     assert context is None or (context.check_hostname and context.verify_mode)
+
+
+def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None:
+    """A file that is half written, or of another tool: nothing is read again until it is whole."""
+    path, log, stop, read = tmp_path / "passwords", io.StringIO(), threading.Event(), threading.Event()
+    path.write_text("")
+    source = BrokerSource(external_addresses(config(tmp_path, "")), [path], read.set, outlives=True)
+    try:
+        watch_hang_up(source, Journal(log), stop, lambda: True)
+        wait_for(read.is_set)
+        for number, data in enumerate((b"aggregator:$6$salt$hash\n", b"aggregator:\n", b"aggregator:$7$0$a$b\n")):
+            read.clear()
+            path.write_bytes(data)
+            wait_for(lambda number=number: log.getvalue().count("nothing was read again") == number + 1)
+            assert not read.is_set()
+        path.write_text("# comment\n\n\xff:\n" + password_entry("aggregator", "secret"), encoding="latin-1")
+        wait_for(read.is_set)
+    finally:
+        stop.set()
 
 
 def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:

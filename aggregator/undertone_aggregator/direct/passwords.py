@@ -48,13 +48,18 @@ def certificate_matches(entry: str, certificate: bytes) -> bool:
 
 
 def password_matches(entry: str, password: str) -> bool:
-    """Whether this is the password of ``$7$iterations$salt$hash``."""
-    _, _, iterations, salt, digest = entry.split("$")
-    derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
-    return hmac.compare_digest(derived, base64.b64decode(digest))
+    """Whether this is the password of ``$7$iterations$salt$hash``. Raises Invalid for another form."""
+    try:
+        _, kind, iterations, salt, digest = entry.split("$")
+        derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
+        return kind == "7" and hmac.compare_digest(derived, base64.b64decode(digest))
+    except ValueError:
+        raise Invalid(f"an entry of a password file begins with {entry[:3]!r}, expected $7$…, whole") from None
 
 
 def read_passwords(path: Path) -> dict[str, str]:
     """A password file as user -> entry. Raises OSError."""
-    entries = (line.partition(":") for line in path.read_text().splitlines())
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    # As mosquitto does, it leaves out what is empty or a comment.
+    entries = (line.partition(":") for line in lines if line.strip() and not line.startswith("#"))
     return {user: entry for user, _, entry in entries}
