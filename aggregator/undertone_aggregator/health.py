@@ -65,7 +65,7 @@ def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             try:
                 status, kind, body = answer(self.path.partition("?")[0])
-            except OSError as wrong:
+            except (Invalid, OSError) as wrong:
                 status, kind, body = 503, JSON, _json({"error": str(wrong)})
             self.send_response(status)
             self.send_header("Content-Type", kind)

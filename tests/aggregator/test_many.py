@@ -2,8 +2,11 @@
 
 import io
 import json
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -17,6 +20,7 @@ from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.sessions import take_over
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.collection import cells_of
+from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.many import Server
@@ -154,6 +158,15 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
     assert "undertone_broker_connected 1.0" in text
     wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], 30, "what the broker holds")
     assert running.get("/other")[0] == 404
+
+
+def test_metrics_without_their_library_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with serve_health(cast(Server, None), "127.0.0.1:0") as port:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+        assert refused.value.code == 503
+        assert json.load(refused.value)["error"].startswith("/metrics needs prometheus-client")
 
 
 def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Running]) -> None:

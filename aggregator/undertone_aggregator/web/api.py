@@ -171,7 +171,8 @@ def whole_number(name: str, text: str | None) -> int | None:
     """The number in a parameter, None without one. Raises Invalid."""
     if text is None:
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= LARGEST_SELECTION:
+    # Thousands of digits are no number to Python.
+    if not text.isdecimal() or len(text) > len(str(LARGEST_SELECTION)) or not 1 <= int(text) <= LARGEST_SELECTION:
         raise Invalid(f"{name} is {text!r}, expected 1 to {LARGEST_SELECTION}")
     return int(text)
 

@@ -243,7 +243,7 @@ class Pages:
                 raise HTTPException(413, f"the body has more than {_LARGEST_BODY} bytes")
         try:
             value = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise HTTPException(400, "the body is not a JSON object")

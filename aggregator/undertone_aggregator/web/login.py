@@ -30,6 +30,11 @@ def read_token(path: Path) -> str:
     return token
 
 
+def _equal(left: str, right: str) -> bool:
+    """Whether they are, in a time that says nothing of where they differ; of any text, also what is no Unicode."""
+    return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))
+
+
 class Logins:
     """Sessions in memory: a restart ends them all."""
 
@@ -44,7 +49,7 @@ class Logins:
         self._tries = [tried for tried in self._tries if now - tried < 60]
         if len(self._tries) >= _TRIES_PER_MINUTE:
             return None
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
+        if not _equal(token, self._token):
             self._tries.append(now)
             return None
         while len(self._sessions) >= _LARGEST_SESSIONS:
@@ -56,7 +61,7 @@ class Logins:
     def allows(self, session: str | None, against: str | None) -> bool:
         """Whether a request of this session, with this token in its header, may act."""
         expected = self.against(session)
-        return expected is not None and against is not None and hmac.compare_digest(expected, against)
+        return expected is not None and against is not None and _equal(expected, against)
 
     def against(self, session: str | None) -> str | None:
         """The session's token against forged requests, None without a session."""

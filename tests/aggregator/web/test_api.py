@@ -119,7 +119,8 @@ def test_what_is_not_known_is_refused_by_its_name(site: StoreSite, name: str) ->
     assert "tz is" in refused(site, path, tz="../../etc/passwd")
     assert "group is 'none'" in refused(site, path, group="none")
     assert "filtered is 'yes'" in refused(site, path, filtered="yes")
-    assert "every is '0'" in refused(site, f"campaigns/{name}/quantiles", every="0")
+    for every in ("0", "9" * 5000):
+        assert f"every is '{every}'" in refused(site, f"campaigns/{name}/quantiles", every=every)
     assert "format is 'xls'" in refused(site, f"campaigns/{name}/download", format="xls")
     assert "no campaign 'water'" in refused(site, "campaigns/water", 404)
     assert refused(site, "campaigns/..%2f..%2fetc", 404)
@@ -219,6 +220,8 @@ def test_an_action_needs_the_token_the_cookie_and_the_same_site(acted: tuple[Sto
         assert (await client.post("/api/v1/session", json={"token": "wrong"})).status_code == 403
         assert (await client.post("/api/v1/session", content=b"x" * 5000)).status_code == 413
         assert (await client.post("/api/v1/session", content=b"[]")).status_code == 400
+        assert (await client.post("/api/v1/session", content=b"[" * 4000)).status_code == 400
+        assert (await client.post("/api/v1/session", content=b'{"token": "\\ud800"}')).status_code == 403
         entered = await client.post("/api/v1/session", json={"token": TOKEN})
         cookie = entered.headers["set-cookie"].lower()
         assert "httponly" in cookie
@@ -226,7 +229,8 @@ def test_an_action_needs_the_token_the_cookie_and_the_same_site(acted: tuple[Sto
         against = entered.json()["token"]
         # The cookie alone is what a forged form would bring.
         assert (await client.post(action)).status_code == 403
-        assert (await client.post(action, headers={HEADER: "wrong"})).status_code == 403
+        for wrong in (b"wrong", b"\xff"):
+            assert (await client.post(action, headers={HEADER.encode(): wrong})).status_code == 403
         for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "cross-site"}):
             assert (await client.post(action, headers={HEADER: against, **headers})).status_code == 403
         assert done == []
