@@ -25,6 +25,7 @@ from undertone_aggregator.home_assistant import discovery, removal
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
 from undertone_aggregator.telling import describe, suspicion
+from undertone_aggregator.watch import CLOCK_SECONDS
 from undertone_shared import report
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
@@ -68,25 +69,28 @@ class Coordinator:
         )
         self._timeline = Timeline(self.store.epochs())
         self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
-        self._heard = b""
-        self._retired = False
-        self._published_at = 0
-        self._status_at = 0
-        self._looked = 0
-        self._shown = -1
+        self._heard, self._retired = b"", False
         self._world: Published | None = None
         self._told_at = 0.0
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
-        self._live: LiveFilter | None = None
-        self._taken = -1
+        self._begin(0)
         self._at_home: set[Series] = set()
         for sentence in self.rounds.warnings():
             self.journal.say("warning", f"warning: {sentence}")
         if len(self._timeline):
             self.journal.say("resumed", f"resuming campaign {self.plan.name} with {len(self._timeline)} epochs")
 
+    def _begin(self, now: int) -> None:
+        """Nothing is done yet, as at the start: what is due goes by the clock."""
+        self._now, self._published_at, self._status_at, self._looked = now, 0, 0, 0
+        self._shown = self._taken = -1
+        self._live: LiveFilter | None = None
+
     def tick(self, now: int) -> None:
         """Do whatever is due at Unix second ``now``."""
+        if now < self._now - CLOCK_SECONDS:
+            self._begin(now)
+        self._now = max(now, self._now)
         if not len(self._timeline):
             self._issue(self.rounds.first(now), now)
         due = self.rounds.due(self._timeline, now)
@@ -101,9 +105,8 @@ class Coordinator:
         """Publish the newest campaign, its header issued now."""
         newest = self._timeline.last
         if newest is not None:
-            self.outlet.publish(
-                config_topic(self.prefix, self.plan.name), pack(newest.campaign, now, self.sign), again=True
-            )
+            topic = config_topic(self.prefix, self.plan.name)
+            self.outlet.publish(topic, pack(newest.campaign, now, self.sign), again=True)
             self._published_at = now
 
     def _progress(self, what: str) -> None:
@@ -140,9 +143,8 @@ class Coordinator:
         campaign, chosen = epoch.campaign, epoch.threshold
         facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
         round_of = (len(self._timeline), len(self.plan.rounds))
-        for event, sentence, fields in self._collection.announce(
-            epoch, self.plan.epsilon, round_of, campaign.epoch - now
-        ):
+        said = self._collection.announce(epoch, self.plan.epsilon, round_of, campaign.epoch - now)
+        for event, sentence, fields in said:
             self.journal.say(event, sentence, **(facts if event == "epoch" else {}), **fields)
         for warning in chosen.warnings if chosen is not None else ():
             self.journal.say("warning", f"warning: {warning}")
@@ -239,14 +241,8 @@ class Coordinator:
         self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
         # For readers of the store, as the page is one.
-        self.store.set_meta(
-            {"status": json.dumps({"time": now, "alarms": self._alarms(now), "devices": self._devices(lost)})}
-        )
-
-    def _alarms(self, now: int) -> list[str]:
-        """What rang for this campaign within a day, the newest first."""
-        mine = [alarm for alarm in self.journal.alarms if alarm.campaign in ("", self.plan.name)]
-        return [alarm.sentence for alarm in reversed(mine) if alarm.time > now - _DAY]
+        facts = {"time": now, "alarms": self.journal.rang(now - _DAY), "devices": self._devices(lost)}
+        self.store.set_meta({"status": json.dumps(facts)})
 
     def _devices(self, lost: Mapping[str, Mapping[str, int | None]]) -> dict[str, dict[str, int | None]]:
         """Group -> devices that reported in the newest settled slot, or did not; reports lost; for all, conflicts."""

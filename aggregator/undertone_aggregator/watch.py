@@ -13,8 +13,8 @@ _SILENT_SLOTS = 3
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20
-# A step of the wall clock against the monotonic one.
-_CLOCK_SECONDS = 60.0
+# A step of the wall clock.
+CLOCK_SECONDS = 60.0
 
 # (event, sentence)
 Ringing = tuple[str, str]
@@ -62,7 +62,7 @@ class Watch:
         if last is None:
             return
         off = (look.now - last.now) - (look.ticks - last.ticks)
-        if abs(off) > _CLOCK_SECONDS:
+        if abs(off) > CLOCK_SECONDS:
             yield "clock", f"this machine's clock moved by {off:+.0f} s: reports may be refused as future or late"
         came = look.outcomes.get(RECEIVED, 0) - last.outcomes.get(RECEIVED, 0)
         refused = {name: look.outcomes.get(name, 0) - last.outcomes.get(name, 0) for name in REASONS}

@@ -218,3 +218,7 @@ def test_the_same_sentence_is_said_again_only_after_a_while(monkeypatch: pytest.
         journal.say_once("store", "alarm: the disk is full")
     assert log.getvalue().count("[power] alarm: the disk is full") == 2
     assert [(alarm.campaign, alarm.event) for alarm in journal.alarms] == [("power", "store")] * 2
+    journal.of("water").alarm("silent", "no report")
+    journal.of("").alarm("room", "no room")
+    assert journal.rang(time.time() - 60) == ["alarm: no room", *["alarm: the disk is full"] * 2]
+    assert journal.rang(time.time() + 60) == []

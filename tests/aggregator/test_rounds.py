@@ -26,7 +26,7 @@ from undertone_aggregator.threshold import (
     limit_most,
 )
 from undertone_shared import report
-from undertone_shared.campaign import Campaign
+from undertone_shared.campaign import Campaign, header
 from undertone_shared.scalar import ReportRule
 
 NOW = server.FIRST
@@ -171,6 +171,31 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     assert len(messages) == 3
     assert len({message[12:] for message in messages}) == 1, "only the header changes"
     assert len({message[:12] for message in messages}) == 3
+
+
+def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
+    """A device that keeps a campaign of tomorrow draws nothing until one of today comes."""
+    outlet, back = Outlet(), 7200
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        coordinator = Coordinator(
+            server.config(tmp_path, rounds=[5], settle_slots=2),
+            server.SEED,
+            store,
+            outlet,
+            Journal(Nobody()),  # type: ignore[arg-type]
+        )
+        coordinator.tick(NOW)
+        for second in (*range(2, 30), *range(back, back + 30)):
+            report_slot(store, NOW + second, random.Random(second), 40.0)
+            coordinator.tick(NOW + second + 1)
+        outlet.messages.clear()
+        coordinator.tick(NOW + 20)
+    issued = [header(payload)[0] for topic, payload in outlet.messages if topic.endswith("/config")]
+    assert issued == [NOW + 20]
+    slots = [json.loads(payload)["slot"] for topic, payload in outlet.messages if topic.endswith("/all/raw")]
+    assert slots == [NOW + 20 - 3]
+    assert any(topic.endswith("/status") for topic, _ in outlet.messages)
 
 
 def test_a_campaign_starts_when_it_is_planned() -> None:
