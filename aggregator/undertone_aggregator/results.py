@@ -1,4 +1,4 @@
-"""An analyst's door: the results of any store."""
+"""An analyst's doors: the results of any store, or of a server's page."""
 
 from pathlib import Path
 
@@ -21,3 +21,14 @@ class _Collections:
 def open_results(url: Path | str) -> Results:
     """Open an aggregator's store for reading. Raises Invalid."""
     return Results(url, _Collections())
+
+
+def connect(url: str, campaign: str | None = None) -> Results:
+    """The same results from a server's page, as far as it publishes them: settled slots over enough reports.
+
+    ``url``: as a browser opens the page; ``campaign``: which one, where it shows several. Raises Invalid for a page
+    that cannot be reached or is none, for another version, and for a campaign that it does not show.
+    """
+    from undertone_aggregator.estimate.remote import RemoteResults
+
+    return RemoteResults(url, campaign, _Collections())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate as Estimate
     from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
+    from undertone_aggregator.results import connect as connect
     from undertone_aggregator.results import open_results as open_store
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
@@ -42,6 +43,7 @@ _PLACES = {
     "Simulated": "undertone_simulator.simulated",
     "certify": "undertone.api",
     "certify_published": "undertone.api",
+    "connect": "undertone_aggregator.results",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
     "open_store": "undertone_aggregator.results:open_results",
@@ -64,6 +66,7 @@ __all__ = [
     "__version__",
     "certify",
     "certify_published",
+    "connect",
     "mechanisms",
     "open_release",
     "open_store",

@@ -2,6 +2,7 @@
 
 import html
 import json
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
 MODELS = "models"
+_READING = ("epsilon", "delta", "time_zone", "holidays", "weekend", "settle_slots", "min_reports")
 
 
 class Collections(Protocol):
@@ -45,11 +47,13 @@ class OpenCampaign:
         if not epochs:
             self._store.close()
             raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
-        self.timeline = Timeline(epochs)
-        self._meta = self._store.meta()
-        self._estimator = collections.estimator(self.timeline, json.loads(self._meta.get(MODELS, "{}")))
-        planned = Budget.stored(self._meta["epsilon"], self._meta.get("delta"))
-        self._cost = collections.guarantee(self.timeline, planned)
+        self._understand(Timeline(epochs), self._store.meta(), collections)
+
+    def _understand(self, timeline: Timeline, meta: Mapping[str, str], collections: Collections) -> None:
+        self.timeline = timeline
+        self._meta = meta
+        self._estimator = collections.estimator(timeline, json.loads(meta.get(MODELS, "{}")))
+        self._cost = collections.guarantee(timeline, Budget.stored(meta["epsilon"], meta.get("delta")))
 
     def close(self) -> None:
         """Close the store."""
@@ -169,6 +173,11 @@ class OpenCampaign:
     def min_reports(self) -> int:
         """A number over fewer reports is not for the public."""
         return int(self._meta.get("min_reports") or 1)
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """What of the store's facts says how the campaign is read: for readers elsewhere."""
+        return {name: self._meta[name] for name in _READING if name in self._meta}
 
     @property
     def ends(self) -> int:

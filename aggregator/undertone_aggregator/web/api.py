@@ -7,14 +7,14 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from undertone_aggregator.collect.partial import EVERYBODY
-from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.remote import LARGEST_SELECTION
 from undertone_aggregator.estimate.world import publishable
 from undertone_shared.errors import Invalid
 
-# More than a year of half-hours.
-LARGEST_SELECTION = 20_000
 _SPARK_SLOTS = 96
+_MOST_SHARES = 20
 # Columns of a series that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "standard_error", "low", "high", "theta")
 RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
@@ -61,6 +61,7 @@ def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, 
         "certificate": str(results.certificate),
         "groups": list(results.groups),
         "outcomes": results.outcomes(),
+        "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
         "settled": made.key[1],
         "newest": None if newest is None else _row(newest),
         "recent": {name: [_plain(getattr(row, name)) for row in rows] for name in ("start", "estimate")},
@@ -96,10 +97,27 @@ def shown(results: Results, first: int, last: int, group: str = EVERYBODY, filte
     return publishable(rows, results.min_reports)
 
 
-def quantiles(results: Results, query: "Parameters", every: int | None) -> dict[str, Any]:
+def ranges(results: Results, query: "Parameters", every: int | None) -> dict[str, Any]:
+    """Means over runs of slots, one cycle by default: of runs whose slots may all be published. Raises Invalid."""
+    first, last = query.span(results)
+    open_to_all = {row.slot for row in shown(results, first, last, query.group)}
+    last = max(min(last, results.settled), first - 1)
+    rows = results.ranges(every or results.campaign.cycle, first, last, query.group)
+    kept = [row for row in rows if row.slots == sum(slot in open_to_all for slot in range(row.first, row.last + 1))]
+    return {
+        "campaign": results.campaign.name,
+        "unit": results.campaign.unit,
+        "group": query.group,
+        "guarantee": results.guarantee,
+        "ranges": [plain(row.row()) for row in kept],
+    }
+
+
+def quantiles(results: Results, query: "Parameters", every: int | None, shares: list[float]) -> dict[str, Any]:
     """Quantiles over runs of slots: a model, with 90 % bands. Raises Invalid."""
     first, last = query.span(results)
-    rows = results.quantiles(every=every, first=first, last=last)
+    last = max(min(last, results.settled), first - 1)
+    rows = results.quantiles(shares, every=every, first=first, last=last)
     return {
         "campaign": results.campaign.name,
         "unit": results.campaign.unit,
@@ -175,6 +193,17 @@ def whole_number(name: str, text: str | None) -> int | None:
     if not text.isdecimal() or len(text) > len(str(LARGEST_SELECTION)) or not 1 <= int(text) <= LARGEST_SELECTION:
         raise Invalid(f"{name} is {text!r}, expected 1 to {LARGEST_SELECTION}")
     return int(text)
+
+
+def shares_of(text: str | None) -> list[float]:
+    """The shares in a parameter, of deciles and the median without one. Raises Invalid."""
+    try:
+        shares = [float(share) for share in (text or "0.1,0.5,0.9").split(",")]
+    except ValueError:
+        shares = []
+    if not 1 <= len(shares) <= _MOST_SHARES:
+        raise Invalid(f"shares is {text!r}, expected 1 to {_MOST_SHARES} numbers between 0 and 1, such as 0.1,0.5,0.9")
+    return shares
 
 
 def _theta_since(results: Results) -> int | None:

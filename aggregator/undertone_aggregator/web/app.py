@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.web import api
 from undertone_aggregator.web.live import LARGEST_AUDIENCE, Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
@@ -80,7 +81,9 @@ class Pages:
             Route("/api/v1/openapi.json", self.openapi),
             Route("/api/v1/campaigns", self.campaigns),
             Route(each, self.campaign),
+            Route(f"{each}/facts", self.facts),
             Route(f"{each}/estimates", self.estimates),
+            Route(f"{each}/ranges", self.ranges),
             Route(f"{each}/quantiles", self.quantiles),
             Route(f"{each}/epochs", self.epochs),
             Route(f"{each}/events", self.events),
@@ -126,8 +129,21 @@ class Pages:
         """The distribution over runs of slots."""
         parameters = dict(request.query_params)
         every = api.whole_number("every", parameters.pop("every", None))
-        query = api.Parameters(parameters, ("from", "to", "tz", "every"))
-        return await self._read(request, lambda results: api.quantiles(results, query, every))
+        shares = api.shares_of(parameters.pop("shares", None))
+        query = api.Parameters(parameters, ("from", "to", "tz", "every", "shares"))
+        return await self._read(request, lambda results: api.quantiles(results, query, every, shares))
+
+    async def ranges(self, request: Request) -> Response:
+        """Means over runs of slots."""
+        parameters = dict(request.query_params)
+        every = api.whole_number("every", parameters.pop("every", None))
+        query = api.Parameters(parameters, ("from", "to", "tz", "group", "every"))
+        return await self._read(request, lambda results: api.ranges(results, query, every))
+
+    async def facts(self, request: Request) -> Response:
+        """The campaign's broadcasts and how it is read, for `undertone.connect`."""
+        api.Parameters(dict(request.query_params), ())
+        return await self._read(request, facts_of)
 
     async def epochs(self, request: Request) -> Response:
         """The history of theta."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from undertone_aggregator.web.api import FILTERED, LARGEST_SELECTION, RAW
+from undertone_aggregator.estimate.remote import LARGEST_SELECTION
+from undertone_aggregator.web.api import FILTERED, RAW
 
 _PARAMETERS = {
     "from": "the first moment: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
@@ -11,6 +12,7 @@ _PARAMETERS = {
     "group": "a group of devices; `all` is everybody",
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
+    "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "`csv`, `jsonl` or `parquet`",
 }
 
@@ -33,7 +35,13 @@ def document() -> dict[str, Any]:
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
             each: _get("one campaign at a glance", ("name",)),
             f"{each}/estimates": _get(series, ("name", *selection)),
-            f"{each}/quantiles": _get("quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every")),
+            f"{each}/facts": _get("the campaign's broadcasts and how it is read, for programs", ("name",)),
+            f"{each}/ranges": _get(
+                "means over runs of slots that are all published", ("name", "from", "to", "tz", "group", "every")
+            ),
+            f"{each}/quantiles": _get(
+                "quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every", "shares")
+            ),
             f"{each}/epochs": _get("the history of theta", ("name",)),
             f"{each}/download": _get("the selection as a file", ("name", *selection, "format"), "text/csv"),
             f"{each}/events": _get(

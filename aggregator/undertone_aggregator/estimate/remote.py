@@ -1,0 +1,235 @@
+"""A campaign read from another server's page, by its HTTP API: what it publishes, which is settled slots alone."""
+
+import base64
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.facts import MechanismFacts
+from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.distribution import Quantile
+from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
+from undertone_aggregator.estimate.opened import Collections
+from undertone_aggregator.estimate.query import Results, When
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+
+VERSION = 1
+# More than a year of half-hours: the most slots that one question may select.
+LARGEST_SELECTION = 20_000
+# Quantiles take the server about a second for each run.
+_PATIENCE_SECONDS = 120.0
+_SCHEMES = ("http", "https")
+_OTHER = f"does not answer as an Undertone page of version {VERSION} does"
+
+Kind = TypeVar("Kind", bound=Row)
+
+
+def facts_of(results: Results) -> dict[str, Any]:
+    """What a reader elsewhere needs to know of a campaign: its broadcasts and how it is read. No report, no secret."""
+    epochs = [
+        {
+            "body": base64.b64encode(bytes(epoch.campaign.body)).decode(),
+            "issued_at": epoch.issued_at,
+            "decoded": epoch.decoded,
+            "epsilon": None if epoch.budget is None else str(epoch.budget.epsilon),
+            "delta": None if epoch.budget is None or epoch.budget.delta is None else str(epoch.budget.delta),
+        }
+        for epoch in results.timeline.epochs
+    ]
+    mechanism = results.mechanism
+    return {
+        "version": VERSION,
+        "epochs": epochs,
+        "reading": results.reading,
+        "mechanism": None if mechanism is None else asdict(mechanism),
+    }
+
+
+class RemoteResults(Results):
+    """The `Results` of a campaign that a page at ``url`` shows. Raises Invalid, as every question may.
+
+    ``campaign`` may be left out where the page shows one alone. Each question asks the page, also for what is new.
+    """
+
+    def __init__(self, url: str, campaign: str | None, collections: Collections) -> None:
+        self._url = url.rstrip("/")
+        if urllib.parse.urlsplit(url).scheme not in _SCHEMES:
+            raise Invalid(f"url is {url!r}, expected http://HOST:PORT of a server's page")
+        self._at = ""
+        names = [each["name"] for each in self._ask("campaigns")["campaigns"]]
+        if campaign is None and len(names) != 1:
+            shown = f"the campaigns {', '.join(names)}: name one of them" if names else "no campaign"
+            raise Invalid(f"{url} shows {shown}")
+        if campaign is not None and campaign not in names:
+            raise Invalid(f"{url} shows no campaign {campaign!r}, expected one of {', '.join(names)}")
+        self._at = f"campaigns/{urllib.parse.quote(campaign or names[0])}"
+        facts = self._ask(f"{self._at}/facts")
+        if facts["version"] != VERSION:
+            raise Invalid(f"{url} speaks version {facts['version']} of the API, expected {VERSION}: use its Undertone")
+        self._understand(Timeline([_epoch(row) for row in facts["epochs"]]), facts["reading"], collections)
+
+    def close(self) -> None:
+        """There is nothing to close: each question is a connection of its own."""
+
+    # --- what the campaign is
+
+    @property
+    def mechanism(self) -> MechanismFacts | None:
+        facts = self._ask(f"{self._at}/facts")["mechanism"]
+        return None if facts is None else MechanismFacts(**facts)
+
+    def outcomes(self) -> dict[str, int]:
+        return dict(self._now()["outcomes"])
+
+    def lost(self) -> dict[str, tuple[int, int]]:
+        return {group: (row["reports"], row["since_slot"]) for group, row in self._now()["lost"].items()}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self._now()["server"])
+
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        now = self._now()
+        return now["epochs"], now["settled"], now["outcomes"]["received"]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self._now()["groups"])
+
+    @property
+    def settled(self) -> int:
+        return int(self._now()["settled"])
+
+    @property
+    def ends(self) -> int:
+        return (self.settled + 1) * self.campaign.slot_seconds
+
+    # --- what it says
+
+    def estimates(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        filtered: bool = False,
+        settled: bool = True,
+    ) -> list[Estimate]:
+        """As of a store; only what is published: slots that have settled, over enough reports."""
+        wanted = self._wanted(groups)
+        rows: list[Estimate] = []
+        for low, high in self._chunks(first, last):
+            for group in self.groups if wanted is None else wanted:
+                asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
+                text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
+                rows += [_row(Estimate, json.loads(line)) for line in text.splitlines()]
+        return sorted(rows, key=lambda estimate: (estimate.slot, estimate.series))
+
+    def ranges(
+        self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
+    ) -> list[RangeEstimate]:
+        """As of a store; only runs all of whose slots are published."""
+        wanted = self._wanted(groups)
+        rows: list[RangeEstimate] = []
+        for group in self.groups if wanted is None else wanted:
+            asked = self._between(*self._chosen(first, last)) | {"group": group, "every": str(every)}
+            rows += [_row(RangeEstimate, row) for row in self._ask(f"{self._at}/ranges", asked)["ranges"]]
+        return sorted(rows, key=lambda row: (row.first, row.series))
+
+    def quantiles(
+        self,
+        shares: Sequence[float] = (0.1, 0.5, 0.9),
+        every: int | None = None,
+        first: When = None,
+        last: When = None,
+    ) -> list[Quantile]:
+        asked = {"shares": ",".join(map(repr, shares))} | ({} if every is None else {"every": str(every)})
+        if first is not None or last is not None:
+            asked |= self._between(*self._chosen(first, last))
+        return [_row(Quantile, row) for row in self._ask(f"{self._at}/quantiles", asked)["quantiles"]]
+
+    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+        """What the server says about these slots of their group."""
+        if not estimates:
+            return []
+        slots = [estimate.slot for estimate in estimates]
+        asked = self._between(min(slots), max(slots)) | {"group": estimates[0].group}
+        return list(self._ask(f"{self._at}/estimates", asked)["warnings"])
+
+    # --- asking
+
+    def _chosen(self, first: When, last: When) -> tuple[int, int]:
+        """(first slot, last slot) of a selection, within what there is."""
+        low, high = self.span(first, last)
+        return max(low, self.timeline.epochs[0].campaign.first_slot), min(high, self.settled)
+
+    def _chunks(self, first: When, last: When) -> list[tuple[int, int]]:
+        low, high = self._chosen(first, last)
+        return [(at, min(at + LARGEST_SELECTION - 1, high)) for at in range(low, high + 1, LARGEST_SELECTION)]
+
+    def _between(self, low: int, high: int) -> dict[str, str]:
+        seconds = self.campaign.slot_seconds
+        return {"from": str(low * seconds), "to": str((max(high, low - 1) + 1) * seconds)}
+
+    def _now(self) -> dict[str, Any]:
+        return self._ask(self._at)
+
+    def _ask(self, path: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+        text = self._fetch(path, parameters)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise Invalid(f"{self._url} {_OTHER}")
+        return answer
+
+    def _fetch(self, path: str, parameters: Mapping[str, str] | None = None) -> str:
+        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        try:
+            with urllib.request.urlopen(
+                f"{self._url}/api/v{VERSION}/{path}{query}", timeout=_PATIENCE_SECONDS
+            ) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as wrong:
+            # Before a campaign is chosen there is nothing to be wrong but the address.
+            said = _said(wrong) if self._at else ""
+            raise Invalid(said or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
+        except (OSError, http.client.HTTPException, ValueError) as wrong:
+            raise Invalid(f"{self._url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
+
+
+def _said(wrong: urllib.error.HTTPError) -> str:
+    """What the page says is wrong; empty where it is none."""
+    try:
+        return str(json.loads(wrong.read())["error"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _epoch(row: Mapping[str, Any]) -> Epoch:
+    decoded = row["decoded"]
+    return Epoch(
+        Campaign(base64.b64decode(row["body"])),
+        row["issued_at"],
+        None,
+        None if decoded is None else (tuple(decoded[0]), decoded[1]),
+        None if row["epsilon"] is None else Budget.stored(row["epsilon"], row["delta"]),
+    )
+
+
+def _row(kind: type[Kind], columns: dict[str, Any]) -> Kind:
+    """The row that ``row()`` made these columns of."""
+    known = {name: columns[name] for name in kind.columns()}
+    if "coordinate" in known:
+        known["series"] = Series(*(known.pop(name) for name in Series._fields))
+    return kind(**known)

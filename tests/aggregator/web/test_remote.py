@@ -1,0 +1,141 @@
+"""`undertone.connect`: the results of a page that is really served, beside those of its store."""
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uvicorn
+
+import undertone
+from undertone_aggregator.estimate import remote
+from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.web.app import make_app
+from undertone_aggregator.web.site import StoreSite
+from undertone_shared.errors import Invalid
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def url(site: StoreSite, free_port: Callable[[], int]) -> Iterator[str]:
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(make_app(site), host="127.0.0.1", port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + PATIENCE
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def both(url: str, store: Path) -> Iterator[tuple[Results, Results]]:
+    with undertone.connect(url) as far, undertone.open_store(store) as near:
+        yield far, near
+
+
+def test_it_says_what_the_store_says(both: tuple[Results, Results]) -> None:
+    far, near = both
+    assert isinstance(far, undertone.Results)
+    for name in ("guarantee", "certificate", "theta", "thetas", "budget", "mechanism", "settled", "min_reports"):
+        assert getattr(far, name) == getattr(near, name), name
+    assert (far.outcomes(), far.lost(), far.groups) == (near.outcomes(), near.lost(), near.groups)
+    assert [epoch.phase for epoch in far.timeline.epochs] == [epoch.phase for epoch in near.timeline.epochs]
+    assert far.campaign.body == near.campaign.body
+    assert far.days.zone == near.days.zone
+    assert repr(far) == repr(near)
+
+
+def test_estimates_are_the_settled_ones(both: tuple[Results, Results], monkeypatch: pytest.MonkeyPatch) -> None:
+    far, near = both
+    rows = near.estimates(groups=None, settled=True)
+    assert len(rows) > 50
+    assert far.estimates(groups=None) == rows
+    assert far.warnings(rows) == near.warnings([row for row in rows if row.group == "all"])
+    first, last = rows[10].slot, rows[40].slot
+    assert far.estimates(first, last) == near.estimates(first, last)
+    assert far.estimates(first, last, filtered=True) == near.estimates(first, last, filtered=True)
+    # More than one question may select is asked in parts.
+    monkeypatch.setattr(remote, "LARGEST_SELECTION", 7)
+    assert far.estimates(first, last) == near.estimates(first, last)
+
+
+def test_ranges_quantiles_arrays_and_frames(both: tuple[Results, Results]) -> None:
+    far, near = both
+    settled = near.estimates(settled=True)
+    first, last = settled[0].slot, settled[-1].slot
+    assert far.ranges(12) == near.ranges(12, first, last)
+    ours, theirs = far.quantiles((0.25, 0.75), 48), near.quantiles((0.25, 0.75), 48, first, last)
+    assert [q.row() for q in ours] == [q.row() for q in theirs]
+    for name, column in far.arrays(first, last).items():
+        np.testing.assert_array_equal(column, near.arrays(first, last)[name])
+    pandas = pytest.importorskip("pandas")
+    frames = [each.frame(first, last, filtered=True) for each in both]
+    pandas.testing.assert_frame_equal(*frames)
+    assert frames[0].attrs == frames[1].attrs
+
+
+def test_what_grows_is_seen(both: tuple[Results, Results], one_more_report: Callable[[], None]) -> None:
+    far, _ = both
+    before, mark = len(far.estimates()), far.mark
+    one_more_report()
+    assert len(far.estimates()) == before + 1
+    assert far.mark != mark
+
+
+def test_mistakes_are_sentences(url: str, name: str, free_port: Callable[[], int]) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    for where, campaign, sentence in (
+        (nobody, None, f"{nobody} cannot be reached: .*refused"),
+        ("meters.sqlite", None, "url is 'meters.sqlite', expected http://HOST:PORT"),
+        (url, "gas", f"{url} shows no campaign 'gas', expected one of {name}"),
+        (f"{url}/elsewhere", None, "does not answer as an Undertone page of version 1 does: HTTP status 404"),
+    ):
+        with pytest.raises(Invalid, match=sentence):
+            undertone.connect(where, campaign)
+    with undertone.connect(url) as far:
+        with pytest.raises(Invalid, match="group is 'north', expected one of all"):
+            far.estimates(groups="north")
+        with pytest.raises(Invalid, match="every is '0', expected 1 to"):
+            far.ranges(0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        ({"campaigns": "<html>"}, "does not answer as an Undertone page of version 1 does"),
+        ({"campaigns": {"campaigns": []}}, "shows no campaign"),
+        ({"campaigns": {"campaigns": [{"name": "a"}, {"name": "b"}]}}, "shows the campaigns a, b: name one of them"),
+        (
+            {"campaigns": {"campaigns": [{"name": "a"}]}, "campaigns/a/facts": {"version": 2}},
+            "speaks version 2 of the API, expected 1",
+        ),
+    ],
+)
+def test_other_servers(answers: dict[str, object], sentence: str) -> None:
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = answers[self.path.removeprefix("/api/v1/")]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is said."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(Invalid, match=sentence):
+                undertone.connect(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
