@@ -26,10 +26,12 @@ from undertone_aggregator.threshold import (
     even_thetas,
     mean_excess,
 )
+from undertone_aggregator.threshold.day import Day, piece_at, pieces_of
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_aggregator.threshold.objective import Variance
 from undertone_shared.checks import check_integer
 from undertone_shared.scalar import ReportRule
+from undertone_simulator.planned_day import DayPlan, plan_day
 from undertone_simulator.readings import Source
 from undertone_simulator.traffic import Traffic, traffic
 
@@ -41,7 +43,7 @@ _LARGEST_EPSILON = 8
 
 @dataclass(frozen=True)
 class Known:
-    """A population's readings: their distribution, and the mean of each slot of the day."""
+    """A population's readings: their distribution, in all and by piece of the day, and each of its slots' mean."""
 
     unit: str
     bound: int
@@ -50,24 +52,30 @@ class Known:
     edges: tuple[int, ...]
     profile: NDArray[np.float64]
     mean: float
+    day: Day
 
     @staticmethod
     def of(source: Source, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS) -> "Known":
         """From the first days of the first devices; readings are clipped to [0, bound]."""
-        counts = np.zeros(bound + 1, dtype=np.int64)
+        edges = _edges(bound)
+        pieces = np.array([piece_at(slot, source.per_day) for slot in range(source.per_day)])
+        shape = pieces_of(source.per_day), len(edges) - 1
+        counts = np.zeros(shape, dtype=np.int64)
         sums, numbers = np.zeros(source.per_day), np.zeros(source.per_day)
         for day in range(days):
             values, present = source.part(0, devices, range(day * source.per_day, (day + 1) * source.per_day))
             there = np.ones(values.shape, dtype=np.bool_) if present is None else present
             clipped = np.clip(values, 0, bound)
-            counts += np.bincount(clipped[there], minlength=bound + 1)
+            cells = np.searchsorted(edges, clipped, side="right") - 1 + shape[1] * pieces[:, None]
+            counts += np.bincount(cells[there], minlength=counts.size).reshape(shape)
             sums += (clipped * there).sum(axis=1)
             numbers += there.sum(axis=1)
-        edges = _edges(bound)
-        total = np.add.reduceat(counts, edges[:-1]) / counts.sum()
         profile = sums / np.maximum(numbers, 1)
-        mean = float(counts @ np.arange(bound + 1)) / float(counts.sum())
-        return Known(source.unit, bound, source.per_day, total, edges, profile, mean)
+        densities = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        starts = tuple(int(first) for first in np.searchsorted(pieces, np.arange(shape[0])))
+        by_time = Day(edges, densities[:, None, :], starts, np.bincount(pieces) / source.per_day)
+        density, mean = counts.sum(axis=0) / counts.sum(), float(sums.sum() / numbers.sum())
+        return Known(source.unit, bound, source.per_day, density, edges, profile, mean, by_time)
 
     def best(self, reports: int, variance: Variance) -> Threshold:
         """θ of least mean squared error for ``reports`` reports a slot; nothing about it is uncertain."""
@@ -92,7 +100,7 @@ class FleetPlan:
     """What is predicted for a fleet; lengths in ``unit``. ``gain``: by how much less variance the mechanism has than
 
     the Hybrid. ``devices_needed``, ``epsilon_needed``: for ``wanted``, the error of a slot's mean; None if unasked or
-    out of reach.
+    out of reach. ``day``: what blocks of the day with a θ of their own give; None where one θ is as good.
     """
 
     devices: int
@@ -109,6 +117,7 @@ class FleetPlan:
     traffic: "Traffic"
     sentences: tuple[str, ...]
     warnings: tuple[str, ...]
+    day: DayPlan | None = None
     wanted: float | None = None
     devices_needed: int | None = None
     epsilon_needed: float | None = None
@@ -184,6 +193,7 @@ def plan_fleet(
         ),
         statements(exact, known.per_day, total),
         visible(known, devices, exact, predicted, threshold.bias) + (() if reason is None else (reason,)),
+        plan_day(known.day, threshold, predictor.variance(reports), reports),
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(known, reports, wanted),

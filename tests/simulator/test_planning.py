@@ -33,6 +33,28 @@ def test_the_distribution_is_the_populations(households):
     below = np.searchsorted(households.edges, 500)
     assert households.density[:below].sum() == pytest.approx(np.mean(values < households.edges[below]))
     assert households.profile == pytest.approx(values.mean(axis=1))
+    night = households.day.densities[4, 0]
+    assert night[:below].sum() == pytest.approx(np.mean(values[4] < households.edges[below]))
+    assert households.day.shares @ households.day.densities[:, 0] == pytest.approx(households.density)
+
+
+def test_blocks_of_the_day_are_planned_where_they_gain(households):
+    plan = plan_fleet(households, 5000, "1", kind="hybrid")
+    thetas = np.repeat(
+        [block.theta for block in plan.day.blocks], np.diff([*(block.first for block in plan.day.blocks), 48])
+    )
+    # By the readings themselves: V θ²/4n + E[(x - θ)⁺]² of each slot, over the same with one θ.
+    values, _ = population("households", 1).part(0, 1024, range(48))
+    unit = (2 * plan.spans[0].standard_error / plan.theta) ** 2
+    cost = [
+        np.mean(unit * theta**2 / 4 + np.mean(np.maximum(values - np.reshape(theta, (-1, 1)), 0), axis=1) ** 2)
+        for theta in (thetas, np.full(48, plan.theta))
+    ]
+    assert plan.day.ratio == pytest.approx(cost[0] / cost[1], rel=0.02)
+    assert plan.day.error**2 == pytest.approx(cost[0], rel=0.02)
+    assert plan.day.ratio < 0.9
+    flat = replace(households, day=replace(households.day, densities=np.tile(households.density, (48, 1))[:, None]))
+    assert plan_fleet(flat, 5000, "1", kind="hybrid").day is None
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("households", "1"), ("phones", "4"), ("heavy-tail", "0.5")])

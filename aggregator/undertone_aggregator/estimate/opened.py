@@ -117,6 +117,12 @@ class OpenCampaign:
         return next((theta for theta in thetas if theta is not None), None)
 
     @property
+    def blocks(self) -> tuple[tuple[int, int, int], ...]:
+        """(first slot of the cycle, low, theta) of each block of the newest report epoch; empty before there is one."""
+        every = (epoch.campaign.rule.ranges for epoch in reversed(self.timeline.epochs))
+        return next(filter(None, every), ())
+
+    @property
     def thetas(self) -> str:
         """The same in words: of several blocks of the day the least and the most."""
         said = (epoch.campaign.rule.thetas(self.campaign.unit) for epoch in reversed(self.timeline.epochs))

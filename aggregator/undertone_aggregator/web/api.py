@@ -54,6 +54,7 @@ def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, 
         "time_zone": str(results.days.zone),
         "phase": results.newest.phase,
         "theta": results.theta,
+        "ranges": results.blocks,
         "theta_since": _theta_since(results),
         "epochs": len(results.timeline),
         "last_slot_ends": campaign.end,
@@ -127,7 +128,10 @@ def quantiles(results: Results, query: "Parameters", every: int | None, shares: 
 
 
 def epochs(results: Results) -> dict[str, Any]:
-    """The campaign's epochs with their theta, and what was said when it was chosen."""
+    """The campaign's epochs with their theta, the highest of several blocks, and what was said when it was chosen.
+
+    ``ranges``: [first slot of the cycle, low, theta] of each block.
+    """
     rows = []
     for epoch in results.timeline.epochs:
         theta = epoch.campaign.rule.theta
@@ -137,12 +141,21 @@ def epochs(results: Results) -> dict[str, Any]:
                 "epoch": epoch.campaign.epoch,
                 "phase": epoch.phase,
                 "theta": theta,
+                "ranges": epoch.campaign.rule.ranges,
                 "low": None if chosen is None else _plain(chosen.low),
                 "high": None if chosen is None else _plain(chosen.high),
                 "warnings": [] if chosen is None else list(chosen.warnings),
             }
         )
-    return {"campaign": results.campaign.name, "unit": results.campaign.unit, "epochs": rows}
+    campaign = results.campaign
+    return {
+        "campaign": campaign.name,
+        "unit": campaign.unit,
+        "slot_seconds": campaign.slot_seconds,
+        "cycle": campaign.cycle,
+        "time_zone": str(results.days.zone),
+        "epochs": rows,
+    }
 
 
 class Parameters:
@@ -209,7 +222,7 @@ def shares_of(text: str | None) -> list[float]:
 def _theta_since(results: Results) -> int | None:
     since = None
     for epoch in reversed(results.timeline.epochs):
-        if epoch.campaign.rule.theta != results.theta:
+        if epoch.campaign.rule.ranges != results.blocks:
             break
         since = epoch.campaign.epoch
     return since

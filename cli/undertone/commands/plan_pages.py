@@ -34,6 +34,14 @@ def show_reports(plan: "FleetPlan") -> None:
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     console.print(f"best: θ = {plan.theta} {unit}, mechanism {plan.mechanism}{gain}")
+    if plan.day is not None:
+        blocks = plan.day.blocks
+        least, most = (end(block.standard_error for block in blocks) for end in (min, max))
+        thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
+        console.print(
+            f"by time of day, where the rounds tell it: θ from {thetas} {unit}; noise {least:.3g} to {most:.3g}, error"
+            f" {plan.day.error:.3g} {unit} a slot: {plan.day.ratio:.2f} of one θ's mean square"
+        )
     for sentence in plan.warnings:
         console.print(sentence)
     if plan.wanted is not None:
@@ -51,6 +59,11 @@ def show_reports(plan: "FleetPlan") -> None:
     )
     for sentence in plan.sentences:
         console.print(sentence)
+
+
+def _time_of(slot: int, per_day: int) -> str:
+    minutes = slot * 24 * 60 // per_day
+    return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
 def show_stream(plan: "StreamComparison") -> None:

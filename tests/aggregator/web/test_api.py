@@ -153,6 +153,11 @@ def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: P
     with open_results(store) as results:
         assert [epoch["epoch"] for epoch in epochs] == [e.campaign.epoch for e in results.timeline.epochs]
         assert epochs[-1]["theta"] == results.theta
+        assert epochs[-1]["ranges"] == [list(block) for block in results.blocks] != []
+        assert not epochs[0]["ranges"], "a threshold round has none"
+    campaign = get(site, f"campaigns/{name}").json()
+    assert campaign["ranges"] == epochs[-1]["ranges"]
+    assert campaign["theta"] == max(theta for _, _, theta in campaign["ranges"])
 
 
 def test_the_description_names_every_route(site: StoreSite) -> None:

@@ -108,7 +108,7 @@ def drawn(open_page: Callable[..., Any], name: str) -> Any:
     return page
 
 
-def test_all_campaigns_and_one(open_page: Callable[..., Any], name: str) -> None:
+def test_all_campaigns_and_one(server: Server, open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
     page.wait_for_selector(".card svg path")
     assert page.locator(".card h3").inner_text() == name
@@ -118,6 +118,9 @@ def test_all_campaigns_and_one(open_page: Callable[..., Any], name: str) -> None
     assert name in page.locator("#one-title").inner_text()
     assert "±" in page.locator("#latest").inner_text()
     assert page.locator("#outcomes tr").count() >= 2
+    page.wait_for_selector("#theta canvas")
+    blocks = json.load(urllib.request.urlopen(f"{server.address}api/v1/campaigns/{name}"))["ranges"]
+    assert page.locator("#theta-blocks tbody tr").count() == len(blocks) > 1, "θ of each block of the day"
     page.click("#table summary")
     # A browser says that a summary was opened in a task of its own.
     page.wait_for_selector("#table tbody tr")

@@ -196,25 +196,41 @@ async function load() {
   if ($("table").open) tabulate();
 }
 
+// When a block of the cycle begins: a time of day where the cycle is a day.
+const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch) => cycle * seconds === 86400
+  ? new Intl.DateTimeFormat(undefined, { timeStyle: "short", timeZone: zone })
+    .format(1000 * (epoch - epoch % 86400 + first * seconds))
+  : `slot ${first} of ${cycle}`;
+
 async function loadTheta() {
   const name = shown;
-  const { epochs, unit } = await api(`campaigns/${name}/epochs`);
-  const known = epochs.filter((epoch) => epoch.theta !== null);
+  const answer = await api(`campaigns/${name}/epochs`);
+  const { epochs, unit } = answer;
+  const known = epochs.filter((epoch) => epoch.ranges.length);
   if (name !== shown) return;
   if (thetaChart) thetaChart.destroy();
   thetaChart = null;
   $("theta").replaceChildren();
+  $("theta-blocks").replaceChildren();
   const last = known.at(-1);
+  const many = last?.ranges.length > 1;
   $("theta-says").textContent = last
-    ? `θ = ${number(last.theta)} ${unit} since ${time(last.epoch)}; ${known.length} of ${epochs.length} epochs have one.`
+    ? `θ ${many ? "by time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch)}; ${known.length} of ${epochs.length} epochs have one.`
     : "Not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
+  if (many) {
+    $("theta-blocks").replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
+      ["from", `θ, ${unit}`]));
+  }
   const end = Math.max(ends ?? 0, last.epoch + 1);
+  const each = (pick) => [...known, last].map((epoch) => pick(...epoch.ranges.map(([, , theta]) => theta)));
+  const line = { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) };
+  // The highest and the lowest block: the same line where there is one.
   thetaChart = new uPlot({
     width: $("theta").clientWidth || 260, height: 140, legend: { show: false }, axes: [axis(), { ...axis(), size: 60 }],
-    series: [{}, { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) }],
+    series: [{}, { ...line }, { ...line }], bands: [band(null, 2, 1, "filtered")],
     scales: { y: { range: (_, low, high) => [0, high * 1.1] } },
-  }, [[...known.map((epoch) => epoch.epoch), end], [...known.map((epoch) => epoch.theta), last.theta]], $("theta"));
+  }, [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)], $("theta"));
 }
 
 async function quantiles() {
