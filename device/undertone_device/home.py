@@ -10,6 +10,7 @@ import os
 import time
 from typing import Any
 
+from undertone_device.household import at_delta
 from undertone_device.packets import CONNECTED, LOST
 from undertone_device.paho_transport import PahoTransport
 from undertone_device.settings import Config
@@ -27,6 +28,7 @@ _RETRY_SECONDS = 30
 _ALIVE_SECONDS = 60
 _STALE_SECONDS = 300
 _VERSION = "2"
+_DAY = 86400
 
 
 class Home:
@@ -109,19 +111,30 @@ class Home:
 def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     """What of a device's status a household sees: `undertone_device.status.describe` in a few fields."""
     campaign = status["campaign"]
-    certificates = campaign["certificates"].values() if campaign else [status["cap"]]
-    reading = max([math.log(a / b) for a, b in certificates] or [0])
+    streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]
     return {
-        "day": round(status["most_a_day"] * reading, 3),
-        "month": round(status["month"] / UNIT, 3),
-        "ever": round(status["ever"] / UNIT, 3),
+        "day": round(_day(campaign, status), 3),
+        # Streams are not counted by day: of a month with them nothing is known.
+        "month": None if streams else round(status["month"] / UNIT, 3),
+        "ever": round(status["ever"] / UNIT + at_delta(streams), 3),
         "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
         "paused": status["paused"] == "pause",
         "why": status["paused"] or "",
         "refused": sum(status["refusals"].values()),
         "campaign": campaign["name"] if campaign else "none",
     }
+
+
+def _day(campaign: dict[str, Any] | None, status: dict[str, Any]) -> float:
+    """The most epsilon of any 24 hours under this campaign; of a stream, at delta 2^-20, by the windows they touch."""
+    if campaign is None or campaign["stream"] is None:
+        certificates = campaign["certificates"].values() if campaign else [status["cap"]]
+        return float(status["most_a_day"] * max(math.log(a / b) for a, b in certificates))
+    stream = campaign["stream"]
+    length = stream["renewal"] * campaign["slot_seconds"]
+    windows = -(-_DAY // length) + 1 if length else 1
+    return at_delta(windows * stream["rho"][0] / stream["rho"][1])
 
 
 def open_home(config: Config) -> Home | None:

@@ -89,7 +89,7 @@ def _spent(state: dict[str, Any]) -> list[str]:
         rho = state["ever_rho"] / UNIT
         lines.append(
             f"streams     rho = {rho:.4g} charged ever, beside that and not part of it: epsilon ="
-            f" {_at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+            f" {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
         )
     return lines
 
@@ -131,7 +131,7 @@ def _stream(stream: dict[str, Any]) -> list[str]:
     span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"
     return [
         f"meaning     a {stream['law']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
-        f" that is epsilon = {_at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
+        f" that is epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
     ]
 
 
@@ -151,7 +151,8 @@ def pause_lines(pause: list[int], now: int) -> list[str]:
     return [f"pause       from {_date(start)} {end}: nothing is reported, and that shows"]
 
 
-def _at_delta(rho: float) -> float:
+def at_delta(rho: float) -> float:
+    """Epsilon of ``rho`` (zCDP) at delta 2^-20 (Bun, Steinke, TCC 2016)."""
     return rho + 2 * math.sqrt(rho * _DELTA_BITS * math.log(2))
 
 

@@ -81,11 +81,12 @@ def test_a_household_sees_its_device_and_no_reading() -> None:
     from undertone_device.home import seen_of
 
     status = {
-        "campaign": {"name": "load", "certificates": {"cohort": [5, 2], "report": [2721, 1001]}},
+        "campaign": {"name": "load", "certificates": {"cohort": [5, 2], "report": [2721, 1001]}, "stream": None},
         "cap": [2721, 1001],
         "most_a_day": 48,
         "month": 3 << 20,
         "ever": 5 << 20,
+        "ever_rho": 0,
         "spent_until": 1_800_000_000,
         "paused": "pause",
         "refusals": {"epsilon": 2, "rest": 1},

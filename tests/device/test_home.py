@@ -1,6 +1,7 @@
 """The household's status over its own broker: discovery, state, availability; a broker that is away holds nobody up."""
 
 import json
+import math
 import time
 
 import paho.mqtt.client as paho
@@ -10,15 +11,16 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device.config import parse_config
-from undertone_device.home import FILE, open_home
+from undertone_device.home import FILE, open_home, seen_of
 from undertone_shared.errors import Invalid
 
 STATUS = {
-    "campaign": {"name": "load", "certificates": {"report": [2721, 1001]}},
+    "campaign": {"name": "load", "certificates": {"report": [2721, 1001]}, "stream": None},
     "cap": [2721, 1001],
     "most_a_day": 1,
     "month": 3 << 20,
     "ever": 5 << 20,
+    "ever_rho": 0,
     "spent_until": 0,
     "paused": None,
     "refusals": {},
@@ -47,6 +49,25 @@ def show_until(home, condition):
         assert time.monotonic() < end, home.trouble
         home.show(STATUS)
         time.sleep(0.02)
+
+
+def test_what_a_stream_costs_is_no_zero():
+    stream = {"law": "gaussian", "rho": [1, 10], "renewal": 48}
+    campaign = {"name": "load", "certificates": {}, "stream": stream, "slot_seconds": 1800}
+
+    def seen(**changes):
+        told = seen_of(STATUS | {"campaign": campaign, "ever_rho": 1 << 19} | changes)
+        return told["day"], told["month"], told["ever"]
+
+    # Any 24 hours touch two windows of a day each: rho is 2/10, and was 1/2 for all streams so far.
+    assert seen() == (
+        round(0.2 + 2 * math.sqrt(0.2 * 20 * math.log(2)), 3),
+        None,
+        round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
+    )
+    endless = dict(campaign, stream=dict(stream, renewal=0))
+    assert seen(campaign=endless)[0] == round(0.1 + 2 * math.sqrt(0.1 * 20 * math.log(2)), 3)
+    assert seen(campaign=None, ever_rho=0) == (1.0, 3.0, 5.0)
 
 
 def test_without_a_file_there_is_no_home(config):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertone_device.config import check_text, in_folder, known_fields
+from undertone_device.sensors.modbus import FORMS
 from undertone_device.settings import Config
 from undertone_shared.checks import check_integer, integers
 from undertone_shared.errors import Invalid
@@ -209,6 +210,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "function": _integer(3, 4),
     "address": _integer(0, 65535),
     "registers": _integer(1, 4),
-    "form": _choice("unsigned", "signed", "float"),
+    "form": _choice(*FORMS),
     "swap": _flag,
 }
