@@ -206,6 +206,7 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
             row += 1
             value = parse(str(cell), scale)
             if value is None and cell is not None:
-                say(f"{path.name}, row {row}: {cell[:_LONGEST_TEXT]!r} is not a whole number; counted as an empty item")
+                text = str(cell)[:_LONGEST_TEXT]
+                say(f"{path.name}, row {row}: {text!r} is not a whole number; counted as an empty item")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

@@ -178,6 +178,8 @@ def test_inputs_of_every_kind(tmp_path):
     pandas.DataFrame({"a": [1, 2], "b": [3.0, None]}).to_parquet(parquet)
     assert read_all(parquet)[0] == [3, 0]
     assert read_all(parquet, "a")[0] == [1, 2]
+    pandas.DataFrame({"a": [1.0, 2.5]}).to_parquet(parquet)
+    assert read_all(parquet) == ([1, 0], ["d.parquet, row 2: '2.5' is not a whole number; counted as an empty item"])
     assert feed.expected(csv) == 8
     assert feed.expected(table) is None
 
