@@ -245,16 +245,18 @@ class Coordinator:
         self.store.set_meta({"status": json.dumps(facts)})
 
     def _devices(self, lost: Mapping[str, Mapping[str, int | None]]) -> dict[str, dict[str, int | None]]:
-        """Group -> devices that reported in the newest settled slot, or did not; reports lost; for all, conflicts."""
+        """Group -> devices that reported in the newest settled slot, or did not; reports lost, and in conflict."""
         active = [device.group for device in self.store.devices().values() if device.state == ACTIVE]
         partial = self._read(self._shown, self._shown) if self._shown >= 0 else Partial()
-        groups = sorted({EVERYBODY, *lost, *(key.group for key in partial)})
+        conflicts = self.store.conflicts()
+        groups = sorted({EVERYBODY, *lost, *conflicts, *(key.group for key in partial)})
         rows: dict[str, dict[str, int | None]] = {}
         for group in groups:
             mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
             known = sum(group in (EVERYBODY, of) for of in active)
             silent = max(known - mine.reports, 0) if known and self.plan.stride == 1 else None
-            rows[group] = {"reporting": mine.reports, "silent": silent, "lost": lost.get(group, {}).get("reports", 0)}
+            missing, contrary = lost.get(group, {}).get("reports", 0), conflicts.get(group, 0)
+            rows[group] = {"reporting": mine.reports, "silent": silent, "lost": missing, "conflicting": contrary}
         rows[EVERYBODY]["conflicting"] = self.store.outcomes()["conflict"]
         return rows
 

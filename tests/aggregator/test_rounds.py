@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def play(
                 report_slot(store, NOW + second - 1, chance, scale)
             coordinator.tick(NOW + second)
     return outlet
+
+
+def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
+    config = server.config(tmp_path, cells=16)
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        coordinator = Coordinator(config, server.SEED, store, Outlet(), Journal(Nobody()))  # type: ignore[arg-type]
+        coordinator.tick(NOW)
+        batch = Batch(lost=Counter({("south", NOW): 5}), conflicts=Counter(north=2), outcomes=Counter(conflict=2))
+        store.commit("0of1", batch)
+        coordinator.status(NOW + 1)
+        rows = json.loads(store.meta()["status"])["devices"]
+    assert [rows[group]["conflicting"] for group in ("all", "north", "south")] == [2, 2, 0]
+    assert [rows[group]["lost"] for group in ("all", "north", "south")] == [5, 0, 5]
 
 
 def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_over() -> None:

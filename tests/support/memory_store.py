@@ -16,7 +16,10 @@ from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
 from undertone_shared.errors import Invalid
 
 _NUMBERS = itertools.count()
-_KEPT = ("_meta", "_epochs", "_partials", "_outcomes", "_seen", "_chains", "_sequences", "_losses", "_audit")
+_KEPT = (
+    *("_meta", "_epochs", "_partials", "_outcomes", "_conflicts"),
+    *("_seen", "_chains", "_sequences", "_losses", "_audit"),
+)
 
 
 class MemoryStore:
@@ -35,6 +38,7 @@ class MemoryStore:
         self._chains: list[tuple[str, bytes]] = []
         self._sequences: list[tuple[str, bytes]] = []
         self._losses: Counter[tuple[str, int]] = Counter()
+        self._conflicts: Counter[str] = Counter()
         self._audit: dict[tuple[str, bytes], str] = {}
         self._groups: dict[str, str] = {}
         self._fence: Callable[[], None] | None = None
@@ -141,6 +145,7 @@ class MemoryStore:
             if batch.sequences:
                 self._sequences.append((worker, bytes(batch.sequences)))
             self._losses.update(batch.lost)
+            self._conflicts += batch.conflicts
             for device, digest, outcome in batch.audit:
                 if outcome is None:
                     raise StoreError("an outcome is missing")
@@ -164,6 +169,9 @@ class MemoryStore:
 
     def losses(self) -> dict[tuple[str, int], int]:
         return {key: n for key, n in self._losses.items() if n}
+
+    def conflicts(self) -> dict[str, int]:
+        return dict(self._conflicts)
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         return ((device, digest, outcome) for (device, digest), outcome in self._audit.items())

@@ -93,6 +93,11 @@ class SqlStore(Database):
                 lambda new: {"n": tables.losses.c.n + new.n},
             )
             self.upsert(
+                tables.conflicts,
+                [{"worker": worker, "grp": group, "n": n} for group, n in batch.conflicts.items()],
+                lambda new: {"n": tables.conflicts.c.n + new.n},
+            )
+            self.upsert(
                 tables.counters,
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
@@ -164,6 +169,11 @@ class SqlStore(Database):
         total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.mine(table))
         rows = self.rows(total.group_by(table.c.grp, table.c.slot))
         return {(group, slot): int(n) for group, slot, n in rows if n}
+
+    def conflicts(self) -> dict[str, int]:
+        table = tables.conflicts
+        total = select(table.c.grp, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.grp)
+        return {group: int(n) for group, n in self.rows(total)}
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         table = tables.audit

@@ -45,6 +45,7 @@ class Batch:
     ``chains``: records of the counted stream reports, see `undertone_aggregator.collect.chains`.
     ``sequences``: records of their devices, see `undertone_aggregator.collect.sequences`. ``lost``: (group, slot in
     which it was noticed) -> reports that are missing, less those that came after all.
+    ``conflicts``: group -> reports that contradict a counted one.
     ``audit``: (device, digest of the payload, outcome) of every delivery.
     """
 
@@ -54,6 +55,7 @@ class Batch:
     chains: bytearray = field(default_factory=bytearray)
     sequences: bytearray = field(default_factory=bytearray)
     lost: Counter[tuple[str, int]] = field(default_factory=Counter)
+    conflicts: Counter[str] = field(default_factory=Counter)
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
     # Devices whose reports contradict what was counted; told, and not kept.
     conflicting: set[str] = field(default_factory=set)
@@ -134,6 +136,9 @@ class Store(Protocol):
 
     def losses(self) -> dict[tuple[str, int], int]:
         """(group, slot in which it was noticed) -> reports that devices drew and nobody saw, over all workers."""
+
+    def conflicts(self) -> dict[str, int]:
+        """Group -> reports that contradict a counted one, over all workers."""
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """(device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""

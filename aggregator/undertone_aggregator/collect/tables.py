@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0006"
+HEAD = "0007"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -114,6 +114,15 @@ losses = Table(
     Column("worker", Text, primary_key=True),
     Column("grp", Text, primary_key=True),
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", BigInteger, nullable=False),
+)
+# Reports that contradict a counted one. Stores from before revision 0007 know their groups from then on.
+conflicts = Table(
+    "conflicts",
+    metadata,
+    _campaign(primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("grp", Text, primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
 audit = Table(

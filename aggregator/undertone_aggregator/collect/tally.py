@@ -16,7 +16,7 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.columns import Columns
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.seen import COUNTED, NEWER, Seen, gaps, newer, record, records
+from undertone_aggregator.collect.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records
 from undertone_aggregator.collect.sequences import MissingReports, Sequences
 from undertone_aggregator.collect.store import Batch
 from undertone_shared.intake import Report
@@ -88,6 +88,8 @@ class Tally:
             at = Key(self.campaign, came.fingerprint, came.kind, group, came.slot)
             self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
             self._note_sequence(key, came.slot, came.sequence, group, batch)
+        elif outcome == CONFLICT:
+            batch.conflicts[group] += 1
         return outcome
 
     def newer(self, admitted: Admitted) -> Newer:

@@ -23,10 +23,10 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import Report
 
 # What an executor remembers of a bucket, and the rows that it gives: a packed histogram, n deliveries with an outcome
-# (grp), n reports that are missing.
+# (grp), n reports that are missing, n that contradict others.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
-CELLS, OUTCOME, MISSING = "cells", "outcome", "missing"
+CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"
 # An epoch that began after the query: the driver starts it again with all of them.
 UNKNOWN = "a landed report is of the unknown epoch"
 _NAMES = [column.split()[0] for column in ROWS.split(", ")]
@@ -123,6 +123,7 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
         for key, counts in batch.partial.items()
     ]
     rows += [(OUTCOME, outcome, 0, 0, 0, n, b"") for outcome, n in batch.outcomes.items()]
+    rows += [(CONFLICTS, group, 0, 0, 0, n, b"") for group, n in batch.conflicts.items()]
     return rows + [(MISSING, group, 0, 0, slot, n, b"") for (group, slot), n in batch.lost.items() if n]
 
 
@@ -132,6 +133,8 @@ def batch_of(campaign: str, rows: Iterable[Sequence[Any]]) -> Batch:
     for what, group, number, kind, slot, n, counts in rows:
         if what == OUTCOME:
             batch.outcomes[group] += n
+        elif what == CONFLICTS:
+            batch.conflicts[group] += n
         elif what == MISSING:
             batch.lost[group, slot] += n
         else:

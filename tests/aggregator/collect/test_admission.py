@@ -203,8 +203,16 @@ def test_a_repeat_is_a_duplicate_and_other_bytes_a_conflict() -> None:
     for symbol in (3, 3, 4):
         gate.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
     assert batch.outcomes == {COUNTED: 1, "duplicate": 1, "conflict": 1}
+    assert batch.conflicts == {"all": 1}
     assert batch.partial.reports == 1
     assert len(batch.seen) == 16
+
+
+def test_a_conflict_is_its_groups() -> None:
+    gate, batch = admission(groups={OTHER: "north"}), Batch()
+    for symbol in (3, 4, 5):
+        gate.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
+    assert batch.conflicts == {"north": 2}
 
 
 def test_one_interval_counts_once_across_epochs() -> None:

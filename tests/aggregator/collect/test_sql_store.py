@@ -133,7 +133,7 @@ def test_a_store_of_revision_0005_opens_and_goes_on(tmp_path: Path) -> None:
             seen.load(store.seen())
             sequences.load(store.sequences())
             assert (len(seen), len(sequences)) == (6, 6)
-            assert store.groups() == {}
+            assert (store.groups(), store.conflicts()) == ({}, {})
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
         assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)

@@ -62,6 +62,16 @@ def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -
         assert store.newest_slot() == FIRST + 50
 
 
+def test_conflicts_add_up_by_group(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.commit("0of2", Batch(outcomes=Counter(conflict=3), conflicts=Counter(north=2, south=1)))
+        store.commit("1of2", Batch(outcomes=Counter(conflict=1), conflicts=Counter(north=1)))
+    with opened() as store:
+        store.commit("0of2", Batch(outcomes=Counter(conflict=4), conflicts=Counter(north=4)))
+        assert store.conflicts() == {"north": 7, "south": 1}
+        assert store.outcomes()["conflict"] == 8
+
+
 def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
     with opened() as store:
         batch = judged([0])

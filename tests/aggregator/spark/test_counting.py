@@ -74,6 +74,7 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
     same = store.partial() == server.partial()
     assert same
     assert store.outcomes() == server.outcomes()
+    assert store.conflicts() == server.conflicts()
     assert store.partial().reports > 500
     # Which gap of its group a late report closes depends on the order among devices.
     lost, there = sum(store.losses().values()), sum(server.losses().values())
