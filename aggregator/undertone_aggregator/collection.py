@@ -176,13 +176,14 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
 
     The largest ε of any of them, at the shortest rest of any of them: a plan that gave up its turns has no window.
     """
+    from undertone_aggregator.estimate.guarantee import rest_of
+
     budgets = [epoch.budget or budget for epoch in timeline.epochs]
     largest = max(budgets, key=lambda each: each.epsilon)
     costs = []
     for epoch, own in zip(timeline.epochs, budgets, strict=True):
         campaign = epoch.campaign
-        rest = (campaign.schedule.stride - 1) * campaign.slot_seconds
-        costs.append((rest, -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
+        costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
     exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
     return replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
 

@@ -33,12 +33,25 @@ def test_what_is_said_costs_what_was_issued_not_what_is_configured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slot", "stride", "window", "month"),
-    [(1800, 49, "24 hours", 30), (900, 5, "1 hour", 577), (60, 1441, "24 hours", 30)],
+    ("measure", "slot", "stride", "window", "month"),
+    [
+        ("sum", 1800, 49, "24 hours", 30),
+        ("sum", 900, 5, "1 hour", 577),
+        ("sum", 60, 1441, "24 hours", 30),
+        # A counter's value begins at a reading of the slot before: an interval of two slots.
+        ("counter", 1800, 50, "24 hours", 29),
+        ("counter", 900, 6, "1 hour", 481),
+    ],
 )
-def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(slot: int, stride: int, window: str, month: int) -> None:
+def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(
+    measure: str, slot: int, stride: int, window: str, month: int
+) -> None:
     campaign = SimpleNamespace(
-        rule=two_epochs()[0].campaign.rule, slot_seconds=slot, cycle=48, schedule=Schedule(bytes(16), stride, 0)
+        rule=two_epochs()[0].campaign.rule,
+        measure=measure,
+        slot_seconds=slot,
+        cycle=48,
+        schedule=Schedule(bytes(16), stride, 0),
     )
     cost = COLLECTIONS["scalar"].guarantee(cast("Campaign", campaign), Budget.parse(1))
     assert (cost.level, cost.span, cost.budget.epsilon) == ("window", f"any {window}", 1)
@@ -54,7 +67,9 @@ def test_a_plan_that_had_no_turns_for_an_epoch_says_no_window(
     rule = two_epochs()[0].campaign.rule
     epochs = [
         SimpleNamespace(
-            campaign=SimpleNamespace(rule=rule, slot_seconds=1800, cycle=48, schedule=Schedule(bytes(16), stride, 0)),
+            campaign=SimpleNamespace(
+                rule=rule, measure="sum", slot_seconds=1800, cycle=48, schedule=Schedule(bytes(16), stride, 0)
+            ),
             budget=Budget.parse(epsilon),
         )
         for stride, epsilon in zip(strides, epsilons, strict=True)

@@ -36,9 +36,10 @@ def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Gu
     """Of an epoch in which each reading meets one draw of one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
     level, span, said = EVENT, "one reading", _every_slot(budget, campaign.cycle)
-    rest = (campaign.schedule.stride - 1) * campaign.slot_seconds
+    rest = rest_of(campaign)
     if rest:
-        level, span, said = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, campaign.slot_seconds)
+        period = campaign.schedule.stride * campaign.slot_seconds
+        level, span, said = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, period)
     return Guarantee(level, span, budget, None, ratio, said)
 
 
@@ -50,10 +51,16 @@ def _every_slot(budget: Budget, cycle: int) -> str:
     )
 
 
-def _turns(budget: Budget, rest: int, slot: int) -> str:
+def rest_of(campaign: Campaign) -> int:
+    """Seconds between the intervals of two reports of a device; a counter's begins at a reading of the slot before."""
+    slots = 2 if campaign.measure == "counter" else 1
+    return max(campaign.schedule.stride - slots, 0) * campaign.slot_seconds
+
+
+def _turns(budget: Budget, rest: int, period: int) -> str:
     window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
     # Readings that so many days can meet, the first and the last perhaps in part.
-    readings = (_HABIT_DAYS * 86400 + slot) // (rest + slot) + 1
+    readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
         f"{budget.text} for any {window}, where devices rest so long between two readings: to somebody who already "
         f"knows the rest of the record, all that a device ever sends shifts the odds of what happened in that time by "
