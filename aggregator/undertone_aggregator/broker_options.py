@@ -93,6 +93,7 @@ _MODES = {
     "ca_file": (EXTERNAL, DIRECT),
     "insecure": (EXTERNAL,),
     "hosts": (EXTERNAL,),
+    "host": (EXTERNAL, DIRECT),
 }
 
 
@@ -107,10 +108,12 @@ def is_loopback(host: str) -> bool:
 def check_broker(broker: BrokerOptions, workers: int) -> None:
     """Raises Invalid for options that do not go together, with the way out."""
     for name, modes in _MODES.items():
-        if getattr(broker, name) and broker.mode not in modes:
+        if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode not in modes:
             raise Invalid(f"broker.{name} is for mode = {' or '.join(map(repr, modes))}, but mode is {broker.mode!r}")
     if broker.insecure and broker.ca_file is not None:
         raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
+    if broker.hosts and broker.host != BrokerOptions.host:
+        raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
     if broker.mode == DIRECT:
         _check_direct(broker, workers)
     elif broker.password_file is None and (broker.mode == EXTERNAL or broker.passwords is not None):

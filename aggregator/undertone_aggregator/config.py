@@ -1,7 +1,6 @@
 """The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,7 +11,7 @@ from undertone_aggregator import plan_checks as check
 from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.landing_options import LandingOptions
-from undertone_aggregator.options import Checked, choice, integer, option, parse, text
+from undertone_aggregator.options import Checked, choice, integer, option, parse, tables_in, text
 from undertone_aggregator.outlet_options import OutletOptions
 from undertone_aggregator.server_options import ServerOptions, StoreOptions
 from undertone_shared.campaign import MEASURES, Campaign
@@ -244,11 +243,7 @@ SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TAB
 
 def parse_config(data: str, folder: Path) -> Config:
     """The configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
-    try:
-        tables: dict[str, Any] = tomllib.loads(data)
-    except tomllib.TOMLDecodeError as wrong:
-        raise Invalid(f"the configuration is not TOML: {wrong}") from None
-    return config_of(tables, folder)
+    return config_of(tables_in(data, "the configuration"), folder)
 
 
 def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
@@ -263,6 +258,12 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
+    for name in ("window", "theta_max") if campaign.collect == "stream" else ():
+        if name in tables["campaign"]:
+            raise Invalid(
+                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream': [stream] says"
+                " how devices report, and up to what"
+            )
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
         parse(StoreOptions, "store", tables.get("store", {})),

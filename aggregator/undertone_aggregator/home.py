@@ -7,7 +7,6 @@ DIR/fleets/NAME/devices    its devices' files, made by undertone devices
 DIR/broker                 passwords and access rules of all devices, and mosquitto's own files
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from undertone_aggregator import credentials
 from undertone_aggregator.config import LARGEST_FILE, Config, config_of
-from undertone_aggregator.options import parse
+from undertone_aggregator.options import parse, tables_in
 from undertone_aggregator.server_options import ServerOptions
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
@@ -118,10 +117,7 @@ def _where(shared: Mapping[str, Any]) -> str:
 
 
 def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
-        raise Invalid(f"{where} is not TOML: {wrong}") from None
+    tables = tables_in(text, where)
     for name, table in tables.items():
         if name not in allowed or not isinstance(table, dict):
             raise Invalid(f"{where} has {name!r}, expected the tables {', '.join(f'[{each}]' for each in allowed)}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -41,6 +42,15 @@ class Checked:
 
     def check_together(self) -> None:
         """Raises Invalid for options that do not go together."""
+
+
+def tables_in(text: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text. Raises Invalid."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        # A number of thousands of digits, or a list in a list in a list, is TOML, and not for Python.
+        raise Invalid(f"{where} is not TOML: {wrong}") from None
 
 
 def parse(section: type[Section], name: str, table: object) -> Section:

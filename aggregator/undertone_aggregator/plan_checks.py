@@ -79,7 +79,7 @@ def seconds_of(name: str, value: object) -> int:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if isinstance(value, int) and not isinstance(value, bool):
         value = f"{value}s"
-    if not isinstance(value, str) or not value[:-1].isdigit() or value[-1:] not in units:
+    if not isinstance(value, str) or not value[:-1].isdecimal() or len(value) > 12 or value[-1:] not in units:
         raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
     seconds = int(value[:-1]) * units[value[-1]]
     if not 1 <= seconds <= 366 * 86400:

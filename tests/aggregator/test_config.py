@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import server
 from undertone_aggregator.broker_options import BrokerOptions
 from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config
+from undertone_aggregator.home import Home
 from undertone_aggregator.sample import sample_config
 from undertone_shared.errors import Invalid
 
@@ -72,6 +73,8 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
         ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of managed, external, direct"),
         ('[broker]\nmode = "external"', "[broker] has no option 'password_file'"),
         ('[broker]\nca_file = "x"', "broker.ca_file is for mode = 'external' or 'direct', but mode is 'managed'"),
+        ('[broker]\nhost = "b.example"', "broker.host is for mode = 'external' or 'direct', but mode is 'managed'"),
+        (EXTERNAL + 'host = "a"\nhosts = ["b"]', "broker.host is 'a', but broker.hosts names the brokers"),
         ('[broker]\nkey = "x"', "broker.key is for mode = 'direct', but mode is 'managed'"),
         (EXTERNAL + 'mosquitto_acl = "a"', "broker.mosquitto_acl is for mode = 'managed', but mode is 'external'"),
         (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'managed' or 'direct'"),
@@ -162,6 +165,26 @@ def test_a_stream_has_one_range_and_blocks_that_are_asked_for_are_refused(blocks
         parse_config(f'{plain}blocks = {blocks}\ncollect = "stream"\n', Path())
     assert parse_config(f'{plain}blocks = 1\ncollect = "stream"\n', Path()).campaign.blocks == 1
     assert parse_config(f"{plain}blocks = {blocks}\n", Path()).campaign.blocks == blocks
+
+
+@pytest.mark.parametrize("option", ['window = "24h"', "theta_max = 5"])
+def test_what_a_stream_would_ignore_is_refused(option: str) -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=rf"^campaign\.{option.split()[0]} is .*, but campaign\.collect is 'stream'"):
+        parse_config(f'{plain}{option}\ncollect = "stream"\n', Path())
+    parse_config(f"{plain}{option}\n", Path())
+
+
+@pytest.mark.parametrize("text", [f"bound = {'9' * 5000}", f"bound = {'[' * 2000}", 'window = "\u00b2h"'])
+def test_toml_that_python_cannot_take_is_bad_input_too(tmp_path: Path, text: str) -> None:
+    plan = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\n{text}\nepsilon = 1\n'
+    if "window" in text:
+        plan += "bound = 9\n"
+    with pytest.raises(Invalid):
+        parse_config(plan, Path())
+    (tmp_path / "server.toml").write_text("")
+    with pytest.raises(Invalid):
+        Home(tmp_path).config("m", plan)
 
 
 def test_other_tables_are_checked_where_they_are_made() -> None:
