@@ -109,23 +109,23 @@ class Running:
                 self.journal.say("warning", config.landing.warning())
             self.check_broadcast(store, outlet, stop)
             plan = self._take_over(store, clock, stop)
-            election = self._election(store)
-            try:
-                self._start(plan, store, stop)
-                # Devices are told to report only once the brokers keep reports for us.
-                while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
+            # Whatever fails: who is elected and gone leaves a campaign that nobody coordinates.
+            with contextlib.closing(self._election(store)) as election:
+                try:
+                    self._start(plan, store, stop)
+                    # Devices are told to report only once the brokers keep reports for us.
+                    while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
+                        self._check()
+                    self._begun = True
+                    self._tick(election, seed, store, outlet, stop)
+                finally:
+                    for worker in self._workers:
+                        worker.stop()
                     self._check()
-                self._begun = True
-                self._tick(election, seed, store, outlet, stop)
-            finally:
-                for worker in self._workers:
-                    worker.stop()
-                self._check()
-                with contextlib.suppress(StoreError, Fenced):
-                    if self.coordinator is not None:
-                        self.coordinator.status(int(clock()))
-                store.fence(None)
-                election.close()
+                    with contextlib.suppress(StoreError, Fenced):
+                        if self.coordinator is not None:
+                            self.coordinator.status(int(clock()))
+                    store.fence(None)
 
     def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
         """From before the take-over to the end: its workers hold the store later, and another server's could, too."""

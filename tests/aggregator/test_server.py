@@ -3,14 +3,20 @@
 import io
 import threading
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from support import server
 from support.deliveries import wait_for
 from undertone_aggregator.addresses import external_addresses
+from undertone_aggregator.collect.ingest import IngestPlan
+from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.direct.passwords import password_entry
+from undertone_aggregator.election import Unopposed
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.running import Options, Running
 from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.source import BrokerSource
 from undertone_shared.errors import Invalid
@@ -60,6 +66,34 @@ def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None
         wait_for(read.is_set)
     finally:
         stop.set()
+
+
+def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody would, for as long as it is thought to be busy."""
+
+    class Leading(Unopposed):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    class Failing:
+        heard: ClassVar[dict[str, bytes]] = {}
+
+        def retained(self, *_: object) -> None: ...
+
+        def take_over(self, _store: object, plan: IngestPlan, *_: object) -> IngestPlan:
+            return plan
+
+        def open_intake(self, *_: object) -> Intake:
+            raise RuntimeError("no intake")
+
+    election, failing = Leading(), cast(Any, Failing())
+    monkeypatch.setattr(Running, "_election", lambda *_: election)
+    running = Running(server.config(tmp_path), failing, Journal(io.StringIO()), Options())
+    with pytest.raises(RuntimeError, match="no intake"):
+        running.run(failing, threading.Event())
+    assert election.closed
 
 
 def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
