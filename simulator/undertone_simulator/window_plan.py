@@ -24,7 +24,7 @@ from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
 from undertone_aggregator.estimate.filter import filtered
 from undertone_aggregator.estimate.guarantee import lasting
-from undertone_aggregator.estimate.seasonal import SLOW, Calendar
+from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
@@ -150,8 +150,7 @@ def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> fl
         noise[i] = regression[i] * noise[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
     known = Noise(variance, regression if carried else None)
     values = slots.means - predicted.bias[phase] + noise
-    calendar = Calendar(slots.per_day, phase / slots.per_day, slow=SLOW * 7 * slots.per_day)
-    result = filtered(number, values, known, calendar)
+    result = filtered(number, values, known, Calendar(slots.per_day, phase / slots.per_day))
     late = number >= SKIPPED_DAYS * slots.per_day
     return float(np.sqrt(np.mean(np.square(result.causal - slots.means)[late])))
 

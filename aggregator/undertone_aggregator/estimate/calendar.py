@@ -11,12 +11,11 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.seasonal import SLOW, Calendar
+from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.zones import AUTO, weekend_of, zone
 from undertone_shared.errors import Invalid
 
 DAY = 86400
-WEEK = 7 * DAY
 SATURDAY_AND_SUNDAY = frozenset({5, 6})
 
 
@@ -63,11 +62,10 @@ def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days
     """The phases of slots; ``cycle`` in slots. Local time where the cycle is a day."""
     days = days or Days()
     if cycle * slot_seconds != DAY:
-        return Calendar(cycle, (slots % cycle) / cycle)
-    slow = SLOW * WEEK / slot_seconds
+        return Calendar(cycle, (slots % cycle) / cycle, long=cycle * slot_seconds > DAY)
     shift, off = _local(slots * slot_seconds, days)
     second = (slots * slot_seconds + shift) % DAY
-    return Calendar(cycle, second / DAY, None if days.holidays is None else off, slow)
+    return Calendar(cycle, second / DAY, None if days.holidays is None else off)
 
 
 def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

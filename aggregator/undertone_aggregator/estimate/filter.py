@@ -88,7 +88,7 @@ def fit(
     centre, scale = float(np.mean(used)), _scale(used, part_noise)
     # In a mean of n readings that are their own in each slot there is chance, however constant the population is.
     own = noise.chance * math.sqrt(float(np.mean(part_noise.variance))) / scale
-    model = Seasonal(calendar.cycle, calendar.off is not None, own, calendar.slow)
+    model = Seasonal(calendar.cycle, calendar.off is not None, own, calendar.long)
     observed = _observed(slots[part], used, part_noise, calendar.part(first, len(slots)), model, centre, scale)
     mode, height, information = _maximise(model, observed, before.mode if before else model.centre)
     return Fitted(model, mode, _spread(model, observed, mode, height, information), centre, scale)

@@ -2,7 +2,7 @@
 
     signal_t = level + slow_t + season_t + off_t + memory_t + chance_t
 
-``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten cycles, or ten weeks of days. ``season``:
+``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten weeks, or ten longer cycles. ``season``:
 quasi-periodic, covariance a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; as harmonics
 with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying over 4T.
 ``memory``: Ornstein-Uhlenbeck of a few slots. ``chance``: of one slot. All in units of the series' own scale.
@@ -20,8 +20,10 @@ from undertone_aggregator.estimate.state_space import Components, Vector
 NAMES = ("season", "smoothness", "drift", "memory", "reach", "slow", "chance", "off")
 HARMONICS = 12
 _OFF_HARMONICS = 4
-# So many cycles, or weeks where a cycle is a day: the year moves people's days and people's weeks alike.
-SLOW = 10.0
+# Over how many cycles the level moves, and the median of how much: ten weeks where a cycle is a day. The year moves a
+# level by less than a day does, but by a multiple of what the days of a week differ by.
+_SLOW_CYCLES, _SLOW = 70.0, 0.6
+_SLOW_LONG_CYCLES, _SLOW_LONG = 10.0, 2.0
 _OFF_DRIFT = 4.0
 # Standard deviation of the level, in units of the series' scale, and a rate that leaves nothing after one slot.
 _ANYTHING = 100.0
@@ -30,7 +32,7 @@ _FORGOTTEN = 50.0
 _SUMMED = 64
 # Medians of the parameters and standard deviations of their logarithms. What the amplitudes share besides: where the
 # noise hides how large the signal is, little of one part tells that there is little of the others.
-_MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "slow": 0.6, "off": 0.2}
+_MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "off": 0.2}
 _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.6, "reach": 1.0, "slow": 0.8, "chance": 0.6,
             "off": 1.0}  # fmt: skip
 # What no component follows of a slot, besides what its devices have by chance.
@@ -46,30 +48,33 @@ _BOUND = 3.5
 class Calendar:
     """Where slots are: ``phase`` [n] of the ``cycle`` (so many slots long) in [0, 1), ``off`` [n] on days off.
 
-    ``off`` None: days are alike. A cycle of 1 slot has no season. ``slow``: slots over which the level moves; 0 for
-    `SLOW` cycles.
+    ``off`` None: days are alike. A cycle of 1 slot has no season. ``long``: the cycle is longer than a day.
     """
 
     cycle: int
     phase: Vector
     off: NDArray[np.bool_] | None = None
-    slow: float = 0.0
+    long: bool = False
 
     def part(self, first: int, stop: int) -> "Calendar":
         """Of the slots first <= i < stop."""
         off = None if self.off is None else self.off[first:stop]
-        return Calendar(self.cycle, self.phase[first:stop], off, self.slow)
+        return Calendar(self.cycle, self.phase[first:stop], off, self.long)
 
 
 class Seasonal:
     """The components for one calendar, by the logarithms of `NAMES`; without ``off`` where days are alike."""
 
-    def __init__(self, cycle: int, off: bool, chance: float = 0.0, slow: float = 0.0) -> None:
-        """``chance``: what a slot's devices are thought to have by chance; ``slow`` as in `Calendar`."""
+    def __init__(self, cycle: int, off: bool, chance: float = 0.0, long: bool = False) -> None:
+        """``chance``: what a slot's devices are thought to have by chance; ``long`` as in `Calendar`."""
         self.cycle, self.off = cycle, off
-        self._slow = slow or SLOW * cycle
+        self._slow = cycle * (_SLOW_LONG_CYCLES if long else _SLOW_CYCLES)
         self.names = NAMES if off else NAMES[:-1]
-        medians = _MEDIANS | {"reach": max(cycle / 12.0, 1.0), "chance": math.hypot(chance, _LEAST_CHANCE)}
+        medians = _MEDIANS | {
+            "reach": max(cycle / 12.0, 1.0),
+            "chance": math.hypot(chance, _LEAST_CHANCE),
+            "slow": _SLOW_LONG if long else _SLOW,
+        }
         self.centre = np.log([medians[name] for name in self.names])
         common = np.array([_COMMON if name in _AMPLITUDES else 0.0 for name in self.names])
         covariance = np.diag(np.square([_SPREADS[name] for name in self.names])) + np.outer(common, common)

@@ -80,3 +80,11 @@ def test_an_unknown_country_is_refused():
     pytest.importorskip("holidays")
     with pytest.raises(Invalid, match="holidays is"):
         days_of("UTC", "XX")
+
+
+def test_a_cycle_longer_than_a_day_is_known_as_such():
+    days = np.arange(100)
+    assert calendar(days, 86400, 7).long
+    assert calendar(days, 86400, 7).part(3, 9).long
+    assert not calendar(days, 1800, 48).long
+    assert not calendar(days, 1, 20).long
