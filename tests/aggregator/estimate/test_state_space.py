@@ -93,14 +93,14 @@ def test_a_missing_slot_of_a_chain():
     agrees(components, observed, covariances(components, loading, slots), chains(variance, carried, 1))
 
 
-@pytest.mark.parametrize("cycle", [1, 7, 8])
-def test_the_season_is_the_quasi_periodic_kernel(cycle):
+@pytest.mark.parametrize(("cycle", "long", "cycles"), [(1, False, 70), (7, True, 10), (8, False, 70)])
+def test_the_season_is_the_quasi_periodic_kernel(cycle, long, cycles):
     """The components of `Seasonal` have the covariance that its docstring states, days off included."""
     rng = np.random.default_rng(4)
     slots = np.sort(rng.choice(80, 50, replace=False))
     off = (slots // cycle) % 7 >= 5
     calendar = Calendar(cycle, (slots % cycle) / cycle, off)
-    model = Seasonal(cycle, True)
+    model = Seasonal(cycle, True, long=long)
     parameters = np.array([[0.8, 0.9, 9.0, 0.4, 2.5, 0.3, 0.1, 0.3], [1.1, 1.4, 30.0, 0.2, 6.0, 0.5, 0.05, 0.6]])
     values, variance = rng.standard_normal(50), rng.uniform(0.1, 0.3, 50)
     observed = Observed(slots, values, model.loading(calendar), Noise(variance))
@@ -111,7 +111,7 @@ def test_the_season_is_the_quasi_periodic_kernel(cycle):
         wave = np.exp(-2 * np.sin(np.pi * phase) ** 2 / smoothness**2)
         signals.append(
             100.0**2
-            + slow**2 * np.exp(-distance / (10 * cycle))
+            + slow**2 * np.exp(-distance / (cycles * cycle))
             + season**2 * wave * np.exp(-distance / (drift * cycle))
             + rest**2 * wave * np.exp(-distance / (4 * drift * cycle)) * np.outer(off, off)
             + memory**2 * np.exp(-distance / reach)
