@@ -2,12 +2,17 @@
 
     python -m undertone_studies.served INTAKE ADMISSION FOLDER PORT
 
-INTAKE: direct (devices connect to it), broker (our subscriber), or paho (how it was received until 2026: one packet a
-call through paho). ADMISSION: lane, or plain (one by one). It ends with its standard input.
+INTAKE: direct (devices connect to it), broker (our subscriber), paho (how it was received until 2026: one packet a
+call through paho), or sockets (no server: what comes is answered, and nothing is done with it). ADMISSION: lane, or
+plain (one by one). It ends with its standard input.
 """
 
+import contextlib
+import selectors
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +21,7 @@ from undertone_aggregator.collect import lane
 from undertone_aggregator.collect.ingest import Ingest
 from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.link import Address
+from undertone_aggregator.collect.mqtt import packets
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.direct.endpoint import Endpoint
@@ -25,7 +31,7 @@ from undertone_aggregator.direct.listener import Listener
 from undertone_studies.bench import ingest as bench
 from undertone_studies.paho_intake import PahoIntake
 
-INTAKES = ("direct", "broker", "paho")
+INTAKES = ("direct", "broker", "paho", "sockets")
 ADMISSIONS = ("lane", "plain")
 
 
@@ -40,6 +46,9 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
+    if intake_name == "sockets":
+        answer(port, stop)
+        return
     address = Address("127.0.0.1", port, credentials.AGGREGATOR, bench.PASSWORD)
     openers: dict[str, Callable[[], Intake]] = {
         "broker": lambda: open_intake([address], bench.PLAN, print),
@@ -52,14 +61,47 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         limits = Limits(burst=10**9, strangers=10**9)
         gate = Gate(folder / "passwords", credentials.servers_names())
         listener = Listener(port=port)
-        with Endpoint(listener, gate, limits, bench.PLAN.prefix, bench.CAMPAIGN) as endpoint:
+        plan = bench.PLAN
+        with Endpoint(listener, gate, limits, plan.prefix, bench.CAMPAIGN, batch=plan.batch) as endpoint:
             endpoint.listen()
-            run(Ingest(bench.PLAN, store, endpoint, clock=lambda: bench.NOW), stop)
+            run(Ingest(plan, store, endpoint, clock=lambda: bench.NOW), stop)
 
 
 def run(ingest: Ingest, stop: threading.Event) -> None:
     """Until told to stop, which may be soon."""
     ingest.run(stop, lambda: print("ready", flush=True))
+
+
+def answer(port: int, stop: threading.Event) -> None:
+    """What the kernel and Python ask for each report: wait, receive, send; the batch is the endpoint's 20 ms."""
+    selector = selectors.DefaultSelector()
+    listening = socket.create_server(("127.0.0.1", port), backlog=4096)
+    listening.setblocking(False)
+    selector.register(listening, selectors.EVENT_READ)
+    print("ready", flush=True)
+    while not stop.is_set():
+        if selector.select(0.1):
+            time.sleep(0.02)
+        answers = []
+        for key, _ in selector.select(0):
+            if key.data is None:
+                _accept_all(listening, selector)
+            elif data := key.data.recv(4096):
+                answers.append((key.data, data))
+            else:
+                selector.unregister(key.data)
+        for device, data in answers:
+            at = data.find(b"/report") + len(b"/report")
+            device.send(packets.connack(0) if data[0] == packets.CONNECT else b"\x40\x02" + data[at : at + 2])
+
+
+def _accept_all(listening: socket.socket, selector: selectors.BaseSelector) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            device, _ = listening.accept()
+            device.setblocking(False)
+            device.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(device, selectors.EVENT_READ, device)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.stream import Stream
 from undertone_shared import report
 
-Receipt = tuple["Connection", int]
+# Who delivered, and the PUBACK that is due.
+Receipt = tuple["Connection", bytes]
 
 
 class Host(Protocol):
@@ -229,13 +230,13 @@ class Connection:
     def _take_report(self, data: bytes) -> None:
         """What devices send nearly always, without taking it apart: one report, whole and alone."""
         at = len(self._report_head)
-        number = data[at] << 8 | data[at + 1]
-        if not number:
+        number = data[at : at + 2]
+        if number == b"\0\0":
             self.abort("malformed")
             return
         self._tokens -= 1
         self.waiting += 1
-        self._host.deliver(Delivery(self._topic, data[at + 2 :], False, (self, number)))
+        self._host.deliver(Delivery(self._topic, data[at + 2 :], False, (self, packets.PUBACK_HEAD + number)))
 
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first & packets.QOS != packets.QOS1:
@@ -246,7 +247,7 @@ class Connection:
         topic = self._topic if data[start + 2 : end] == self._own else ""
         self.waiting += 1
         retained = first & packets.RETAINED == packets.RETAINED
-        self._host.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, number)))
+        self._host.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, packets.puback(number))))
 
     def _handle(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first == packets.PINGREQ and start == stop:

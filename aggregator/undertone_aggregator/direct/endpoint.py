@@ -193,9 +193,8 @@ class Endpoint:
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Send the PUBACKs to the connections that delivered, those that still stand."""
         answers: dict[Connection, bytes] = {}
-        for delivery in deliveries:
-            connection, number = cast(Receipt, delivery.receipt)
-            answers[connection] = answers.get(connection, b"") + packets.puback(number)
+        for connection, puback in cast("list[Receipt]", [delivery.receipt for delivery in deliveries]):
+            answers[connection] = answers.get(connection, b"") + puback
         with self.turn:
             self._queue.done(len(deliveries))
             for connection, pubacks in answers.items():

@@ -38,7 +38,11 @@ class Queue:
     def take(self, most: int) -> list[Delivery]:
         """The oldest of them, ``most`` at most."""
         waiting = self.waiting
-        taken = [waiting.popleft() for _ in range(min(len(waiting), most))]
+        if len(waiting) <= most:
+            taken = list(waiting)
+            waiting.clear()
+        else:
+            taken = [waiting.popleft() for _ in range(most)]
         if taken:
             self._taken_at, self.since = self.since, time.monotonic()
         self._taken += len(taken)

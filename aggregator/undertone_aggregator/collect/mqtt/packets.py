@@ -34,6 +34,8 @@ WRONG_LEVEL = 1
 NOT_AUTHORISED = 5
 
 LARGEST = (1 << 28) - 1
+# Before the packet identifier; and all of it.
+PUBACK_HEAD = bytes((PUBACK, 2))
 PUBACK_BYTES = 4
 _U16 = 0xFFFF
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
@@ -211,7 +213,7 @@ def report_head(topic: bytes, payload: int) -> tuple[bytes, int]:
 
 def puback(number: int) -> bytes:
     """PUBACK (3.4)."""
-    return b"\x40\x02" + number.to_bytes(2, "big")
+    return PUBACK_HEAD + number.to_bytes(2, "big")
 
 
 def pubacks(numbers: Iterable[int]) -> bytes:
