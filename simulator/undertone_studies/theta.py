@@ -41,6 +41,8 @@ READINGS = 65_536
 RUNS, SHORT = 50, 3
 PAPER_BINS = 1024
 FLEET = 10_000
+# θ that is so many times off must not be stated with confidence.
+OFF = 1.7
 # Drawn after the method was frozen; 1 judged its first form.
 MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
@@ -48,7 +50,11 @@ _VARIANCE = constant_variance(1.0)
 
 @dataclass(frozen=True)
 class Regret:
-    """Regret of one method on one population at one ε: quantiles over `runs`, and how many runs exceed 3."""
+    """Regret of one method on one population at one ε: quantiles over `runs`, and how many runs exceed 3.
+
+    `held`: runs whose range of θ holds the best; `off`: runs with θ more than `OFF` times from the best, and `told` of
+    them with a range that holds it or a warning.
+    """
 
     mode: str
     population: str
@@ -59,6 +65,9 @@ class Regret:
     ninety: float
     worst: float
     above_three: int
+    held: int
+    off: int
+    told: int
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,19 @@ class Judge:
         excess = mean_excess(share, range(population.bound + 2), thetas)
         errors = mean_square_error(excess, thetas, query, _VARIANCE)
         return Judge(thetas, errors / errors.min(), query)
+
+    @property
+    def best(self) -> int:
+        """The θ of least MSE."""
+        return int(self.thetas[np.argmin(self.ratios)])
+
+    def holds(self, chosen: Threshold) -> bool:
+        """Whether the choice's range holds the best θ."""
+        return chosen.low <= self.best <= chosen.high
+
+    def off(self, chosen: Threshold) -> bool:
+        """Whether θ is more than `OFF` times the best, or less than a part of it."""
+        return max(chosen.theta / self.best, self.best / chosen.theta) > OFF
 
     def ratio(self, theta: int) -> float:
         """The regret of `theta`, one of the even_thetas."""
@@ -139,7 +161,7 @@ def rows_of(task: Task) -> list[Regret]:
     """The task's regrets, a row for each of its methods."""
     judge = Judge.of(task.population, task.query)
     name = "ordered" if task.slots is not None else task.population.name
-    regrets: dict[str, list[float]] = {method: [] for method in task.methods}
+    choices: dict[str, list[Threshold]] = {method: [] for method in task.methods}
     for number in range(task.runs):
         key = [task.seed, number, *name.encode(), *task.epsilon.encode()]
         generator = np.random.default_rng(key)
@@ -154,8 +176,8 @@ def rows_of(task: Task) -> list[Regret]:
             # Noise of its own: what the paper's methods find does not move with ours.
             chosen |= papers(np.concatenate(parts), task.epsilon, bound, judge, np.random.default_rng([*key, 1]))
         for method in task.methods:
-            regrets[method].append(judge.ratio(chosen[method].theta))
-    return [_row(task.mode, task.population.name, method, task.epsilon, regrets[method]) for method in task.methods]
+            choices[method].append(chosen[method])
+    return [_row(task, method, judge, choices[method]) for method in task.methods]
 
 
 def robust(
@@ -243,18 +265,22 @@ def whole_range(epsilon: str, bound: int) -> WindowMechanism:
     return WindowMechanism(a, b, window, 1, bins - 1, edges)
 
 
-def _row(mode: str, population: str, method: str, epsilon: str, regrets: Sequence[float]) -> Regret:
-    values = np.asarray(regrets)
+def _row(task: Task, method: str, judge: Judge, choices: Sequence[Threshold]) -> Regret:
+    values = np.asarray([judge.ratio(chosen.theta) for chosen in choices])
+    off = [chosen for chosen in choices if judge.off(chosen)]
     return Regret(
-        mode=mode,
-        population=population,
+        mode=task.mode,
+        population=task.population.name,
         method=method,
-        epsilon=epsilon,
+        epsilon=task.epsilon,
         runs=len(values),
         median=float(np.median(values)),
         ninety=float(np.quantile(values, 0.9)),
         worst=float(values.max()),
         above_three=int((values > 3.0).sum()),
+        held=sum(judge.holds(chosen) for chosen in choices),
+        off=len(off),
+        told=sum(judge.holds(chosen) or bool(chosen.warnings) for chosen in off),
     )
 
 

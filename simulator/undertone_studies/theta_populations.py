@@ -66,6 +66,9 @@ def synthetic() -> list[CountedReadings]:
         "10 % at 100×, Weibull": (lambda g: _far(g, g.weibull(1.2, _SIZE) * 50), 50_000),
         "10 % at 100×, gamma": (lambda g: _far(g, g.gamma(4, 10, _SIZE)), 50_000),
         "10 % at 100×, narrow": (lambda g: _far(g, g.normal(30, 3, _SIZE)), 50_000),
+        "Pareto 1.1": (lambda g: (g.pareto(1.1, _SIZE) + 1) * 20, 10_000),
+        "Pareto 1.2": (lambda g: (g.pareto(1.2, _SIZE) + 1) * 20, 10_000),
+        "Pareto 2": (lambda g: (g.pareto(2.0, _SIZE) + 1) * 20, 10_000),
     }
     return [
         CountedReadings(name, _counts(shape(np.random.default_rng([7, i])), bound))

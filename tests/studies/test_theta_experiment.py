@@ -1,5 +1,7 @@
 """θ's regret as an experiment: the same rows for any number of processes, the table, the choice of readings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,23 @@ def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
     outcome = EXPERIMENTS.run("theta", Options(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
     assert [row[1] for row in outcome.rows] == ["Weibull 0.8"]
     assert outcome.notes[0].startswith(f"{theta.SHORT} runs")
+    assert f"of {2 * theta.SHORT} runs" in outcome.notes[1]
+
+
+def test_a_theta_that_is_off_is_counted_and_whether_it_says_so():
+    counts = np.bincount(np.random.default_rng(1).poisson(20, 100_000), minlength=101)
+    population, query = CountedReadings("Poisson", counts), Query.paper(2**20)
+    judge, task = theta.Judge.of(population, query), theta.Task("paper", population, query, ("robust",), "2", 1, 1)
+    best = judge.best
+    plain = theta.papers(np.full(1000, 20), "2", 100, judge, np.random.default_rng(1))["ems"]
+    choices = [
+        replace(plain, theta=best, low=best, high=best),
+        replace(plain, theta=2 * best, low=2 * best, high=2 * best),
+        replace(plain, theta=2 * best, low=best, high=2 * best),
+        replace(plain, theta=best // 2, low=1, high=best // 2, warnings=["thin evidence"]),
+    ]
+    row = theta._row(task, "robust", judge, choices)
+    assert (row.held, row.off, row.told) == (2, 3, 2)
 
 
 def test_the_papers_methods_are_judged_on_the_readings_that_ours_is():
