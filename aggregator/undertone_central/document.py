@@ -70,7 +70,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
     """The parameters and the pieces of a release. Raises Invalid for any other file, OSError."""
     pieces: list[tuple[dict[str, int], list[int]]] = []
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
         if not first.startswith(TITLE):
             raise Invalid(f"{path.name} is not a release: its first line does not begin with {TITLE.strip()!r}")
@@ -81,6 +81,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
             number = 2
             for line in lines:
                 number += 1
+                if not line.endswith("\n"):
+                    break  # it is being written, or was when the power failed: a part of a number is another one
                 if line.startswith(PIECE):
                     pieces.append((json.loads(line[len(PIECE) :]), []))
                 else:

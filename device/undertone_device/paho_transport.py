@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from undertone_device.packets import Event
 
-_PACKETS = 1000
+_PACKETS = 100
 
 
 class PahoTransport:

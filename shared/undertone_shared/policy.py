@@ -83,10 +83,11 @@ class Policy:
     (event level). ``reports_per_period`` in any ``period_seconds`` bounds what a day adds up to. ``rest_seconds``:
     least time from one reported interval to the next, at most six days. ``rest_by``: what counts it, and the periods'
     length: ``ticks``, of a counter that knows how long the board slept, or ``clock``, which the network can set.
-    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end. ``slot_seconds``: the
-    shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for one cycle of the
-    campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between writes to flash; shorter
-    slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock that survives sleep.
+    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end, as it must be beside
+    ``stream``. ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between
+    epochs, 0 for one cycle of the campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between
+    writes to flash; shorter slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock
+    that survives sleep.
     ``signers``: public keys (Ed25519, 32 bytes in hex), at most 4, one of which must have signed a campaign.
     ``insecure``: MQTT without TLS and no signers, for a demonstration on loopback. ``lead_seconds``: how far ahead of
     the clock an epoch may start, so that the epoch space cannot be burnt. ``stream``: what is allowed of streams, which

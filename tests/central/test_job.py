@@ -9,6 +9,7 @@ import pytest
 
 from support.central import seeded
 from undertone_central import document, feed
+from undertone_central import release as releases
 from undertone_central.job import Job, TextFile
 from undertone_central.make import make
 from undertone_shared.errors import Invalid
@@ -182,6 +183,20 @@ def test_inputs_of_every_kind(tmp_path):
     assert read_all(parquet) == ([1, 0], ["d.parquet, row 2: '2.5' is not a whole number; counted as an empty item"])
     assert feed.expected(csv) == 8
     assert feed.expected(table) is None
+
+
+def test_a_line_that_is_being_written_is_no_number_yet_and_another_file_no_release(tmp_path):
+    releases.release("unbounded", range(100), tmp_path / "out", epsilon=1, bound=1000)
+    whole = (tmp_path / "out").read_bytes()
+    numbers = releases.open_release(tmp_path / "out").numbers.tolist()
+    for cut in range(1, 30):
+        (tmp_path / "cut").write_bytes(whole[:-cut])
+        read = releases.open_release(tmp_path / "cut").numbers.tolist()
+        assert read == numbers[: len(read)], cut
+        assert len(read) >= 90
+    (tmp_path / "picture").write_bytes(b"\x89PNG\r\n\xff\xfe")
+    with pytest.raises(Invalid, match="picture is not a release"):
+        releases.open_release(tmp_path / "picture")
 
 
 def test_bad_inputs_in_one_sentence(tmp_path):
