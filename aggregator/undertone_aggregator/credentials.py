@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator.collect.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.room import naming
 from undertone_aggregator.collect.sessions import WORKER_USERS
 from undertone_aggregator.direct.passwords import certificate_entry, password_entry, read_passwords
@@ -52,7 +53,9 @@ def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Nobody else who asks changes the broker's files in ``folder`` meanwhile: campaigns share them."""
-    with (folder / ".lock").open("w") as lock:
+    path = folder / ".lock"
+    with path.open("w") as lock:
+        give_to_owner(path, folder)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -120,6 +123,7 @@ def write_private(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        give_to_owner(Path(temporary), path if path.exists() else path.parent)
         Path(temporary).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

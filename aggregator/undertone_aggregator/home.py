@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.options import parse, tables_in
 from undertone_aggregator.server_options import ServerOptions
@@ -87,7 +88,7 @@ class Home:
             raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
         store, where = dict(shared.get("store", {})), _where(shared)
         if "://" not in where:
-            (self.folder / where).mkdir(mode=0o700, exist_ok=True)
+            _make(self.folder / where)
             store["path"] = str(Path(where) / f"{name}.sqlite")
         return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
 
@@ -101,7 +102,7 @@ class Home:
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""
         path = self.file(name)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        _make(path.parent)
         credentials.write_private(path, text)
 
     def _tables(self, path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:
@@ -122,3 +123,9 @@ def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:
         if name not in allowed or not isinstance(table, dict):
             raise Invalid(f"{where} has {name!r}, expected the tables {', '.join(f'[{each}]' for each in allowed)}")
     return tables
+
+
+def _make(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700)
+        give_to_owner(folder, folder.parent)

@@ -34,6 +34,7 @@ Type=notify
 NotifyAccess=main
 WatchdogSec=60
 ExecStart={program} serve {folder}
+KillMode=mixed
 Restart=on-failure
 RestartSec=5
 {who}

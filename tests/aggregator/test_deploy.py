@@ -2,10 +2,14 @@
 
 import getpass
 import json
+import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,13 +96,46 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, monkeypatch: pytest.Monk
     unit = written(tmp_path / "undertone") / "undertone.service"
     text = unit.read_text()
     assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
-    for line in ("Type=notify", "WatchdogSec=60", "LoadCredential=signing.key:", "LoadCredential=aggregator.password:"):
+    for line in (
+        "Type=notify",
+        "KillMode=mixed",
+        "WatchdogSec=60",
+        "LoadCredential=signing.key:",
+        "LoadCredential=aggregator.password:",
+    ):
         assert f"\n{line}" in text
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze (apt install systemd)")
     checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
     # It says what it ignores with code 0, and names units of the machine that are none of ours.
     assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []
+
+
+def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
+    home, told = written(tmp_path / "home"), tmp_path / "notify"
+    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    interval = 0.4
+    environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": str(int(interval * 1e6))}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(told))
+        ear.settimeout(60)
+        command = [sys.executable, "-m", "undertone", "serve", str(home), "--health", "127.0.0.1:0"]
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            heard = [(ear.recv(100), time.monotonic()) for _ in range(7)]
+            server.send_signal(signal.SIGTERM)
+            last = ear.recv(100)
+            while last == b"WATCHDOG=1":
+                last = ear.recv(100)
+            assert last == b"STOPPING=1"
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
+            server.wait()
+    beats = [second for state, second in heard if state == b"WATCHDOG=1"]
+    assert [state for state, _ in heard if state != b"WATCHDOG=1"] == [b"READY=1"]
+    # Each at half the interval: more often than systemd asks, on a busy machine on the whole.
+    assert (beats[-1] - beats[0]) / (len(beats) - 1) < interval
 
 
 def test_what_systemd_loads_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.room import is_full
 from undertone_aggregator.collect.sql_store import SqlStore
 from undertone_aggregator.collect.store import NoRoom, StoreError
@@ -94,6 +95,7 @@ class SqliteStore(SqlStore):
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:
         name = f"{self._path}.{'server' if server else 'lock'}"
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_to_owner(Path(name), self._path)
         how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             deadline = time.monotonic() + seconds
@@ -118,6 +120,7 @@ def _make_private(path: Path) -> None:
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        give_to_owner(path, path.parent)
     except FileExistsError:
         status = path.stat()
         # A store that an earlier version left readable; its owner alone may change that.

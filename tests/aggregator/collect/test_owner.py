@@ -1,0 +1,46 @@
+"""What a command makes as root is its server's, which runs as another user: systemd's dynamic one, for instance."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.many import PLAN
+from undertone_aggregator import credentials
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.home import Home
+
+NOBODY = 65534
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files that others own")
+
+
+def owners(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_uid for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_servers_folder_stays_its_users(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    (folder / "broker").mkdir(parents=True)
+    for name in ("server.toml", "broker/passwords"):
+        (folder / name).write_text("")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    home = Home(folder)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1))
+    with credentials.alone(home.folder / "broker"):
+        credentials.change_passwords(home.folder / "broker" / "passwords", {"power-001": "secret"})
+    with open_store(home.config("power").store_url, campaign="power") as store, store.serving(1), store.shared(1):
+        store.set_meta({"campaign": "power"})
+        made = owners(home.folder)
+    assert {"power.toml", "passwords", ".lock", "power.sqlite", "power.sqlite.lock", "power.sqlite-wal"} <= set(made)
+    assert set(made.values()) == {NOBODY}
+    assert {path.stat().st_uid for path in home.folder.rglob("*") if path.is_dir()} == {NOBODY}
+
+
+def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "passwords"
+    path.write_text("")
+    os.chown(path, NOBODY, NOBODY)
+    credentials.change_passwords(path, {"d": "secret"})
+    assert path.stat().st_uid == NOBODY
+    assert tmp_path.stat().st_uid == 0
