@@ -14,6 +14,8 @@ from undertone_shared import report
 
 # Who delivered, and the PUBACK that is due.
 Receipt = tuple["Connection", bytes]
+# Tokens, and when there were so many.
+Bucket = tuple[float, float]
 
 
 class Host(Protocol):
@@ -116,6 +118,15 @@ class Connection:
         self._host.left(self)
 
     # --- what its host calls
+
+    @property
+    def bucket(self) -> Bucket:
+        """What its device may still send at once."""
+        return self._tokens, self._filled_at
+
+    @bucket.setter
+    def bucket(self, bucket: Bucket) -> None:
+        self._tokens, self._filled_at = bucket
 
     def acknowledge(self, pubacks: bytes, reports: int) -> None:
         """These reports are committed: one write for all of them."""

@@ -11,7 +11,7 @@ _LEAST_PER_SECOND = 1.0
 class Limits:
     """Before the password: ``connect_bytes``, ``connect_seconds``, ``strangers`` of one address. After it: the others.
 
-    ``burst`` and ``per_second`` are a token bucket of packets per connection: an empty one stops reading and drops
+    ``burst`` and ``per_second`` are a token bucket of packets per device: an empty one stops reading and drops
     nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` of all that wait for their commit.
     """
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Set, Sized
 
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.direct.connection import Connection
+from undertone_aggregator.direct.connection import Bucket, Connection
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.queue import Queue
@@ -39,6 +39,8 @@ class Roster:
         self._prefix = prefix
         self._campaign = campaign
         self._say = say
+        # The buckets of devices that went away, until they would be full again.
+        self._left: dict[str, Bucket] = {}
         self._tell_at = 0.0
         self._told = (0, 0)
 
@@ -59,8 +61,13 @@ class Roster:
     def entered(self, connection: Connection) -> None:
         """It is a device: its older connection ends."""
         self._known(connection)
-        older = self.online.get(connection.user)
-        self.online[connection.user] = connection
+        user = connection.user
+        older = self.online.get(user)
+        # To come again fills no bucket.
+        bucket = self._left.pop(user, None) if older is None else older.bucket
+        if bucket is not None:
+            connection.bucket = bucket
+        self.online[user] = connection
         if older is not None:
             older.abort("taken_over")
 
@@ -71,6 +78,7 @@ class Roster:
             self._known(connection)
         elif self.online.get(connection.user) is connection:
             del self.online[connection.user]
+            self._left[connection.user] = connection.bucket
 
     # --- what the endpoint calls
 
@@ -79,6 +87,9 @@ class Roster:
         now = self.now()
         for connection in list(self.open):
             connection.check(now)
+        burst, rate = self.limits.burst, self.limits.per_second
+        for user in [user for user, (tokens, at) in self._left.items() if tokens + (now - at) * rate >= burst]:
+            del self._left[user]
         if now >= self._tell_at:
             self._tell_at = now + _TELL_SECONDS
             self._tell()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.deliveries import wait_for
 from support.direct import CONFIG, Device, ended, open_endpoint, password, raw, topic, write_passwords
 from support.private_broker import TLS
 from undertone_aggregator.collect.mqtt import packets as mqtt
@@ -255,6 +256,26 @@ def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped
         assert [delivery.payload for delivery in site.taken] == [b"%04d" % number for number in range(300)]
         assert seconds > (300 - 100) / 40.0 - 0.5, "200 reports beyond the bucket take 5 s at 40 a second"
         assert site.endpoint.facts()["throttled"] >= 1
+        device.close()
+
+
+def test_a_new_connection_brings_no_new_bucket(passwords: Path) -> None:
+    with Site(passwords, replace(limits_for(1), burst=100, per_second=10.0)) as site:
+        began = time.monotonic()
+        for _ in range(5):
+            device = entered(site)
+            device.publish([b"bad"] * 100)
+            time.sleep(0.2)
+            device.close()
+        assert len(site.taken) <= 100 + 10 * (time.monotonic() - began) + 1
+        # Once it would be full again it is forgotten: nothing grows with devices that came once.
+        roster = site.endpoint.roster
+        wait_for(lambda: "bad" in roster._left)
+        roster.now = lambda: time.monotonic() + 10
+        wait_for(lambda: "bad" not in roster._left)
+        device = entered(site)
+        device.publish([b"bad"] * 100)
+        device.wait("acked", 10, 100)
         device.close()
 
 
