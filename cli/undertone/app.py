@@ -86,6 +86,12 @@ def run() -> int:
         return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return 130
+    except UnicodeDecodeError as error:
+        at = error.start
+        print(
+            f"error: a file that was given is not UTF-8 text: its byte {at} is {error.object[at]:#04x}", file=sys.stderr
+        )
+        return 2
     except (Invalid, Refused, OSError) as error:
         print(f"error: {_sentence(error)}", file=sys.stderr)
         return 2

@@ -30,6 +30,13 @@ def test_nothing_of_it_is_applied_so_nothing_changes(folder: Path, verb: str) ->
     ]
 
 
+def test_a_plan_that_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_bytes(b"bound\xff")
+    done = undertone("campaign", "diff", str(folder), "power", str(tmp_path / "plan.toml"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["error: a file that was given is not UTF-8 text: its byte 5 is 0xff"]
+
+
 def test_its_backup_names_no_slot(folder: Path, tmp_path: Path) -> None:
     done = undertone("backup", str(folder / "stores/power.sqlite"), str(tmp_path / "copy.sqlite"))
     assert done.stdout == f"{tmp_path / 'copy.sqlite'}: 0 reports\n"
