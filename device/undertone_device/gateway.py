@@ -153,10 +153,10 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
             if file is not None:
                 file.write(f"{time.time_ns() // 1_000_000} {word} {device} {report.hex()}\n")
 
-        devices = [Device(config, as_json, note) for config in configs]
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: stopped.append(received))
+        devices = [Device(config, as_json, note) for config in configs]
         share = max(_STEP_MILLISECONDS // len(devices), 1)
         while not stopped:
             for device in devices:

@@ -158,7 +158,9 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
         running.run("sleep")
         board = json.loads((running.folder / "board.json").read_text())
         (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
-    assert len(set(running.slots())) == 1
+    slots = set(running.slots())
+    # Midnight may lie between.
+    assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
 
 
 @pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
