@@ -13,11 +13,12 @@ from undertone_device.packets import CONNECTED
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"
 # A month of half-hours at epsilon = ln 3, a day of rest between two reports.
 STATUS = {
-    "campaign": {"name": "power", "certificates": {"report": [3, 1]}},
+    "campaign": {"name": "power", "certificates": {"report": [3, 1]}, "stream": None},
     "cap": [3, 1],
     "most_a_day": 1,
     "month": round(30 * 1.0986 * (1 << 20)),
     "ever": round(112 * 1.0986 * (1 << 20)),
+    "ever_rho": 0,
     "spent_until": 1_795_300_000,
     "paused": None,
     "refusals": {"epsilon": 1},
