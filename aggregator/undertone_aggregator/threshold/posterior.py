@@ -27,7 +27,7 @@ COMPONENTS = (
 _DRAWS_EACH = 100
 _POOLED = 200
 # Nats of evidence from which on a component is excluded, and draws of each that is not.
-_EXCLUDED = 4.0
+_EXCLUDED = 6.0
 _SHAPES = 40
 _GRID_RATIO = 1.025
 _TELLING = 5.0

@@ -13,8 +13,8 @@ from undertone_aggregator.threshold.zoom import quantile
 class Threshold:
     """θ with what is known about it; all lengths in units of the reading.
 
-    `low`, `high`: central 90 % of the optimal θ under the method's own uncertainty. `bias`, `bias_se`: the
-    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation.
+    `low`, `high`: where the optimal θ is, 90 % of it under each tail that the reports do not exclude. `bias`,
+    `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation.
     `expected_mse`: Eq. 8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
     bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
     `bottom`: readings are truncated from below, too, at this value; `bias` is then what both ends take off.

@@ -23,7 +23,7 @@ ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# θ so many times above what the reports still tell is extrapolated, and its range is that of all plausible tails.
+# θ so many times above what the reports still tell is extrapolated.
 _FAR_OUT = 1.7
 # A body that no smooth tail explains: the tail behind it is then known less well than the posterior says.
 _ODD_SHAPE = 0.9
@@ -58,11 +58,11 @@ def choose_robustly(
             f"few reports: Σ n ε² is {after.information:.0f}, below {ENOUGH_INFORMATION:.0f}; "
             f"theta is the {_CAUTIOUS_SHARE:.0%} point of what it may be, not its best guess"
         )
-    low, high = int(np.quantile(best, 0.05)), int(np.quantile(best, 0.95))
+    ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
+    low = min(int(np.quantile(best, 0.05)), *(a for a, _ in ends))
+    high = max(int(np.quantile(best, 0.95)), *(b for _, b in ends))
     theta = int(candidates[chosen])
     if theta > _FAR_OUT * after.seen:
-        ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
-        low, high = min(low, *(a for a, _ in ends)), max(high, *(b for _, b in ends))
         warnings.append(
             f"thin evidence: the reports tell nothing of readings above about {after.seen}, theta = {theta} continues "
             f"the tail below; with tails of other shapes the best theta is anywhere from {low} to {high}"
