@@ -91,6 +91,16 @@ class Topic(Source):
         self._transport.close()
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """No redirection is followed: it would take the token to whichever host it names."""
+
+    def redirect_request(self, *answer: Any) -> None:
+        return None
+
+
+_DIRECT = urllib.request.build_opener(_Stay)
+
+
 class Entity(Source):
     """The state of a Home Assistant entity, by its REST API with a long-lived token."""
 
@@ -106,10 +116,12 @@ class Entity(Source):
         """The state now; ``unavailable`` and ``unknown`` are none."""
         request = urllib.request.Request(self._url, headers={"Authorization": f"Bearer {self._token}"})
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+            with _DIRECT.open(request, timeout=_ANSWER_SECONDS) as answer:
                 text = answer.read(_LARGEST)
         except urllib.error.HTTPError as error:
-            raise OSError(f"{self._url} answers {error.code}") from None
+            elsewhere = error.headers.get("Location")
+            points = f" and points to {elsewhere}: name that in source.url" if elsewhere else ""
+            raise OSError(f"{self._url} answers {error.code}{points}") from None
         return number_in(text, "state", self._scale)
 
 

@@ -180,6 +180,21 @@ def test_an_answer_that_is_no_http(opened, tmp_path):
             assert source.trouble.startswith("no sample: ")
 
 
+def test_no_token_goes_where_an_answer_points(opened, home, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        source = opened(kind="home-assistant", url=url, entity="e", token_file=str(tmp_path / "token"))
+        there = f"{home.replace('127.0.0.1', 'localhost')}/api/states/sensor.energy"
+        thread = threading.Thread(
+            target=answered, args=(server, f"HTTP/1.1 302 x\r\nLocation: {there}\r\n\r\n".encode())
+        )
+        thread.start()
+        with pytest.raises(OSError, match=r"answers 302 and points to http://localhost"):
+            source.read(0)
+        thread.join()
+
+
 def answered(server, answer):
     connection, _ = server.accept()
     with connection:
