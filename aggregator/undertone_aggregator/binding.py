@@ -45,6 +45,9 @@ class Change:
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
     """What differs between the plan that was applied last, as ``meta`` of a store keeps it, and this one."""
+    if "facts" not in meta:
+        # Nothing of it has begun.
+        return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
     if "kind" in fixed:
         fixed["collect"] = fixed.pop("kind")

@@ -10,6 +10,7 @@ import pytest
 from support import server
 from support.deliveries import wait_for
 from undertone_aggregator.addresses import external_addresses
+from undertone_aggregator.binding import changes
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.config import Config, parse_config
@@ -94,6 +95,11 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
     with pytest.raises(RuntimeError, match="no intake"):
         running.run(failing, threading.Event())
     assert election.closed
+
+
+def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:
+    """Its server may wait for room, or for the broker, when the file is changed."""
+    assert changes({}, server.plan(), None) == []
 
 
 def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:

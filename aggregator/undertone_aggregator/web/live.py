@@ -1,7 +1,7 @@
 """What is new, told to every open page: one look at the store for all of them, the oldest dropped for a slow one."""
 
 import asyncio
-import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +14,7 @@ LOOK_SECONDS = 0.5
 COUNT_SECONDS = 2.0
 LARGEST_AUDIENCE = 2000
 _WAITING = 4
+_log = logging.getLogger(__name__)
 
 
 class Full(Exception):
@@ -75,9 +76,9 @@ class Live:
 
     async def _watch(self, name: str) -> None:
         before: Mark | None = None
-        told = 0.0
+        told, failed = 0.0, ""
         while True:
-            with contextlib.suppress(Invalid, OSError):
+            try:
                 mark = await asyncio.to_thread(self._look, name)
                 now = time.monotonic()
                 if before is None:
@@ -87,4 +88,13 @@ class Live:
                     before, told = mark, now
                     for listener in tuple(self._listeners[name]):
                         listener.tell(message)
+                failed = ""
+            except (Invalid, OSError):
+                # Said wherever the campaign is asked for.
+                pass
+            except Exception as wrong:
+                # A mistake of ours costs these news, and not all that come after them.
+                if failed != repr(wrong):
+                    failed = repr(wrong)
+                    _log.error("no news of %s: %s", name, failed, exc_info=True)
             await asyncio.sleep(LOOK_SECONDS)

@@ -66,6 +66,32 @@ def test_listeners_come_and_go_without_a_trace() -> None:
     assert len(looks) < 20, "one look for all of them"
 
 
+def test_news_that_cannot_be_made_once_come_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
+    looks = []
+
+    def look(name: str) -> Mark:
+        looks.append(name)
+        return (len(looks), 0, 0)
+
+    def message(name: str) -> bytes:
+        if len(looks) < 5:
+            raise ZeroDivisionError("no devices")
+        return b"new"
+
+    async def run() -> bytes:
+        stream = Live(look, message).listen("load")
+        try:
+            return await asyncio.wait_for(anext(stream), 10)
+        finally:
+            await stream.aclose()
+
+    assert asyncio.run(run()) == b"new"
+    assert [record.message for record in caplog.records] == ["no news of load: ZeroDivisionError('no devices')"]
+
+
 def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(live, "COUNT_SECONDS", 3600.0)
