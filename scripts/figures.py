@@ -28,11 +28,11 @@ Cell = str | int | float
 Row = Mapping[str, Cell]
 
 MARK = re.compile(r"<!-- (?:figure|table): ")
-_FIGURE = re.compile(
+FIGURE = re.compile(
     r"(?P<mark><!-- figure: (?P<study>[\w-]+) (?P<where>.*?) ?-->)"
     r"(?P<shown>[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:e[-+]?\d+)?|[-+]?\.\d+)"
 )
-_TABLE = re.compile(
+TABLE = re.compile(
     r"(?P<mark><!-- table: (?P<study>[\w-]+) (?P<where>.*?) ?-->\n)"
     r"(?P<heads>\|.*\|\n)(?P<rule>\|[-|]+\|\n)(?P<body>(?:\|.*\|\n)+)"
 )
@@ -56,8 +56,8 @@ def refreshed(text: str) -> tuple[str, int]:
 
     Raises LookupError where a study has no such row or column, ValueError where its cell is no number.
     """
-    text, figures = _FIGURE.subn(lambda match: match["mark"] + _figure(match), text)
-    text, tables = _TABLE.subn(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(match), text)
+    text, figures = FIGURE.subn(lambda match: match["mark"] + _figure(match), text)
+    text, tables = TABLE.subn(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(match), text)
     return text, figures + tables
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 
 import pytest
 
@@ -22,6 +23,43 @@ def test_figures_are_those_of_the_results(page):
     assert understood == len(figures.MARK.findall(text)), "a mark has no figure, or no table, behind it"
     # A line that begins with a comment ends the paragraph, or the list, before it.
     assert [line for line in text.splitlines() if line.lstrip().startswith("<!-- figure: ")] == []
+
+
+# What is chosen, not measured, in sections that name a study: parameters, levels, the papers' populations.
+CHOSEN = {
+    "central.md": "93 2 5 .05 .1 .2 .5 .9",
+    "cgm.md": "1 .5 .025 .1",
+    "filter.md": "0.4 20 95 97",
+    "limits.md": "1.2",
+    "statistician.md": "95 1.2 1",
+    "tables.md": "1.25",
+    "threshold.md": "70 99 99.5 1.7 1 90",
+}
+_STUDY = re.compile(r"undertone experiment (?!all|NAME)[a-z]|results/[a-z0-9-]+\.(?:csv|json|png)")
+# A decimal, or a number of per cent, that follows no "=", "ε" or "at", which give a parameter.
+_DECIMAL = re.compile(r"(?<![\w.,/^-])(?<!= )(?<!ε )(?<!=)(?<!at )(\d+\.\d+|\.\d+|\d+(?= %))(?![\w.]|/\d)")
+
+
+def unmarked(text):
+    """The numbers of a page's sections that name a study, less the marked ones and code."""
+    numbers = []
+    for section in re.split(r"\n(?=## )", text):
+        if _STUDY.search(section):
+            prose = figures.FIGURE.sub("", figures.TABLE.sub("", re.sub(r"```.*?```", "", section, flags=re.DOTALL)))
+            numbers += _DECIMAL.findall(re.sub(r"`[^`]*`", "", prose))
+    return numbers
+
+
+@pytest.mark.parametrize("page", figures.PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_what_was_measured_is_marked(page):
+    chosen = CHOSEN.get(page.name, "").split()
+    assert sorted(set(unmarked(page.read_text("utf-8"))) - set(chosen)) == []
+
+
+def test_a_figure_without_a_mark_is_seen():
+    text = "## A\n`undertone experiment day`: .93 at .5, 12 % for ε = 1.5\n## B\n.7\n"
+    assert unmarked(text) == [".93", "12"]
+    assert unmarked(text.replace(".93", "<!-- figure: day ε=1; error -->.93")) == ["12"]
 
 
 def test_figures_are_there():
