@@ -8,6 +8,8 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.home import Home
 from undertone_shared.errors import Invalid
 
+# Changes a campaign of a name, or the device of it that is named second; says what was done.
+Action = Callable[[str, str], str]
 # What is asked for, and the state that it leads to.
 VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 
@@ -25,6 +27,12 @@ def change_state(home: Home, name: str, state: str) -> str:
     return f"campaign {name} is {state}, it was {before}"
 
 
-def actions(home: Home) -> dict[str, Callable[[str], str]]:
+def actions(home: Home) -> dict[str, Action]:
     """By verb, what changes a campaign of this name."""
-    return {verb: partial(change_state, home, state=state) for verb, state in VERBS.items()}
+    return {verb: partial(_change, home, state) for verb, state in VERBS.items()}
+
+
+def _change(home: Home, state: str, name: str, device: str) -> str:
+    if device:
+        raise Invalid(f"device is {device!r}, expected none: the whole campaign is changed")
+    return change_state(home, name, state)

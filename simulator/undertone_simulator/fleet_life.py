@@ -6,6 +6,7 @@ forgotten. What a revoked device reported stays in the sums: nothing of it can b
 
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,10 @@ import numpy as np
 
 from undertone_aggregator import credentials
 from undertone_aggregator.collect.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.seen import Seen, device_key
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import Store, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.credentials import Secret
 from undertone_aggregator.home import Home
@@ -54,7 +56,10 @@ class FleetFiles:
         if not (home.broker / "passwords").is_file():
             raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
         fleets = {each: home.fleet(each) for each in home.names()}
-        (fleets[name] / "devices").mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (fleets[name], fleets[name] / "devices"):
+            if not path.is_dir():
+                path.mkdir(mode=0o700, parents=True)
+                give_to_owner(path, path.parent)
         # Two campaigns may share a sensor; no two devices share a name.
         return FleetFiles(home.config(name), fleets[name], store, home.broker, fleets, name)
 
@@ -162,6 +167,15 @@ class FleetFiles:
                 if path.name in users
             }
             credentials.write_access_rules(self.broker / "access", self.config.broker.prefix, active)
+
+
+def revoke_at_home(home: Home, name: str, device: str) -> str:
+    """Revoke a device of a campaign of a server's folder; what was done, in a sentence. Raises Invalid."""
+    check_name("device", device)
+    config = home.config(home.only(name))
+    with open_store(config.store_url, campaign=name) as store:
+        FleetFiles.at_home(home, name, store).revoke(device, int(time.time()))
+    return f"{device} is revoked: its later reports are refused; its earlier ones stay in the sums"
 
 
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:

@@ -21,6 +21,7 @@ from undertone_aggregator.broker import HOST
 from undertone_aggregator.broker_options import DIRECT, MANAGED, is_loopback
 from undertone_aggregator.broker_process import kept_port
 from undertone_aggregator.collect.admission import LATE_SECONDS, LATE_SLOTS
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.config import CampaignPlan, Config
 from undertone_aggregator.credentials import Secret, ShownCertificate
 from undertone_aggregator.design import best_fraction
@@ -223,6 +224,7 @@ def write_device(
 ) -> Secret:
     """One device's files in a new folder, for nobody else to read; what lets it in. Raises OSError."""
     folder.mkdir(mode=0o700)
+    give_to_owner(folder, folder.parent)
     _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
     _write(folder / "policy.json", policy)
     if target.authority is not None:

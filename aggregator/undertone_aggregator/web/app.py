@@ -209,7 +209,7 @@ class Pages:
         return answer
 
     async def act(self, request: Request) -> Response:
-        """An action on a campaign, by somebody who is logged in."""
+        """An action on a campaign, or on the device that the body names, by somebody who is logged in."""
         actions = self._site.actions()
         action = request.path_params["action"]
         if self._logins is None or action not in actions:
@@ -217,7 +217,8 @@ class Pages:
         self._same_origin(request)
         if not self._logins.allows(request.cookies.get(COOKIE), request.headers.get(HEADER)):
             raise HTTPException(403, "log in first")
-        done = await anyio.to_thread.run_sync(actions[action], self._name(request))
+        device = str((await self._body(request)).get("device", ""))
+        done = await anyio.to_thread.run_sync(actions[action], self._name(request), device)
         return JSONResponse({"done": done})
 
     def _news(self, name: str) -> bytes:
@@ -258,7 +259,7 @@ class Pages:
             if len(data) > _LARGEST_BODY:
                 raise HTTPException(413, f"the body has more than {_LARGEST_BODY} bytes")
         try:
-            value = json.loads(data)
+            value = json.loads(data or b"{}")
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):

@@ -8,13 +8,12 @@ from typing import Any, Protocol, TypeVar
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.home import Home
-from undertone_aggregator.life import actions
+from undertone_aggregator.life import Action
 from undertone_aggregator.results import open_results
 from undertone_shared.errors import Invalid
 
 T = TypeVar("T")
 Mark = tuple[int, ...]
-Action = Callable[[str], str]
 
 
 class Site(Protocol):
@@ -33,7 +32,7 @@ class Site(Protocol):
         """Changes whenever anything that is shown may have changed."""
 
     def actions(self) -> Mapping[str, Action]:
-        """What somebody who is logged in may do to a campaign: each returns in a sentence what was done."""
+        """What somebody who is logged in may do to a campaign or a device: each says in a sentence what was done."""
 
 
 def named(stores: Iterable[str]) -> dict[str, str]:
@@ -104,10 +103,10 @@ class StoreSite:
 
 
 class HomeSite(StoreSite):
-    """All campaigns of a server's folder, also those that come later. ``acting``: with what may be done to them."""
+    """All campaigns of a server's folder, also those that come later. ``actions``: what may be done to them."""
 
-    def __init__(self, home: Home, *, acting: bool = False) -> None:
-        super().__init__({}, actions(home) if acting else None)
+    def __init__(self, home: Home, actions: Mapping[str, Action] | None = None) -> None:
+        super().__init__({}, actions)
         self._home = home
         self._adding = threading.Lock()
 

@@ -1,11 +1,16 @@
 """``undertone web``: the page and the HTTP API over stores."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.home import Home
+    from undertone_aggregator.web.site import HomeSite
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +26,9 @@ def web(
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT to listen on.")] = "127.0.0.1:8080",
     token: Annotated[
         Path | None,
-        typer.Option(help="With --home: a file of mode 0600 with the token of who may pause, resume and retire."),
+        typer.Option(
+            help="With --home: a file of mode 0600 with the token of who may pause, resume, retire and revoke."
+        ),
     ] = None,
     remote_actions: Annotated[
         bool, typer.Option("--remote-actions", help="Allow that beyond this machine: behind a proxy with TLS.")
@@ -32,7 +39,7 @@ def web(
     from undertone_aggregator.options import split_address
     from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
-    from undertone_aggregator.web.site import HomeSite, StoreSite, named
+    from undertone_aggregator.web.site import StoreSite, named
 
     host, port = split_address("--listen", listen)
     if bool(stores) == (home is not None):
@@ -40,8 +47,16 @@ def web(
     if token is not None and home is None:
         raise Invalid("--token is given without --home: a store alone has no life to change")
     logins = None if token is None else Logins(read_token(token))
-    site = StoreSite(named(stores or ())) if home is None else HomeSite(Home(home), acting=logins is not None)
+    site = StoreSite(named(stores or ())) if home is None else _home_site(Home(home), acting=logins is not None)
     try:
         serve_page(site, host, port, logins=logins, remote_actions=remote_actions)
     finally:
         site.close()
+
+
+def _home_site(home: "Home", *, acting: bool) -> "HomeSite":
+    from undertone_aggregator.life import actions
+    from undertone_aggregator.web.site import HomeSite
+    from undertone_simulator.fleet_life import revoke_at_home
+
+    return HomeSite(home, {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None)

@@ -208,7 +208,7 @@ def test_nothing_can_be_changed_without_a_login(site: StoreSite, name: str) -> N
 def acted(store: Path) -> tuple[StoreSite, list[str]]:
     done: list[str] = []
 
-    def pause(name: str) -> str:
+    def pause(name: str, _: str) -> str:
         done.append(name)
         return f"{name} pauses"
 

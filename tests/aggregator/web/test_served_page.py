@@ -11,10 +11,14 @@ import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, undertone
+from undertone_aggregator import credentials
 from undertone_aggregator.binding import STATE
+from undertone_aggregator.collect.inventory import ACTIVE, REVOKED, Device
 from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.direct.passwords import read_passwords
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.life import actions
 from undertone_aggregator.page_process import run_page
 from undertone_aggregator.web.login import COOKIE, HEADER
 from undertone_aggregator.web.site import HomeSite
@@ -28,6 +32,7 @@ def begun(home: Home, name: str) -> None:
     home.write_plan(name, PLAN.format(name=name, epsilon=1))
     with open_store(home.config(name).store_url, campaign=name) as store:
         store.set_meta({"campaign": name, STATE: "running"})
+        store.set_devices([Device(f"{name}-{number:03d}", "all", ACTIVE, 0) for number in (1, 2)])
 
 
 @pytest.fixture
@@ -38,6 +43,8 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Home:
     (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{page}"\npage_token = "page.token"\n')
     made = Home(tmp_path)
     begun(made, "power")
+    made.broker.mkdir()
+    credentials.write_passwords(made.broker / "passwords", {"power-001": "secret", "power-002": "secret"})
     return made
 
 
@@ -64,11 +71,13 @@ def test_campaigns_that_come_later_are_shown_and_one_that_is_broken_hides_none(h
         assert site.actions() == {}
     finally:
         site.close()
-    acting = HomeSite(home, acting=True)
+    acting = HomeSite(home, actions(home))
     assert sorted(acting.actions()) == ["pause", "resume", "retire"]
-    assert acting.actions()["retire"]("water") == "campaign water is retired, it was running"
+    assert acting.actions()["retire"]("water", "") == "campaign water is retired, it was running"
     with pytest.raises(Invalid, match="retired, which is for good"):
-        acting.actions()["resume"]("water")
+        acting.actions()["resume"]("water", "")
+    with pytest.raises(Invalid, match="device is 'water-001', expected none"):
+        acting.actions()["pause"]("power", "water-001")
     acting.close()
 
 
@@ -89,8 +98,17 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
         assert cookie.startswith(COOKIE)
         logged_in = {"Cookie": cookie, HEADER: json.loads(body)["token"]}
         assert ask(home, "POST", "campaigns/power/actions/pause", **logged_in)[0] == 200
+        revoke = "campaigns/power/actions/revoke"
+        device = json.dumps({"device": "power-001"})
+        assert ask(home, "POST", revoke, device)[0] == 403
+        assert ask(home, "POST", revoke, device, **logged_in)[0] == 200
+        for wrong, said in (("power-009", "not in the inventory"), ("power-001", "revoked"), ("../x", "1 to 32")):
+            status, _, body = ask(home, "POST", revoke, json.dumps({"device": wrong}), **logged_in)
+            assert (status, said in json.loads(body)["error"]) == (400, True), body
         with open_store(home.config("power").store_url, campaign="power", read_only=True) as store:
             assert store.meta()[STATE] == "paused"
+            assert store.devices()["power-001"].state == REVOKED
+        assert list(read_passwords(home.broker / "passwords")) == ["power-002"]
     with pytest.raises(OSError, match="refused"):
         ask(home, "GET", "campaigns")
     assert "Traceback" not in capfd.readouterr().err

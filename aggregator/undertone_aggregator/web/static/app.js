@@ -277,9 +277,14 @@ async function session() {
   against = token || null;
   $("actions").hidden = !token;
   $("actions").replaceChildren(...(token ? known : []).map((name) => {
-    const button = element("button", `${name} ${shown ?? ""}`);
-    button.onclick = () => confirm(`Really ${name} ${shown}?`) && api(`campaigns/${shown}/actions/${name}`,
-      { method: "POST", headers: { "x-undertone-token": against } }).then(({ done }) => link(done)).catch(say);
+    const button = element("button", name === "revoke" ? "revoke a device" : `${name} ${shown ?? ""}`);
+    button.onclick = () => {
+      const device = name === "revoke" ? prompt(`Which device of ${shown} is revoked, for good?`) : "";
+      if (name === "revoke" ? !device : !confirm(`Really ${name} ${shown}?`)) return;
+      api(`campaigns/${shown}/actions/${name}`,
+        { method: "POST", headers: { "x-undertone-token": against }, body: JSON.stringify({ device: device.trim() }) })
+        .then(({ done }) => link(done)).catch(say);
+    };
     return button;
   }));
 }
