@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from undertone_device.arrive import parse_files
+from undertone_device.config import LARGEST, parse_config
+from undertone_device.storage import read_bounded
 from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS, shipped
 from undertone_shared.errors import Invalid
@@ -61,17 +63,15 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
 
 
 def _files(folder: Path) -> list[str]:
-    """The names of a device's own files. Raises Invalid for one that is missing."""
+    """The names of a device's own files. Raises Invalid for one that is missing, and for a wrong device.json."""
     names = ["device.json", "policy.json"]
     for name in names:
         if not (folder / name).is_file():
             raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
-    settings = json.loads((folder / "device.json").read_text(encoding="utf-8"))
-    broker = settings.get("broker", {})
-    tls = broker.get("tls") or {}
-    names += [name for name in (broker.get("password_file"), tls.get("ca")) if name is not None]
-    if "identity" in tls:
-        names += [tls["identity"] + ending for ending in (".crt", ".key")]
+    broker = parse_config(read_bounded(str(folder / "device.json"), LARGEST)).broker
+    names += [name for name in (broker.password_file, broker.tls) if name]
+    if broker.identity is not None:
+        names += [broker.identity + ending for ending in (".crt", ".key")]
     for name in names:
         if "/" in name or not (folder / name).is_file():
             raise Invalid(f"{folder} has no file {name}, which device.json names")
@@ -80,8 +80,13 @@ def _files(folder: Path) -> list[str]:
 
 def settings_line(folder: Path) -> bytes:
     """A device's files as the one line that a board without any waits for. Raises Invalid."""
-    names = _files(folder)
-    line = json.dumps({name: (folder / name).read_text(encoding="utf-8") for name in names}).encode() + b"\n"
+    texts = {}
+    for name in _files(folder):
+        try:
+            texts[name] = (folder / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise Invalid(f"{folder / name} is no text, expected PEM or JSON") from None
+    line = json.dumps(texts).encode() + b"\n"
     parse_files(line)
     return line
 

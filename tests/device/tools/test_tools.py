@@ -16,7 +16,7 @@ from support import micropython as mp
 from support.board import Board
 from support.ci import unavailable
 from undertone_device import __main__ as command
-from undertone_device.tools.flash import collect, send
+from undertone_device.tools.flash import collect, send, settings_line
 from undertone_device.tools.install import NAME, install, unit
 from undertone_device.tools.label import label
 from undertone_device.tools.shipped import FILES, LISTS, shipped
@@ -98,6 +98,16 @@ def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path
     (folder / "policy.json").unlink()
     with pytest.raises(Invalid, match=r"has no policy\.json"):
         collect(folder, tmp_path / "least")
+    (folder / "policy.json").write_text("{}")
+    for text in (b"{", b"[]", b"\xff\xff", b'{"name": "m", "broker": []}'):
+        (folder / "device.json").write_bytes(text)
+        with pytest.raises(Invalid, match=r"configuration|broker"):
+            collect(folder, tmp_path / "damaged")
+    settings = {"name": "m", "broker": {"host": "h", "password_file": "password"}, "campaigns": ["c"], "state": "s"}
+    (folder / "device.json").write_text(json.dumps(settings | {"policy": "policy.json"}))
+    (folder / "password").write_bytes(b"\xff\xfe")
+    with pytest.raises(Invalid, match="password is no text"):
+        settings_line(folder)
 
 
 def test_a_port_that_is_none_is_one_sentence(folder: Path, capsys) -> None:
