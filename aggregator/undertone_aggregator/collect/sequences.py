@@ -151,6 +151,7 @@ class MissingReports:
         self._open: dict[str, Counter[int]] = {}
         for (group, slot), n in (known or {}).items():
             self._open.setdefault(group, Counter())[slot] += n
+        self._newest = {group: max(slots) for group, slots in self._open.items()}
 
     def open(self) -> dict[tuple[str, int], int]:
         """All of them, as ``known``."""
@@ -161,10 +162,16 @@ class MissingReports:
         slots = self._open.setdefault(group, Counter())
         if missing > 0:
             slots[slot] += missing
+            self._newest[group] = max(slot, self._newest.get(group, slot))
             return [((group, slot), missing)]
         # It was noticed later than it was drawn, and there is nothing better to know.
-        later = min((noticed for noticed, n in slots.items() if noticed > slot and n > 0), default=None)
-        if missing == 0 or later is None:
+        newest = self._newest.get(group, slot)
+        # Where many are open the next one is near; where few are, they are looked through.
+        near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
+        later = next((noticed for noticed in near if slots[noticed] > 0), None)
+        if missing and later is None and newest > slot + len(slots):
+            later = min((noticed for noticed, n in slots.items() if noticed > slot and n > 0), default=None)
+        if later is None:
             return []
         slots[later] -= 1
         if not slots[later]:
