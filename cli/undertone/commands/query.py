@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,7 +100,8 @@ def _span(
         raise Invalid("--to and --last exclude each other")
     begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
     if since is not None:
-        begin = datetime.fromtimestamp(results.ends, UTC) - _length(since)
+        # Further back than time itself, as from a store without a report, is all there is.
+        begin = datetime.fromtimestamp(max(results.ends - _seconds(since), 0), UTC)
     return begin, last if end is None else _moment("--to", end, zone)
 
 
@@ -112,11 +113,11 @@ def _moment(name: str, text: str, zone: tzinfo) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
-def _length(text: str) -> timedelta:
+def _seconds(text: str) -> int:
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > 6:
         raise Invalid(f"--since is {text!r}, expected a number and m, h, d or w, such as 24h")
-    return timedelta(seconds=int(number) * _UNITS[unit])
+    return int(number) * _UNITS[unit]
 
 
 def _shares(text: str) -> list[float]:

@@ -202,6 +202,17 @@ def test_bad_input_is_one_sentence_and_exit_code_2(store: Path, arguments: list[
     assert "Traceback" not in done.stderr
 
 
+def test_since_reaches_back_before_all_there_is(store: Path, tmp_path: Path) -> None:
+    every = command(store, "--json")
+    assert command(store, "--json", "--since", "999999w").stdout == every.stdout
+    with stores.open_store(store) as full, stores.open_store(tmp_path / "new.sqlite") as empty:
+        empty.set_meta(full.meta())
+        for epoch in full.epochs():
+            empty.add_epoch(epoch)
+    done = command(tmp_path / "new.sqlite", "--json", "--since", "24h")
+    assert (done.returncode, json.loads(done.stdout)["slots"]) == (0, [])
+
+
 def test_a_store_without_an_epoch_says_so(tmp_path: Path) -> None:
     stores.open_store(tmp_path / "s.sqlite").close()
     with pytest.raises(Invalid, match="has no epoch yet"):
