@@ -15,6 +15,8 @@ from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
 _MOST_SHARES = 20
+# Runs of slots in one question for quantiles, each of which takes up to a second: a month of days.
+LARGEST_RUNS = 31
 # Columns of a series that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "standard_error", "low", "high", "theta")
 RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
@@ -115,9 +117,15 @@ def ranges(results: Results, query: "Parameters", every: int | None) -> dict[str
 
 
 def quantiles(results: Results, query: "Parameters", every: int | None, shares: list[float]) -> dict[str, Any]:
-    """Quantiles over runs of slots: a model, with 90 % bands. Raises Invalid."""
+    """Quantiles over runs of slots, the newest when nothing is said: a model, with 90 % bands. Raises Invalid."""
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
+    every = every or results.campaign.cycle
+    if query.open:
+        first = max(first, (last // every - LARGEST_RUNS + 1) * every)
+    runs = last // every - first // every + 1
+    if runs > LARGEST_RUNS:
+        raise Invalid(f"the selection has {runs} runs of {every} slots, expected at most {LARGEST_RUNS}")
     rows = results.quantiles(shares, every=every, first=first, last=last)
     return {
         "campaign": results.campaign.name,
@@ -167,10 +175,12 @@ class Parameters:
     def __init__(self, parameters: dict[str, str], known: tuple[str, ...]) -> None:
         for name in parameters:
             if name not in known:
-                raise Invalid(f"there is no parameter {name!r}, expected {', '.join(known)}")
+                raise Invalid(f"there is no parameter {name!r}, expected {', '.join(known) or 'none'}")
         self.zone = _zone(parameters["tz"]) if "tz" in parameters else None
         self._from = self._moment("from", parameters.get("from"))
         self._to = self._moment("to", parameters.get("to"))
+        # Nobody said where it begins.
+        self.open = self._from is None
         self.group = parameters.get("group", EVERYBODY)
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 

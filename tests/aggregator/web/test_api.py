@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -131,6 +132,20 @@ def test_a_huge_selection_is_refused(site: StoreSite, name: str, monkeypatch: py
     monkeypatch.setattr(api, "LARGEST_SELECTION", 50)
     assert "expected at most 50" in refused(site, f"campaigns/{name}/estimates", **{"from": "0"})
     assert len(get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]) <= 50
+
+
+def test_quantiles_of_many_runs_are_refused(
+    site: StoreSite, name: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run takes the server up to a second, and nobody else reads the campaign meanwhile."""
+    monkeypatch.setattr(api, "LARGEST_RUNS", 2)
+    with open_results(store) as results:
+        begins, last = results.timeline.epochs[0].campaign.epoch, results.settled
+    path = f"campaigns/{name}/quantiles"
+    said = refused(site, path, every="12", **{"from": str(begins)})
+    assert re.search(r"the selection has \d+ runs of 12 slots, expected at most 2", said)
+    newest = get(site, path, every="12").json()["quantiles"]
+    assert {row["last"] // 12 for row in newest} == {last // 12, last // 12 - 1}
 
 
 def test_downloads(site: StoreSite, name: str) -> None:
