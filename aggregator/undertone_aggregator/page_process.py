@@ -23,7 +23,8 @@ def run_page(home: Home, journal: Journal) -> Iterator[None]:
     if options.page is None:
         yield
         return
-    command = [sys.executable, "-m", "undertone", "web", "--home", str(home.folder), "--listen", options.page]
+    web = ["web", "--home", str(home.folder), "--listen", options.page, "--attached"]
+    command = [sys.executable, "-m", "undertone", *web]
     if options.page_token is not None:
         command += ["--token", str(home.folder / options.page_token)]
     stop = threading.Event()
@@ -39,19 +40,18 @@ def run_page(home: Home, journal: Journal) -> Iterator[None]:
 def _run(command: list[str], where: str, journal: Journal, stop: threading.Event) -> None:
     journal.say("page", f"the page is at http://{where}")
     while not stop.is_set():
-        # What it says goes where this server's words go.
-        page = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
-        while page.poll() is None and not stop.wait(0.2):
-            pass
-        if page.returncode is None:
-            page.terminate()
-            try:
-                page.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                page.kill()
-                page.wait()
-            return
+        # What it says goes where this server's words go; however this process ends, its standard input ends with it.
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
+            while page.poll() is None and not stop.wait(0.2):
+                pass
+            if page.returncode is None:
+                page.terminate()
+                try:
+                    page.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    page.kill()
+                return
         journal.say_once("page", f"the page ended with code {page.returncode}: it is started again")
         stop.wait(_AGAIN_SECONDS)

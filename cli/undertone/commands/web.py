@@ -1,5 +1,9 @@
 """``undertone web``: the page and the HTTP API over stores."""
 
+import os
+import signal
+import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +37,7 @@ def web(
     remote_actions: Annotated[
         bool, typer.Option("--remote-actions", help="Allow that beyond this machine: behind a proxy with TLS.")
     ] = False,
+    attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
     from undertone_aggregator.home import Home
@@ -48,10 +53,18 @@ def web(
         raise Invalid("--token is given without --home: a store alone has no life to change")
     logins = None if token is None else Logins(read_token(token))
     site = StoreSite(named(stores or ())) if home is None else _home_site(Home(home), acting=logins is not None)
+    if attached:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         serve_page(site, host, port, logins=logins, remote_actions=remote_actions)
     finally:
         site.close()
+
+
+def _end_with_input() -> None:
+    """`undertone serve` holds the other end: a server that was killed leaves no page on its port."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _home_site(home: "Home", *, acting: bool) -> "HomeSite":

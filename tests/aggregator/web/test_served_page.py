@@ -2,6 +2,9 @@
 
 import http.client
 import json
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from undertone_aggregator.direct.passwords import read_passwords
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.life import actions
+from undertone_aggregator.options import split_address
 from undertone_aggregator.page_process import run_page
 from undertone_aggregator.web.login import COOKIE, HEADER
 from undertone_aggregator.web.site import HomeSite
@@ -114,10 +118,33 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_server_that_is_killed_leaves_no_page_behind(home: Home) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from undertone_aggregator.home import Home
+from undertone_aggregator.journal import Journal
+from undertone_aggregator.page_process import run_page
+with run_page(Home(Path(sys.argv[1])), Journal()):
+    time.sleep(600)
+"""
+    place = split_address("page", home.server.page)
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(place) == 0
+
+    server = subprocess.Popen([sys.executable, "-c", code, str(home.folder)], stdin=subprocess.DEVNULL)
+    try:
+        wait_for(listens, 60)
+    finally:
+        server.kill()
+        server.wait()
+    wait_for(lambda: not listens())
+
+
 def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
     """Streams that are opened and never read: the others are answered, and their end leaves nothing behind."""
-    import socket
-
     with run_page(home, Journal()):
         host, _, port = (home.server.page or "").rpartition(":")
 
