@@ -29,6 +29,11 @@ def stop_event(seconds: float | None = None) -> threading.Event:
     return stop
 
 
+def end_like_ctrl_c() -> None:
+    """Have SIGTERM unwind as Ctrl-C does: a command with brokers and servers of its own takes them along."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def open_journal(log_format: str) -> "Journal":
     """Where a server logs: text to standard error, JSON to standard output. Raises Invalid for another format."""
     from undertone_aggregator.journal import Journal

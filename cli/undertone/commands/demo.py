@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from undertone.running import end_like_ctrl_c
+
 if TYPE_CHECKING:
     from undertone_simulator.demo import DemoResult
 
@@ -66,6 +68,7 @@ def demo(
     from undertone_simulator.demo.picture import draw
     from undertone_simulator.demo.run import write_json
 
+    end_like_ctrl_c()
     console = Console(highlight=False)
     options = DemoOptions(
         devices,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.running import end_like_ctrl_c
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def fleet(
     from undertone_simulator.load_options import LoadOptions
     from undertone_simulator.stage import Failed
 
+    end_like_ctrl_c()
     if qos != 1:
         raise Invalid(
             f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
