@@ -25,6 +25,7 @@ from undertone_aggregator.web import api
 from undertone_aggregator.web.live import LARGEST_AUDIENCE, Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
 from undertone_aggregator.web.openapi import document
+from undertone_aggregator.web.ready import Ready
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
 
@@ -72,6 +73,7 @@ class Pages:
         self._logins = logins
         self._recent: dict[str, api.Recent] = {}
         self._live = Live(site.mark, self._news)
+        self.ready = Ready(site.names, site.mark, self._summary)
 
     def routes(self) -> list[Route]:
         """What is asked where."""
@@ -274,6 +276,7 @@ def make_app(site: Site, logins: Logins | None = None) -> Starlette:
         routes=[*pages.routes(), Mount("/static", StaticFiles(directory=STATIC))],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Invalid: _invalid, HTTPException: _refused, Exception: _failed},
+        lifespan=pages.ready.lifespan,
     )
 
 

@@ -1,0 +1,48 @@
+"""What a page shows first is worked out when a slot settles, and not when somebody waits for it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from undertone_aggregator.web.site import Mark
+
+_LOOK_SECONDS = 1.0
+
+
+class Ready:
+    """Calls ``prepare`` for each of ``names`` whenever its mark, deliveries apart, is another; one at a time."""
+
+    def __init__(
+        self, names: Callable[[], Iterable[str]], mark: Callable[[str], Mark], prepare: Callable[[str], object]
+    ) -> None:
+        self._names = names
+        self._mark = mark
+        self._prepare = prepare
+        self._marks: dict[str, tuple[int, ...]] = {}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _app: Any) -> AsyncIterator[None]:
+        """While the application serves."""
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.to_thread(self.look)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Prepare what is new."""
+        for name in self._names():
+            # What is wrong with a campaign is said to whoever asks for it.
+            with contextlib.suppress(Exception):
+                mark = self._mark(name)[:-1]
+                if mark != self._marks.get(name):
+                    self._prepare(name)
+                    self._marks[name] = mark

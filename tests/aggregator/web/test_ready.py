@@ -1,0 +1,47 @@
+"""What is shown first is worked out before anybody asks."""
+
+import asyncio
+
+import pytest
+
+from undertone_aggregator.web import api
+from undertone_aggregator.web.app import make_app
+from undertone_aggregator.web.ready import Ready
+from undertone_aggregator.web.site import Mark, StoreSite
+from undertone_shared.errors import Invalid
+
+
+def test_each_change_is_prepared_once_and_a_campaign_that_fails_keeps_none_waiting() -> None:
+    marks: dict[str, Mark] = {"a": (1, 10, 100), "b": (1, 20, 200), "c": (1, 30, 300)}
+    prepared = []
+
+    def prepare(name: str) -> None:
+        prepared.append(name)
+        if name == "b":
+            raise Invalid("b cannot be read")
+
+    ready = Ready(lambda: sorted(marks), marks.__getitem__, prepare)
+    ready.look()
+    assert prepared == ["a", "b", "c"]
+    marks |= {"a": (1, 11, 100), "c": (1, 30, 301)}
+    prepared.clear()
+    ready.look()
+    # More deliveries alone change nothing of it; what failed is tried again.
+    assert prepared == ["a", "b"]
+
+
+def test_the_served_application_prepares(site: StoreSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    recent = api.recent
+    monkeypatch.setattr(api, "recent", lambda results, before: made.append(results) or recent(results, before))
+
+    async def serve() -> None:
+        app = make_app(site)
+        async with app.router.lifespan_context(app):
+            for _ in range(600):
+                if made:
+                    return
+                await asyncio.sleep(0.05)
+
+    asyncio.run(serve())
+    assert len(made) == 1
