@@ -104,6 +104,21 @@ def test_the_micropython_device_is_admitted_like_any_other(demo):
     assert result.accounts.holds
 
 
+def test_a_device_that_backs_off_may_come_back_before_it_is_ended():
+    log = "state online\nacked 7 00\nstate [Errno 111] ECONNREFUSED"
+    looks = []
+
+    def words():
+        looks.append(log if len(looks) < 3 else log + "\nstate online\nsent 8 00")
+        return looks[-1]
+
+    run_module.wait_until_online(words)
+    assert len(looks) == 4
+    # One that never does, and one that was never away.
+    run_module.wait_until_online(lambda: log, 0.3)
+    run_module.wait_until_online(lambda: "sent 8 00\nacked 8 00")
+
+
 def test_progress_and_the_aggregators_words(demo):
     _, _, display = demo
     assert display.done > 0.8

@@ -36,6 +36,8 @@ SLACK_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
 # How long the aggregator stays dead.
 DEAD_SECONDS = 1.5
+# A device that found no server backs off at random, longer each time.
+RETURN_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
@@ -83,9 +85,10 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
         if not options.direct:
             stage.start_aggregator(plan.config_file)
         sent = _Watch(plan, stage, display).follow()
-        end(stage.micropython, signal.SIGINT)
         if stage.aggregator is None or stage.aggregator.poll() is not None:
             stage.start_aggregator(plan.config_file)
+        wait_until_online(lambda: stage.words("micropython.log"))
+        end(stage.micropython, signal.SIGINT)
         if not drain(plan.folder):
             display.say("not every report was judged in time", loud=True)
         end(stage.aggregator)
@@ -204,6 +207,16 @@ class _Watch:
             self._display.say(f"the aggregator is killed (kill -9) in report slot {report_slot}", loud=True)
         elif stage.aggregator is None or stage.aggregator.poll() is not None:
             raise Failed(f"the aggregator ended: {stage.words('aggregator.log')[-500:]}")
+
+
+def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
+    """Until the last ``state`` that `device/examples/unix_device.py` printed is no trouble, which is a sentence."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        states = [line.removeprefix("state ") for line in log().splitlines() if line.startswith("state ")]
+        if not states or (states[-1] != "offline" and " " not in states[-1]):
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def drain(folder: Path) -> bool:
