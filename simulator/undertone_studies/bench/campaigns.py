@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -201,15 +202,15 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
         child = context.Process(target=serve, args=(str(folder), clock))
         child.start()
         try:
-            _wait(home, child)
+            _wait(home, child, page)
             yield _Served(home, devices, clock, child.pid or 0, page)
         finally:
             child.terminate()
             child.join()
 
 
-def _wait(home: Home, child: Any) -> None:
-    """Until every campaign has issued its first epoch."""
+def _wait(home: Home, child: Any, page: int) -> None:
+    """Until every campaign has issued its first epoch, and the page listens."""
     deadline = time.monotonic() + _WAIT_SECONDS
     for name in home.names():
         while True:
@@ -222,6 +223,13 @@ def _wait(home: Home, child: Any) -> None:
             if time.monotonic() > deadline or not child.is_alive():
                 raise RuntimeError(f"campaign {name} did not begin")
             time.sleep(0.05)
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", page)) == 0:
+                return
+        if time.monotonic() > deadline or not child.is_alive():
+            raise RuntimeError("the page did not begin")
+        time.sleep(0.05)
 
 
 def serve(folder: str, clock: "Synchronized[float]") -> None:
