@@ -51,7 +51,8 @@ class Plausible(Source):
     """Another source's samples that can be: of ``bounds``, both ends included; if ``twice``, read so twice in a row.
 
     Where no checksum is, a digit that was damaged on its way is another number: this is as far as it can be seen.
-    Whatever a library raises is a sample that cannot be had: one sensor's never ends what serves others.
+    Whatever a library raises is a sample that cannot be had: one sensor's never ends what serves others. What is said
+    of it stands in status and log, and so quotes no reading.
     """
 
     def __init__(self, source: Source, bounds: tuple[int, int] | None = None, twice: bool = False):
@@ -64,8 +65,8 @@ class Plausible(Source):
     def sample(self, now: int) -> int | None:
         """What ``read`` gives. Raises OSError or ValueError, for an implausible one too."""
         sample = self._sample(now)
-        if self._twice and (again := self._sample(now)) != sample:
-            raise ValueError(f"two reads in a row say {sample} and {again}")
+        if self._twice and self._sample(now) != sample:
+            raise ValueError("two reads in a row differ")
         if sample is not None and (why := self._implausible(sample)):
             raise ValueError(why)
         return sample
@@ -95,6 +96,8 @@ class Plausible(Source):
     def _sample(self, now: int) -> int | None:
         try:
             return self._source.sample(now)
+        except UnicodeError:
+            raise ValueError("a sample is no text") from None
         except (OSError, ValueError):
             raise
         except Exception as error:
@@ -103,11 +106,12 @@ class Plausible(Source):
     def _implausible(self, sample: int) -> str:
         if self._bounds[0] <= sample <= self._bounds[1]:
             return ""
-        return f"a sample is {sample}, expected {self._bounds[0]} to {self._bounds[1]}"
+        return f"a sample is out of bounds, expected {self._bounds[0]} to {self._bounds[1]}"
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    # Not what a library says: it may quote what it has read.
+    return f"the source failed with {type(error).__name__}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,10 @@ def parse_sample(text: str | bytes) -> int:
     """The integer in a line. Raises ValueError for anything else, also for more than 64 characters."""
     if len(text) > LONGEST_LINE:
         raise ValueError(f"a sample has {len(text)} characters")
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a sample is no integer") from None
 
 
 def _integer(low: int, high: int) -> Callable[[str, Any], int]:

@@ -10,7 +10,7 @@ import pytest
 
 from undertone_device.sources import network
 from undertone_device.sources.network import number_in
-from undertone_device.sources.source import Plausible, Source
+from undertone_device.sources.source import Plausible, Source, parse_sample
 from undertone_shared.errors import Invalid
 
 RANGE = (0, 20_000)
@@ -84,7 +84,7 @@ def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
     count.write_text("x")
     assert opened(kind="file", path=str(tmp_path / "meter"), twice=True).read(0) == 42
     command = opened(kind="command", command=[sys.executable, "-c", print_once], twice=True)
-    with pytest.raises(ValueError, match="two reads in a row say 1 and 2"):
+    with pytest.raises(ValueError, match="two reads in a row differ"):
         command.read(0)
     assert command.read(0) == 2
 
@@ -92,9 +92,9 @@ def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
 def test_a_range_holds_for_what_arrives_and_what_is_asked(opened, tmp_path):
     (tmp_path / "meter").write_text("42")
     meter = opened(kind="file", path=str(tmp_path / "meter"), range=[0, 41])
-    with pytest.raises(ValueError, match="a sample is 42, expected 0 to 41"):
+    with pytest.raises(ValueError, match="a sample is out of bounds, expected 0 to 41"):
         meter.read(0)
-    assert meter.trouble == "no sample: a sample is 42, expected 0 to 41"
+    assert meter.trouble == "no sample: a sample is out of bounds, expected 0 to 41"
     (tmp_path / "meter").write_text("41")
     assert (meter.read(0), meter.trouble) == (41, "")
 
@@ -111,7 +111,7 @@ def test_what_arrives_outside_the_range_is_said_until_something_better_comes():
 
     source = Plausible(Arriving(), (0, 10))
     assert source.arrived() == [5]
-    assert source.trouble == "no sample: a sample is 99, expected 0 to 10"
+    assert source.trouble == "no sample: a sample is out of bounds, expected 0 to 10"
     assert source.arrived() == []
     assert source.trouble
     assert source.arrived() == [7]
@@ -136,3 +136,19 @@ def test_what_arrives_by_itself_is_not_read_twice(opened):
     with pytest.raises(Invalid, match="twice"):
         opened(kind="constant", value=1, twice=True)
     assert "twice" not in network.KINDS["mqtt"].optional
+
+
+@pytest.mark.parametrize("text", ["7431.5", "7431x"])
+def test_no_reading_is_quoted_where_the_status_and_the_log_would_hold_it(text):
+    source = Plausible(Quoting(text))
+    with pytest.raises(ValueError, match="a sample is no integer"):
+        source.read(0)
+    assert "7431" not in source.trouble
+
+
+class Quoting(Source):
+    def __init__(self, text):
+        self._text = text
+
+    def sample(self, now):
+        return parse_sample(self._text)
