@@ -34,7 +34,9 @@ class Ready:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.to_thread(self.look)
+            # It tries again; what is wrong with the folder is said to whoever asks.
+            with contextlib.suppress(Exception):
+                await asyncio.to_thread(self.look)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:

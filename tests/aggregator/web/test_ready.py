@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from undertone_aggregator.web import api
+from undertone_aggregator.web import ready as ready_module
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.ready import Ready
 from undertone_aggregator.web.site import Mark, StoreSite
@@ -45,3 +46,24 @@ def test_the_served_application_prepares(site: StoreSite, monkeypatch: pytest.Mo
 
     asyncio.run(serve())
     assert len(made) == 1
+
+
+def test_a_folder_that_cannot_be_read_for_a_while_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready_module, "_LOOK_SECONDS", 0.01)
+    looks, prepared = [], []
+
+    def names() -> list[str]:
+        looks.append(0)
+        if len(looks) == 1:
+            raise OSError("it is not mounted")
+        return ["a"]
+
+    async def serve() -> None:
+        async with Ready(names, lambda _: (1, 2, 3), prepared.append).lifespan(None):
+            for _ in range(600):
+                if prepared:
+                    return
+                await asyncio.sleep(0.05)
+
+    asyncio.run(serve())
+    assert prepared == ["a"]
