@@ -1,15 +1,17 @@
 """Whoever plays a fleet's parts, the results are the same to the last bit; what is interrupted ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from support import plans
+from support.deliveries import wait_for
 from undertone_shared.errors import Invalid
 from undertone_simulator.behaviour import Behaviour
 from undertone_simulator.populations import population
@@ -48,7 +50,13 @@ def cluster():
 
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None, host="127.0.0.1"
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            # Without an address its page takes port 8787, which another test's cluster may have.
+            dashboard_address="127.0.0.1:0",
+            host="127.0.0.1",
         ) as dask,
         workers(dask=dask.scheduler_address) as theirs,
     ):
@@ -67,6 +75,18 @@ def test_bit_identical_whoever_works(who, stream, request):
     ]
 
 
+def busy_workers(group):
+    """How many worker processes of a process group have computed for seconds: they have begun what they are to do."""
+    busy = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            spawned = b"spawn_main" in stat.with_name("cmdline").read_bytes()
+            # Process group, and processor time of its own code in clock ticks.
+            busy += spawned and int(fields[2]) == group and int(fields[11]) >= 3 * os.sysconf("SC_CLK_TCK")
+    return busy
+
+
 def test_ctrl_c_ends_all_processes():
     command = [sys.executable, "-m", "undertone", "simulate", "--devices", "4000000", "--workers", "2"]
     # A group of its own: the signal goes to the parent alone, as from `kill`. What a shell's background job
@@ -78,21 +98,28 @@ def test_ctrl_c_ends_all_processes():
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    group = os.getpgid(child.pid)
-    time.sleep(8)
-    assert child.poll() is None
-    child.send_signal(signal.SIGINT)
-    _, words = child.communicate(timeout=20)
-    assert child.returncode == 130, words
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.1)
-    os.killpg(group, signal.SIGKILL)
-    pytest.fail("a worker lives on")
+    # The leader of its group.
+    group = child.pid
+    try:
+        wait_for(lambda: busy_workers(group) == 2 or child.poll() is not None, 120, "work in both workers")
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        _, words = child.communicate(timeout=60)
+        assert child.returncode == 130, words
+        wait_for(lambda: not lives(group), 60, "the end of the workers")
+    finally:
+        if lives(group):
+            os.killpg(group, signal.SIGKILL)
+        child.wait()
+
+
+def lives(group):
+    """Whether a process group has any process left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_refusals():
