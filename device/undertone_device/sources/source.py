@@ -73,7 +73,10 @@ class Plausible(Source):
 
     def arrived(self) -> list[int]:
         """The plausible ones."""
-        plausible = []
+        plausible: list[int] = []
+        if self.polled:
+            # What the last read said of it stands until the next one.
+            return plausible
         try:
             samples = self._source.arrived()
         except Invalid:

@@ -1,5 +1,6 @@
 """Meters on pseudo-terminals, and a real Modbus server."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -17,7 +18,7 @@ def with_crc(frame):
     return frame + struct.pack("<H", crc16(frame, MODBUS, 0xFFFF))
 
 
-def wait_for(source, seconds=5):
+def wait_for(source, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         readings = source.arrived()
@@ -57,7 +58,7 @@ def test_an_unplugged_port_is_said_and_found_again(opened, meter, tmp_path, monk
     assert wait_for(source) == [123456789]
     port.unlink()
     meter.unplug()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not source.trouble and time.monotonic() < end:
         assert source.arrived() == []
     assert source.trouble.startswith("no sample: ")
@@ -78,7 +79,7 @@ def test_a_silent_or_strange_meter_is_said(opened, meter, monkeypatch):
     source = opened(kind="p1", port=meter.path, obis="1-0:9.9.9")
     source.arrived()
     meter.say(TELEGRAM)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while "1 frames" not in source.trouble and time.monotonic() < end:
         source.arrived()
     assert "silent, or what it says is damaged" in source.trouble
@@ -126,7 +127,6 @@ def test_no_modbus_server(opened, free_port):
 
 def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
     """The protocol has no checksum: a reading is what two answers say."""
-    monkeypatch.setattr(buses, "_ANSWER_SECONDS", 0.02)
     answer = b"\x00\x00\x00\x07\x11\x03\x04\x00\x01\x86\xa0"
     damaged = [answer, *flipped(answer)]
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -134,7 +134,8 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
         def serve():
             for first in damaged:
                 connection, _ = server.accept()
-                with connection:
+                # A reader that waits no longer hangs up.
+                with connection, contextlib.suppress(OSError):
                     # The damaged one alternates with what it should have been.
                     for frame in (first, answer, first, answer):
                         question = connection.recv(12)
@@ -147,8 +148,11 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
         port = server.getsockname()[1]
         source = opened(kind="modbus-tcp", host="127.0.0.1", tcp_port=port, slave=17, address=107)
         assert source.read(0) == 100000
+        # From here on an answer that is late is none, as it should be.
+        monkeypatch.setattr(buses, "_ANSWER_SECONDS", 0.02)
         for frame in damaged[1:]:
             with pytest.raises((ValueError, OSError)):
                 source.read(0)
             assert source.trouble.startswith("no sample: "), frame
-        thread.join(5)
+        thread.join(30)
+        assert not thread.is_alive()

@@ -99,6 +99,17 @@ def test_a_range_holds_for_what_arrives_and_what_is_asked(opened, tmp_path):
     assert (meter.read(0), meter.trouble) == (41, "")
 
 
+def test_why_a_read_failed_is_said_until_the_next_read(opened, tmp_path):
+    meter = opened(kind="file", path=str(tmp_path / "meter"))
+    with pytest.raises(OSError, match="meter"):
+        meter.read(0)
+    # The loop asks in every round what has arrived, and reads once in a slot.
+    assert meter.arrived() == []
+    assert meter.trouble.startswith("no sample: ")
+    (tmp_path / "meter").write_text("42")
+    assert (meter.read(0), meter.arrived(), meter.trouble) == (42, [], "")
+
+
 def test_what_arrives_outside_the_range_is_said_until_something_better_comes():
     class Arriving(Source):
         polled = False
