@@ -47,25 +47,36 @@ FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconne
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
-    """A function for `Fleet.run` that makes the faults happen."""
+    """A function for `Fleet.run` that makes the faults happen, those of a slot that the machine skipped in the next."""
+    last: int | None = None
+    under_way: list[tuple[Fault, int]] = []
 
     def on_slot(slot: int) -> None:
+        nonlocal last
+        before, last = slot - 1 if last is None else last, slot
         if fleet.report_slot is None:
             return
         for fault in faults:
-            since = slot - fleet.report_slot - fault.slot
-            device = fleet[fault.device]
-            if since == 0:
+            if before < fleet.report_slot + fault.slot <= slot:
                 _begin(fleet, fault)
-            elif since == REST and fault.name.startswith("kill"):
-                if device.reporter is None:
-                    device.restart()
-            elif since == REST and fault.name == "hold":
-                device.release()
-            elif since == REST and fault.name == "step":
-                device.ahead = 0
+                under_way.append((fault, slot))
+        under_way[:] = [entry for entry in under_way if slot < entry[1] + REST or not _ended(fleet, entry[0])]
 
     return on_slot
+
+
+def _ended(fleet: Fleet, fault: Fault) -> bool:
+    """Whether it is over: False as long as a device that is to die at its next report has not."""
+    device = fleet[fault.device]
+    if fault.name.startswith("kill"):
+        if device.reporter is None:
+            device.restart()
+        return device.die_at is None
+    if fault.name == "hold":
+        device.release()
+    elif fault.name == "step":
+        device.ahead = 0
+    return True
 
 
 def _begin(fleet: Fleet, fault: Fault) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from undertone_aggregator.broker import ManagedBroker, free_port
+from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.journal import Journal
@@ -99,7 +99,7 @@ class World:
             **options,
         )
 
-    def accounts(self, *, seconds: float = 15.0, ledgers: tuple[Path, ...] = ()) -> Accounts:
+    def accounts(self, *, seconds: float = 60.0, ledgers: tuple[Path, ...] = ()) -> Accounts:
         """The accounts, once they hold or the time is up."""
         deadline = time.monotonic() + seconds
         while True:
@@ -111,7 +111,7 @@ class World:
 
 
 @pytest.fixture
-def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch):
+def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch, free_port):
     """Call it for a world; `campaign` are lines of the [campaign] table, `policy` fields of the devices' policy.
 
     With `direct` its devices connect to the aggregator itself, and its broker is never started.

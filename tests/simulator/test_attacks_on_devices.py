@@ -8,6 +8,7 @@ import pytest
 
 from support.designed import frozen_tables
 from support.lies import DAY, MINUTES, POLICY, SPEED, YEAR, Server, begin, campaign, reporting, until
+from support.stepped import PatientClock
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, write_canonical
@@ -109,7 +110,7 @@ def pack_body(body, now):
 @pytest.fixture
 def stage(make_world):
     """A world without an aggregator, and a server that may say anything."""
-    world = make_world(2, MINUTES, Clock(speed=SPEED), **POLICY)
+    world = make_world(2, MINUTES, PatientClock(SPEED), **POLICY)
     server = Server(world)
     yield world, server
     server.close()
@@ -214,7 +215,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
 
 
 def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
-    world = make_world(3, MINUTES.replace("epsilon = 2", "epsilon = 4"), Clock(speed=SPEED), cap=[2721, 1001])
+    world = make_world(3, MINUTES.replace("epsilon = 2", "epsilon = 4"), PatientClock(SPEED), cap=[2721, 1001])
     world.start_aggregator()
     fleet = world.fleet()
 

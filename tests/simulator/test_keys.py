@@ -6,11 +6,11 @@ import json
 import pytest
 
 from support.lies import DAY, MINUTES, POLICY, SPEED, Server, begin, campaign, reporting, until
+from support.stepped import PatientClock
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.signing import make_key
 from undertone_shared.intake import unpack
 from undertone_shared.issue import pack
-from undertone_simulator.clock import Clock
 from undertone_simulator.ledger import read_ledgers
 
 LAST_SECOND = 0xFFFFFFFF
@@ -29,7 +29,7 @@ def thief(tmp_path):
 
 @pytest.fixture
 def stage(make_world, old):
-    world = make_world(2, MINUTES, Clock(speed=SPEED), signers=[old.public], **POLICY)
+    world = make_world(2, MINUTES, PatientClock(SPEED), signers=[old.public], **POLICY)
     server = Server(world)
     yield world, server
     server.close()
@@ -140,7 +140,7 @@ def test_nobody_else_can_stop_a_device(stage, old, thief):
         following = campaign(good.epoch + 3600, good.first_slot + 130, **reporting(hybrid(2)))
         server.publish(pack(following, int(world.clock.now()), old.sign))
         await accepted(fleet, following.fingerprint)
-        await until(lambda: all(d.reporter.campaign.epoch == following.epoch for d in fleet.devices), "going on", 120)
+        await until(lambda: all(d.reporter.campaign.epoch == following.epoch for d in fleet.devices), "going on", 220)
         await drawing(fleet)
         return {good.fingerprint, following.fingerprint}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import paho.mqtt.client as mqtt
 
@@ -39,7 +40,7 @@ class Server:
         self._client.on_connect = lambda *_: connected.set()
         self._client.connect("127.0.0.1", world.broker.port)
         self._client.loop_start()
-        assert connected.wait(10)
+        assert connected.wait(30)
 
     def publish(self, message):
         self._client.publish(self._topic, message, qos=1, retain=True)
@@ -75,12 +76,11 @@ def reporting(mechanism, theta=1000, low=0):
     }
 
 
-async def until(condition, what, seconds=10.0):
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
+async def until(condition, what, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
         await asyncio.sleep(0.02)
-    raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
 def begin(world):

@@ -1,9 +1,10 @@
-"""A clock that waits for everybody, so that no machine is too slow."""
+"""Clocks that wait for everybody, so that no machine is too slow."""
 
 import asyncio
+import threading
 import time
 
-from undertone_simulator.clock import TICKS_MASK
+from undertone_simulator.clock import TICKS_MASK, Clock
 
 PATIENCE_SECONDS = 60
 
@@ -27,6 +28,35 @@ class SteppedClock:
             assert time.monotonic() < deadline, "the fleet never came to rest"
             await asyncio.sleep(0.002)
         self.moment = max(self.moment, moment)
+
+
+class PatientClock(Clock):
+    """Runs `speed` times as fast as the machine's, but never past the moment that a fleet waits for next.
+
+    What holds the fleet up then takes time from everybody, and no slot is skipped.
+    """
+
+    def __init__(self, speed):
+        super().__init__(speed=speed)
+        self._next = None
+        self._lost = 0.0
+        self._lock = threading.Lock()
+
+    def now(self):
+        with self._lock:
+            moment = super().now() - self._lost
+            if self._next is not None and moment > self._next:
+                self._lost += moment - self._next
+                moment = self._next
+            return moment
+
+    async def until(self, moment):
+        # Before it moves on: what has passed until here counts by the moment before.
+        self.now()
+        with self._lock:
+            self._next = moment if self._next is None else max(self._next, moment)
+        while (left := moment - self.now()) > 0:
+            await asyncio.sleep(left / self.speed)
 
 
 def at_rest(fleet):
