@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-import socket
 import subprocess
 import uuid
 from collections import Counter
@@ -11,14 +10,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support import micropython as mp
 from support.both import pytest_pycollect_makemodule  # noqa: F401  (a hook: see there)
 from support.ci import CI, unavailable
 from support.mosquitto import MISSING, find_mosquitto
+from support.ports import free_port as next_free_port
 from support.postgres import MISSING as NO_POSTGRES
 from support.postgres import Postgres, folder_of_binaries
 
+# The same examples each time, however slow the machine; CI=true does so by itself.
+settings.register_profile(
+    "undertone", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("undertone")
 DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
 # A test that asks for one of these fixtures carries the marker; `pytest -m 'not broker'` then works.
 MARKER_OF_FIXTURE = {"undertone_data": "data", "mosquitto_binary": "broker", "micropython": "micropython"}
@@ -49,15 +55,9 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; each test takes a database of its own."""
     if folder_of_binaries() is None:
         unavailable(NO_POSTGRES)
-    server = Postgres(_port())
+    server = Postgres(next_free_port())
     yield server
     server.close()
-
-
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -69,16 +69,7 @@ def topic_prefix() -> str:
 @pytest.fixture
 def free_port() -> Callable[[], int]:
     """Call it for a TCP port on 127.0.0.1 that nothing listens on and that it has not given before in this test."""
-    given: set[int] = set()
-
-    def find() -> int:
-        while True:
-            port = _port()
-            if port not in given:
-                given.add(port)
-                return port
-
-    return find
+    return next_free_port
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,12 +1,11 @@
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.deliveries import wait_for
 from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker, find_mosquitto
@@ -38,20 +37,13 @@ class User:
         wait_for(lambda: bool(done))
 
     def publish(self, topic: str, *, retain: bool = False) -> None:
-        self.client.publish(topic, b"x", qos=1, retain=retain).wait_for_publish(5)
+        self.client.publish(topic, b"x", qos=1, retain=retain).wait_for_publish(60)
 
     def __enter__(self) -> "User":
         return self
 
     def __exit__(self, *_: object) -> None:
         leave(self.client)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

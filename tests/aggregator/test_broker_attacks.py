@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -15,7 +15,7 @@ from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.ingest import IngestPlan
-from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.link import DROPPED_TOPIC, Address, Outlet
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collection import cells_of
@@ -69,18 +69,18 @@ class Device:
             self.client.will_set(will, b"x", qos=1, retain=True)
         self.client.connect(broker.host, broker.port)
         self.client.loop_start()
-        assert connected.wait(10)
+        assert connected.wait(60)
 
     def publish(self, topic: str, payload: bytes = b"x" * 24, *, retain: bool = False, wait: bool = True) -> None:
         info = self.client.publish(topic, payload, qos=1, retain=retain)
         if wait:
-            info.wait_for_publish(10)
+            info.wait_for_publish(60)
 
     def subscribe(self, *topics: str) -> None:
         done = threading.Event()
         self.client.on_subscribe = lambda *_: done.set()
         self.client.subscribe([(topic, 1) for topic in topics])
-        assert done.wait(10)
+        assert done.wait(60)
 
     def __enter__(self) -> "Device":
         return self
@@ -96,16 +96,24 @@ def begin(address: Address, plan: IngestPlan = PLAN) -> None:
     intake.close()
 
 
-def drain(address: Address, expected: int, plan: IngestPlan = PLAN, seconds: float = 10.0) -> list[Delivery]:
+def drain(address: Address, expected: int, plan: IngestPlan = PLAN, linger: float = 0.5) -> list[Delivery]:
+    """What the session holds: at least so many, and what comes within ``linger`` seconds after them."""
     intake = open_intake([address], plan, lambda _: None)
     taken: list[Delivery] = []
-    deadline = time.monotonic() + seconds
-    while len(taken) < expected and time.monotonic() < deadline:
-        batch = intake.take(0.1)
-        intake.acknowledge(batch)
-        taken += batch
+    deadline = time.monotonic() + 60
+    while (len(taken) < expected or not intake.ready) and time.monotonic() < deadline:
+        taken += _take(intake)
+    quiet = time.monotonic() + linger
+    while time.monotonic() < quiet:
+        taken += _take(intake)
     intake.close()
     return taken
+
+
+def _take(intake: Intake) -> Sequence[Delivery]:
+    batch = intake.take(0.1)
+    intake.acknowledge(batch)
+    return batch
 
 
 def own(device: str) -> str:
@@ -133,7 +141,7 @@ def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make
                 honest.publish(own("d1"))
             with Device(broker, "d2", client_id=PLAN.client_id):
                 pass
-        assert len(drain(server(broker), 10, plan, seconds=2)) == kept
+        assert len(drain(server(broker), kept, plan)) == kept
 
 
 def test_a_device_cannot_throw_a_running_worker_or_another_device_off(make: Make) -> None:
@@ -176,10 +184,11 @@ def test_what_the_queue_cannot_hold_is_told(make: Make) -> None:
     outlet = Outlet(server(broker), "outlet")
     outlet.start()
     try:
-        wait_for(lambda: bool(outlet.dropped), 20.0)
-        assert outlet.dropped is not None
-        arrived = len(drain(server(broker), 1000, seconds=2))
-        assert arrived + outlet.dropped == 1000
+        arrived = len(drain(server(broker), 100))
+        assert 100 <= arrived < 1000
+        # It tells every few seconds, perhaps in the middle of the flood: the rest with the next time.
+        wait_for(lambda: outlet.dropped is not None and arrived + outlet.dropped >= 1000)
+        assert arrived + (outlet.dropped or 0) == 1000
     finally:
         outlet.stop()
 
@@ -191,7 +200,7 @@ def test_a_device_leaves_at_most_one_retained_message(make: Make) -> None:
             liar.publish(f"{PREFIX}/meters/{shard}/d1/report", b"x" * 16_000, retain=True)
         for topic in (f"{PREFIX}/other/5/d1/report", f"{PREFIX}/meters/x/d1/report", own("d2"), "anything"):
             liar.publish(topic, retain=True)
-    assert len(drain(server(broker), 70, seconds=1)) == 1
+    assert len(drain(server(broker), 1)) == 1
 
 
 def test_a_device_sends_nothing_large_and_hears_nothing_of_others(make: Make) -> None:
@@ -204,7 +213,7 @@ def test_a_device_sends_nothing_large_and_hears_nothing_of_others(make: Make) ->
         assert liar.heard == []
         # Mosquitto answers, and passes on nothing.
         liar.publish(own("d1"), b"x" * 20_000)
-    assert [len(delivery.payload) for delivery in drain(server(broker), 2, seconds=1)] == [24]
+    assert [len(delivery.payload) for delivery in drain(server(broker), 1)] == [24]
 
 
 def test_a_will_may_do_no_more_than_its_device(make: Make) -> None:
@@ -213,9 +222,9 @@ def test_a_will_may_do_no_more_than_its_device(make: Make) -> None:
     for topic in (config_topic(PREFIX, "meters"), own("d2"), own("d1")):
         with Device(broker, "d1", will=topic) as dying:
             dying.client.socket().shutdown(socket.SHUT_RDWR)
-            assert dying.lost.wait(10)
+            assert dying.lost.wait(60)
             leave(dying.client)
-    assert {delivery.topic for delivery in drain(server(broker), 2, seconds=1)} == {own("d1")}
+    assert {delivery.topic for delivery in drain(server(broker), 1)} == {own("d1")}
     outlet = Outlet(server(broker), "outlet", watch=[config_topic(PREFIX, "+")])
     outlet.start()
     assert outlet.retained(config_topic(PREFIX, "meters"), threading.Event()) is None

@@ -50,6 +50,12 @@ def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: st
     assert context is None or (context.check_hostname and context.verify_mode)
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Nobody sees the file empty in between, as which it would be read again."""
+    path.with_suffix(".new").write_bytes(data)
+    path.with_suffix(".new").replace(path)
+
+
 def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None:
     """A file that is half written, or of another tool: nothing is read again until it is whole."""
     path, log, stop, read = tmp_path / "passwords", io.StringIO(), threading.Event(), threading.Event()
@@ -60,10 +66,10 @@ def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None
         wait_for(read.is_set)
         for number, data in enumerate((b"aggregator:$6$salt$hash\n", b"aggregator:\n", b"aggregator:$7$0$a$b\n")):
             read.clear()
-            path.write_bytes(data)
+            replace(path, data)
             wait_for(lambda number=number: log.getvalue().count("nothing was read again") == number + 1)
             assert not read.is_set()
-        path.write_text("# comment\n\n\xff:\n" + password_entry("aggregator", "secret"), encoding="latin-1")
+        replace(path, ("# comment\n\n\xff:\n" + password_entry("aggregator", "secret")).encode("latin-1"))
         wait_for(read.is_set)
     finally:
         stop.set()

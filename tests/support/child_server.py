@@ -89,14 +89,14 @@ batch_milliseconds = 5
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         assert self._process is not None
         self._process.send_signal(how)
-        code = self._process.wait(30)
+        code = self._process.wait(120)
         self._process = None
         return code
 
     def begin_campaign(self) -> Campaign:
         """Run until the campaign is issued, so that the broker keeps reports from now on."""
         self.start()
-        wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), 60, "the first epoch")
+        wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), what="the first epoch")
         assert self.end() == 0, self.log()
         with open_store(self.store, read_only=True) as store:
             return store.epochs()[0].campaign

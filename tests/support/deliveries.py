@@ -77,7 +77,7 @@ class Sender:
             self.sent.append((topic, payload))
         return made
 
-    def flush(self, made: Iterable[int], seconds: float = 60.0) -> None:
+    def flush(self, made: Iterable[int], seconds: float = 120.0) -> None:
         """Wait until the broker has acknowledged them."""
         wanted = set(made)
         wait_for(lambda: wanted <= self._acknowledged, seconds, "the broker's acknowledgement")
@@ -86,8 +86,8 @@ class Sender:
         leave(self._client)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0, what: str = "it") -> None:
-    """Wait until it holds."""
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0, what: str = "it") -> None:
+    """Wait until it holds. ``seconds`` is patience, never what is tested: a busy machine may take ten times as long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"

@@ -63,7 +63,7 @@ class Device:
         keepalive: int = 60,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
         self.session = packets.Session(keepalive)
@@ -87,7 +87,7 @@ class Device:
         self.session.subscribe(to, 0)
         self.flush()
 
-    def wait(self, what: str, seconds: float = 10.0, count: int = 1) -> list[Any]:
+    def wait(self, what: str, seconds: float = 60.0, count: int = 1) -> list[Any]:
         """The next ``count`` events of this kind. Raises AssertionError without them, ConnectionError at the end."""
         deadline = time.monotonic() + seconds
         while sum(event[0] == what for event in self.events) < count:
@@ -103,7 +103,7 @@ class Device:
         self.events = [event for event in self.events if event not in chosen]
         return chosen
 
-    def closed(self, seconds: float = 10.0) -> bool:
+    def closed(self, seconds: float = 60.0) -> bool:
         """Whether the server ends the connection within this time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -124,12 +124,12 @@ class Device:
 
 def raw(port: int, data: bytes) -> socket.socket:
     """A connection that has sent these bytes."""
-    made = socket.create_connection(("127.0.0.1", port), timeout=10)
+    made = socket.create_connection(("127.0.0.1", port), timeout=60)
     made.sendall(data)
     return made
 
 
-def ended(made: socket.socket, seconds: float = 5.0) -> bytes | None:
+def ended(made: socket.socket, seconds: float = 60.0) -> bytes | None:
     """What came until the server closed; None if it did not."""
     made.settimeout(seconds)
     came = b""

@@ -102,14 +102,14 @@ class DirectSender:
         self._loop.call_soon_threadsafe(self._send, made)
         return made
 
-    def flush(self, made: Iterable[tuple[str, str, bytes]], seconds: float = 60.0) -> None:
+    def flush(self, made: Iterable[tuple[str, str, bytes]], seconds: float = 120.0) -> None:
         """Wait until the endpoint has acknowledged them."""
         wanted = set(made)
         wait_for(lambda: wanted <= self.acknowledged, seconds, "the endpoint's acknowledgement")
 
     def close(self) -> None:
         """End all connections."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -134,6 +134,6 @@ class DirectSender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 30
         while any(member.connection is not None for member in self._members.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)

@@ -74,13 +74,13 @@ lease_seconds = {lease_seconds}
         """A signal to one of them."""
         self._children[name].send_signal(how)
         if how == signal.SIGKILL:
-            self._children.pop(name).wait(30)
+            self._children.pop(name).wait(120)
 
     def end(self, name: str) -> None:
         """Let it end in order."""
         child = self._children.pop(name)
         child.terminate()
-        assert child.wait(30) == 0, self.log(name)
+        assert child.wait(120) == 0, self.log(name)
 
     def close(self) -> None:
         for child in self._children.values():
@@ -105,7 +105,7 @@ lease_seconds = {lease_seconds}
     def coordinator(self) -> str:
         return self.owners().get(COORDINATOR, "")
 
-    def wait_until_shared(self, *names: str, seconds: float = 30.0) -> None:
+    def wait_until_shared(self, *names: str, seconds: float = 120.0) -> None:
         """Wait until each of these has partitions, and nobody else has."""
 
         def shared() -> bool:

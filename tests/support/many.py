@@ -28,7 +28,7 @@ cells = 16
 
 
 def undertone(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=240)
 
 
 class Running:
@@ -53,7 +53,7 @@ class Running:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
@@ -69,5 +69,5 @@ class Running:
 
     def end(self) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()

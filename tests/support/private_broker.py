@@ -29,7 +29,7 @@ class PrivateBroker:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        for _ in range(100):
+        for _ in range(1200):
             if self._process.poll() is not None:
                 break
             with socket.socket() as probe:

@@ -60,7 +60,7 @@ def test_a_device_enters_by_its_certificate_and_another_by_its_password(endpoint
         made = device(endpoint, tmp_path, file, user)
         made.wait("connected")
         made.publish([b"report"])
-        deliveries = endpoint.take(10)
+        deliveries = endpoint.take(60)
         assert [delivery.topic for delivery in deliveries] == [topic(user)]
         endpoint.acknowledge(deliveries)
         made.wait("acked")
@@ -94,7 +94,7 @@ def test_a_new_certificate_ends_the_old_ones_connection(endpoint: Endpoint, auth
     again = device(endpoint, tmp_path, "renewed", "load-1")
     again.wait("connected")
     other.publish([b"x"])
-    assert endpoint.take(10)
+    assert endpoint.take(60)
     for client in (made, again, other):
         client.close()
 

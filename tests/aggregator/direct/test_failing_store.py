@@ -64,7 +64,7 @@ def test_nothing_is_acknowledged_that_is_not_kept(tmp_path: Path, monkeypatch: p
 
         send(0, REPORTS // 2)
         for device in devices:
-            device.wait("acked", 30, REPORTS // 2)
+            device.wait("acked", count=REPORTS // 2)
         kept = store.outcomes()["counted"]
         assert kept == REPORTS // 2 * len(devices)
         store.full.set()
@@ -75,7 +75,7 @@ def test_nothing_is_acknowledged_that_is_not_kept(tmp_path: Path, monkeypatch: p
         assert store.outcomes()["counted"] == kept
         store.full.clear()
         for device in devices:
-            device.wait("acked", 30, REPORTS // 2)
+            device.wait("acked", count=REPORTS // 2)
         stop.set()
         thread.join()
         for device in devices:

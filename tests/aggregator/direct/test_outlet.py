@@ -37,7 +37,7 @@ unit = "Wh"
 bound = 1000
 epsilon = 4
 slot_seconds = 1
-rounds = [48]
+rounds = [600]
 cells = 16
 settle_slots = 1
 min_reports = 1
@@ -72,13 +72,13 @@ def site(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]) ->
         listener = Listener(outside)
         yield SimpleNamespace(port=port, broker=broker, listener=listener, said=said)
         stop.set()
-        running.join(30)
+        running.join(120)
         listener.close()
         assert not running.is_alive()
 
 
 def test_estimates_and_status_reach_the_broker_campaigns_and_reports_do_not(site: Any) -> None:
-    wait_for(lambda: _connects(site.port), 20, "the endpoint")
+    wait_for(lambda: _connects(site.port), what="the endpoint")
     device = direct.Device(site.port, "d1")
     device.wait("connected")
     device.subscribe()
@@ -94,13 +94,13 @@ def test_estimates_and_status_reach_the_broker_campaigns_and_reports_do_not(site
         time.sleep(1.0)
         return f"{direct.PREFIX}/meters/aggregate/all/raw" in site.listener.heard
 
-    wait_for(told, 30, "an estimate")
+    wait_for(told, what="an estimate")
     before = set(site.listener.heard)
     # A broker that was away is told everything again.
     site.broker.stop()
     site.broker.start()
     again = Listener(site.broker.port)
-    wait_for(lambda: before <= set(again.heard), 60, "what was published before")
+    wait_for(lambda: before <= set(again.heard), what="what was published before")
     again.close()
     aggregates = {topic for topic in before if topic.startswith(f"{direct.PREFIX}/meters/aggregate/")}
     assert {f"{direct.PREFIX}/meters/aggregate/{name}" for name in ("all/raw", "status")} <= aggregates
