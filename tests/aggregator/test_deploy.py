@@ -114,21 +114,21 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, monkeypatch: pytest.Monk
 def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
     home, told = written(tmp_path / "home"), tmp_path / "notify"
     (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
-    interval = 0.4
+    interval = 2.0
     environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": str(int(interval * 1e6))}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(told))
-        ear.settimeout(60)
+        ear.settimeout(120)
         command = [sys.executable, "-m", "undertone", "serve", str(home), "--health", "127.0.0.1:0"]
         server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
-            heard = [(ear.recv(100), time.monotonic()) for _ in range(7)]
+            heard = [(ear.recv(100), time.monotonic()) for _ in range(5)]
             server.send_signal(signal.SIGTERM)
             last = ear.recv(100)
             while last == b"WATCHDOG=1":
                 last = ear.recv(100)
             assert last == b"STOPPING=1"
-            assert server.wait(60) == 0
+            assert server.wait(120) == 0
         finally:
             server.kill()
             server.wait()

@@ -42,7 +42,7 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     running = Running(folder)
     try:
-        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60)
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
         wait_for(lambda: "epoch" in running.events("power"))
         examined = undertone("doctor", str(folder), "--json")
         results = {row["check"]: row["result"] for row in json.loads(examined.stdout)}

@@ -114,7 +114,7 @@ def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], ow
         def complete() -> bool:
             return {(device, code): outcome for device, code, outcome in store.audit()} == outcomes
 
-        wait_for(complete, 20, "the last outcome")
+        wait_for(complete, what="the last outcome")
         assert server.end() == 0, server.log()
         outcomes = store.outcomes()
         same = store.partial() == partial
@@ -168,7 +168,7 @@ def kill_at_random(site: Site, kills: int, devices: int) -> None:
     made = under_fire(server, sender, campaign, kills, devices)
     before = server.log().count("resuming campaign")
     server.start()
-    sender.flush(made, 120)
+    sender.flush(made)
     wait_for(lambda: server.log().count("resuming campaign") > before)
     finish(server, campaign, sender.sent, site.asynchronous)
 
@@ -184,7 +184,7 @@ def under_fire(
         before = server.log().count("resuming campaign")
         server.start()
         if awake:
-            wait_for(lambda begun=before: server.log().count("resuming campaign") > begun, 60)
+            wait_for(lambda begun=before: server.log().count("resuming campaign") > begun)
         until = time.monotonic() + chance.uniform(1.5, 4.0)
         while time.monotonic() < until:
             # A clock that stands still has room for 96 slots and the threshold epoch for 40.
@@ -207,18 +207,18 @@ def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sende
     # Once for certain after the files and before the acknowledgement.
     server.start("after_landing", 1)
     sender.flush(sender.send(some_reports(campaign, random.Random(7), 39, 60)))
-    wait_for(lambda: not server.running or "starting it again" in server.log(), 60)
+    wait_for(lambda: not server.running or "starting it again" in server.log())
     if server.running:
         server.end(signal.SIGKILL)
-    sender.flush(under_fire(server, sender, campaign, kills=20, devices=50, awake=True), 120)
+    sender.flush(under_fire(server, sender, campaign, kills=20, devices=50, awake=True))
     before = server.log().count("resuming campaign")
     server.start()
-    wait_for(lambda: server.log().count("resuming campaign") > before, 60)
+    wait_for(lambda: server.log().count("resuming campaign") > before)
     with open_store(server.store, read_only=True) as store:
         epochs = store.epochs()
         assert store.outcomes()["received"] == 0
     partial, _ = expected(campaign, Timeline(epochs), sender.sent)
-    wait_for(lambda: recount(server.folder / "landing", epochs).partial == partial, 60, "the last landed report")
+    wait_for(lambda: recount(server.folder / "landing", epochs).partial == partial, what="the last landed report")
     assert server.end() == 0, server.log()
     again = recount(server.folder / "landing", epochs)
     assert again.partial == partial
@@ -313,6 +313,7 @@ def test_a_store_in_use_is_refused(site: Site, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=240,
     )
     assert "another aggregator uses the store" in second.stderr
     assert server.running

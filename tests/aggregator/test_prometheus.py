@@ -36,7 +36,7 @@ pytestmark = pytest.mark.services
 def ask(port: int, path: str, **parameters: str) -> Any:
     query = urllib.parse.urlencode(parameters)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{query}", timeout=60) as answer:
             return json.load(answer)["data"]
     except OSError:
         return None
@@ -55,7 +55,7 @@ def test_it_scrapes_alerts_and_draws(
     running, port = Running(tmp_path), free_port()
     prometheus = None
     try:
-        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, 60, "all campaigns ready")
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, what="all campaigns ready")
         config = tmp_path / "prometheus.yml"
         config.write_text(CONFIG.format(rules=DEPLOY / "alerts.yml", port=running.port))
         command = [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
@@ -66,7 +66,7 @@ def test_it_scrapes_alerts_and_draws(
             data = ask(port, "query", query="undertone_campaign_ready == 1")
             return {sample["metric"]["campaign"] for sample in data["result"]} if data else set()
 
-        wait_for(lambda: ready() == {"power", "water"}, 60, "both campaigns scraped")
+        wait_for(lambda: ready() == {"power", "water"}, what="both campaigns scraped")
         assert ask(port, "query", query='up{job="undertone"}')["result"][0]["value"][1] == "1"
         wait_for(
             lambda: all(rule["health"] == "ok" for group in ask(port, "rules")["groups"] for rule in group["rules"])
@@ -80,5 +80,5 @@ def test_it_scrapes_alerts_and_draws(
     finally:
         if prometheus is not None:
             prometheus.terminate()
-            prometheus.wait(20)
+            prometheus.wait(120)
         running.end()

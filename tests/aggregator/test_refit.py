@@ -4,11 +4,13 @@ import threading
 import time
 
 import numpy as np
+from sqlalchemy import text
 
 from support.list_intake import ListIntake
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.sqlite_store import SqliteStore
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.estimate.calendar import Days
@@ -37,6 +39,9 @@ def test_a_refit_does_not_block_ingest(tmp_path):
 
     def take_in() -> None:
         with open_store(tmp_path / "reports.db") as store:
+            assert isinstance(store, SqliteStore)
+            # No disk that is busy with others' files stops it.
+            store.execute(text("PRAGMA synchronous = OFF"))
             store.set_meta({"campaign": "meters"})
             store.add_epoch(old)
             ingest = Ingest(
@@ -45,7 +50,7 @@ def test_a_refit_does_not_block_ingest(tmp_path):
             for batch in range(2_000):
                 names = [f"d{batch * BATCH + place}" for place in range(BATCH)]
                 assert ingest.commit([Delivery(*delivery(old.campaign, name, FIRST + 1), False) for name in names])
-                committed.append(time.monotonic())
+                committed.append(time.process_time())
                 if stop.is_set():
                     return
 
@@ -54,14 +59,15 @@ def test_a_refit_does_not_block_ingest(tmp_path):
     while not committed:
         assert thread.is_alive()
         time.sleep(0.01)
-    begun = time.monotonic()
+    begun = time.process_time()
     filtered = live.take(settled())
-    ended = time.monotonic()
+    ended = time.process_time()
     stop.set()
     thread.join()
     assert len(filtered) == DAY * DAYS
     assert live.take(settled()[-1:])[0].standard_error < 25.0, "it was refitted"
     during = [moment for moment in committed if begun < moment < ended]
-    # About a hundred batches are: in the same thread, or under one lock, there would be none.
+    # About a hundred batches are: in the same thread, or under one lock, there would be none. In the processor's time
+    # of this process, of which it gets none while others have the machine.
     assert len(during) > 5
     assert np.diff([begun, *during, ended]).max() < 0.5 * (ended - begun)

@@ -35,7 +35,7 @@ class Sender:
     def send(self, first: int, count: int, qos: int = 1) -> None:
         made = [self.mqtt.publish(TOPIC, b"%06d" % number, qos) for number in range(first, first + count)]
         for sent in made:
-            sent.wait_for_publish(20)
+            sent.wait_for_publish(60)
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -58,15 +58,16 @@ def make(address: Address, said: list[str] | None = None, **options: Any) -> Inb
 def opened(address: Address, said: list[str] | None = None, **options: Any) -> Inbox:
     """A new session's inbox, once the broker keeps messages for it."""
     made = make(address, said, **options)
-    deadline = time.monotonic() + 10
-    while not made.ready and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while not made.ready:
+        assert time.monotonic() < deadline
         assert made.take(0.05) == []
     return made
 
 
 def drain(inbox: Inbox, count: int, acknowledge: bool = True) -> list[bytes]:
     came: list[bytes] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(came) < count and time.monotonic() < deadline:
         taken = inbox.take(0.1)
         came += [delivery.payload for delivery in taken]
@@ -131,7 +132,7 @@ def test_an_acknowledgement_of_an_old_connection_is_kept_back(
     assert inbox._socket is not None
     inbox._socket.shutdown(socket.SHUT_RDWR)
     again: list[Any] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(again) < 3 and time.monotonic() < deadline:
         again += inbox.take(0.1)
     # The old ones were never acknowledged; the packet numbers may be another's by now.
@@ -208,7 +209,7 @@ def test_a_port_that_expects_tls_is_told_at_once(
         said: dict[str, list[str]] = {"inbox": [], "outlet": []}
         inbox, outlet = make(address, said["inbox"]), Outlet(address, "outlet", said["outlet"].append, [TOPIC])
         outlet.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not all(said.values()) and time.monotonic() < deadline:
             inbox.take(0.1)
         outlet.stop()
@@ -246,7 +247,7 @@ class Wicked(threading.Thread):
     def stop(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self.join(5)
+        self.join(60)
         for made in self._held:
             made.close()
 
@@ -281,7 +282,7 @@ def test_a_broker_that_misbehaves_is_left_and_tried_again(
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
     broker, said = wicked(answer), list[str]()
     inbox = Inbox(Address("127.0.0.1", broker.port, "u", "p"), "i", [TOPIC], 10, said.append)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (said if sentence else broker.connections > 2):
         assert inbox.take(0.02) == []
     assert not inbox.ready
@@ -294,10 +295,10 @@ def test_a_silent_broker_is_left_after_a_keepalive(wicked: Callable[[bytes], Wic
     broker = wicked(packets.connack(packets.ACCEPTED) + packets.suback(1, [1]))
     said: list[str] = []
     inbox = Inbox(Address("127.0.0.1", broker.port, "u", "p", keepalive=1), "i", [TOPIC], 10, said.append)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while broker.connections < 2 and time.monotonic() < deadline:
         inbox.take(0.05)
-    assert broker.connections == 2
+    assert broker.connections >= 2
     assert "was lost" in said[0]
     inbox.close()
 

@@ -91,7 +91,7 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
     while not said:
         time.sleep(0.01)
     threads[1].start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 50
     while not healthy.outcomes()["received"] and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = healthy.outcomes()["counted"]

@@ -1,6 +1,7 @@
 """News to open pages: within a second, and a slow page holds nobody up."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -13,16 +14,24 @@ from undertone_aggregator.web.site import Mark, StoreSite
 def test_a_change_of_the_store_is_told_within_a_second(
     site: StoreSite, name: str, one_more_report: Callable[[], None]
 ) -> None:
-    async def run() -> tuple[bytes, float]:
-        told = Live(site.mark, lambda name: f"news of {name}".encode())
+    async def run() -> tuple[bytes, int]:
+        looks = 0
+
+        def mark(name: str) -> Mark:
+            nonlocal looks
+            looks += 1
+            return site.mark(name)
+
+        told = Live(mark, lambda name: f"news of {name}".encode())
         messages = told.listen(name)
         waiting = asyncio.ensure_future(anext(messages))
         await asyncio.sleep(3 * live.LOOK_SECONDS)
         assert not waiting.done(), "nothing is new yet"
-        begun = asyncio.get_running_loop().time()
         await asyncio.to_thread(one_more_report)
-        message = await asyncio.wait_for(waiting, 10)
-        took = asyncio.get_running_loop().time() - begun
+        # In looks, which are half a second apart where nothing else takes the time.
+        begun = looks
+        message = await asyncio.wait_for(waiting, 120)
+        took = looks - begun
         await messages.aclose()
         assert told.audience == 0
         assert not told._tasks
@@ -30,8 +39,9 @@ def test_a_change_of_the_store_is_told_within_a_second(
 
     message, took = asyncio.run(run())
     assert message == f"news of {name}".encode()
-    # Two looks, and a busy machine.
-    assert took < 5
+    # The look that has begun may have come too early.
+    assert took <= 2
+    assert 2 * live.LOOK_SECONDS <= 1
 
 
 def test_a_slow_page_loses_the_oldest_and_holds_nobody_up() -> None:
@@ -55,15 +65,17 @@ def test_listeners_come_and_go_without_a_trace() -> None:
         told = Live(look, lambda name: b"new")
         streams = [told.listen("load") for _ in range(1000)]
         firsts = [asyncio.ensure_future(anext(stream)) for stream in streams]
-        assert await asyncio.wait_for(asyncio.gather(*firsts), 30) == [b"new"] * 1000
+        assert await asyncio.wait_for(asyncio.gather(*firsts), 120) == [b"new"] * 1000
         assert told.audience == 1000
         assert len(told._tasks) == 1
         for stream in streams:
             await stream.aclose()
         assert (told.audience, told._tasks, told._listeners) == (0, {}, {"load": set()})
 
+    began = time.monotonic()
     asyncio.run(run())
-    assert len(looks) < 20, "one look for all of them"
+    most = 3 + (time.monotonic() - began) / live.LOOK_SECONDS
+    assert len(looks) <= most < 1000, "one look for all of them"
 
 
 def test_news_that_cannot_be_made_once_come_the_next_time(
@@ -84,7 +96,7 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
     async def run() -> bytes:
         stream = Live(look, message).listen("load")
         try:
-            return await asyncio.wait_for(anext(stream), 10)
+            return await asyncio.wait_for(anext(stream), 120)
         finally:
             await stream.aclose()
 
@@ -114,7 +126,7 @@ def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(monkeypatch: 
         await asyncio.sleep(0.3)
         assert not any(task.done() for task in again), "more deliveries are told once in a while"
         mark[1] += 1
-        second = await asyncio.wait_for(asyncio.gather(*again), 10)
+        second = await asyncio.wait_for(asyncio.gather(*again), 120)
         for stream in streams:
             await stream.aclose()
         # The same bytes, not alike ones, go to all.

@@ -39,7 +39,7 @@ def test_the_served_application_prepares(site: StoreSite, monkeypatch: pytest.Mo
     async def serve() -> None:
         app = make_app(site)
         async with app.router.lifespan_context(app):
-            for _ in range(600):
+            for _ in range(2400):
                 if made:
                     return
                 await asyncio.sleep(0.05)
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_read_for_a_while_ends_nothing(monkeypatch: pyte
 
     async def serve() -> None:
         async with Ready(names, lambda _: (1, 2, 3), prepared.append).lifespan(None):
-            for _ in range(600):
+            for _ in range(2400):
                 if prepared:
                     return
                 await asyncio.sleep(0.05)

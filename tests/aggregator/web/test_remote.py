@@ -18,7 +18,7 @@ from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import StoreSite
 from undertone_shared.errors import Invalid
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def url(site: StoreSite, free_port: Callable[[], int]) -> Iterator[str]:
     deadline = time.monotonic() + PATIENCE
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert server.started
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
