@@ -14,7 +14,7 @@ from undertone_aggregator.results import open_results
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return simulated_store(tmp_path_factory.mktemp("export") / "load.sqlite", devices=200, slots=60)
+    return simulated_store(tmp_path_factory, devices=200, slots=60)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "influx", "parquet"])

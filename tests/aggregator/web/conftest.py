@@ -12,8 +12,8 @@ from undertone_aggregator.web.site import StoreSite, named
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for the session; tests copy it."""
-    return simulated_store(tmp_path_factory.mktemp("web") / "load.sqlite", devices=400, slots=120)
+    """One store; tests copy it."""
+    return simulated_store(tmp_path_factory, devices=400, slots=120)
 
 
 @pytest.fixture
