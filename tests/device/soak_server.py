@@ -50,7 +50,7 @@ class Server:
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
         self._client.subscribe("undertone/v2/load/+/+/report", 1)
-        assert subscribed.wait(10)
+        assert subscribed.wait(30)
         self._publish(now)
 
     def _publish(self, issued_at: int) -> None:
@@ -62,13 +62,16 @@ class Server:
         if slot % self._every == 0:
             self._publish(slot * self.campaign.slot_seconds)
 
-    def check(self, slots: int, sent: int) -> None:
-        """What a device sent arrives within seconds: at least so many slots, each once, none left out."""
-        deadline = time.monotonic() + 10
+    def check(self, slots: int, sent: int, *, injected: bool) -> None:
+        """What a device sent arrives: at least so many slots, each once; none left out by a clock that waits for it."""
+        deadline = time.monotonic() + 60
         while len(self.payloads) < sent and time.monotonic() < deadline:
             time.sleep(0.05)
         numbers = [intake.unpack(payload).slot for payload in self.payloads]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
+        if injected:
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
+        # A machine that stalls for a second skips a slot of a second.
+        assert numbers == sorted(set(numbers)), "each slot once"
         assert len(numbers) == sent >= slots
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
 from support import micropython as mp
+from support.deliveries import wait_for
 from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from undertone_shared import intake, issue
@@ -65,17 +66,23 @@ class Site:
 
     def start_within_the_slot(self, seconds, slot=60):
         """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
-        board = {"offset": (seconds - int(time.time())) % slot, "memory": "", "cause": 1, "fed": 0}
+        now = int(time.time())
+        board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
     def run(self, *mode, library=mp.SOURCES):
         paths = [BOARD, *library]
-        result = self._run(BOARD / "drive.py", *mode, cwd=self.folder, paths=paths, timeout=60)
+        result = self._run(BOARD / "drive.py", *mode, cwd=self.folder, paths=paths, timeout=240)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout.splitlines()
 
-    def slots(self):
-        return [intake.unpack(payload).slot for payload in self.payloads]
+    def slots(self, count=0):
+        """Slots of the reports that have come, once there are so many: what the board heard of first comes later here.
+
+        Raises AssertionError if they do not come.
+        """
+        wait_for(lambda: len(self.payloads) >= count, 30, f"{count} reports")
+        return [intake.unpack(payload).slot for payload in list(self.payloads)]
 
     def close(self):
         leave(self._client)
@@ -99,10 +106,11 @@ def test_a_board_on_mains_power(site):
     running = site(1)
     lines = running.run("3")
     # Radio before anything random; NTP asked again after its failure; the watchdog fed.
-    assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True 3"
+    assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True True"
     assert "undertone: online" in lines
-    slots = running.slots()
-    assert slots == list(range(slots[0], slots[0] + 3))
+    slots = running.slots(3)
+    # A machine that stalls for a second skips a slot, as a board does.
+    assert slots == sorted(set(slots))
 
 
 @pytest.fixture
@@ -113,7 +121,7 @@ def compiled(tmp_path):
 
 
 def test_a_board_that_loads_what_was_compiled_for_it(site, compiled):
-    assert site(1).run("3", library=compiled)[-1].endswith("True 3")
+    assert site(1).run("3", library=compiled)[-1].endswith("True True")
 
 
 def test_a_sleeper_that_loads_what_was_compiled_for_it(site, compiled):
@@ -121,14 +129,14 @@ def test_a_sleeper_that_loads_what_was_compiled_for_it(site, compiled):
     running.start_within_the_slot(20)
     for _ in range(4):
         assert running.run("sleep", library=compiled)[-1].startswith("deepsleep")
-    assert len(running.slots()) >= 1
+    assert len(running.slots(1)) >= 1
 
 
 def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
     running = site(1)
     (running.folder / "code").write_text("lib lib2 2")
     shutil.copytree(compiled[0], running.folder / "lib2")
-    assert running.run("2", library=compiled)[-1].endswith("True 2")
+    assert running.run("2", library=compiled)[-1].endswith("True True")
     assert (running.folder / "code").read_text() == "lib2 lib2 0"
 
 
@@ -138,7 +146,7 @@ def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site
     shutil.copytree(compiled[0], running.folder / "lib2")
     (running.folder / "lib2/undertone_device/slot_value.py").write_text("raise ValueError")
     assert [running.run("2", library=compiled)[-1] for _ in range(2)] == ["reset", "reset"]
-    assert running.run("2", library=compiled)[-1].endswith("True 2")
+    assert running.run("2", library=compiled)[-1].endswith("True True")
 
 
 def test_a_board_that_sleeps_between_reports(site):
@@ -147,18 +155,19 @@ def test_a_board_that_sleeps_between_reports(site):
     running.start_within_the_slot(20)
     for _ in range(6):
         assert running.run("sleep")[-1].startswith("deepsleep")
-    slots = running.slots()
+    slots = running.slots(4)
     assert len(slots) == 4, "the first two wakes only begin the ledger; no wake sends the report of the one before"
     assert slots == list(range(slots[0], slots[0] + 4))
 
 
 def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
     running = site(60, boots_per_day=1)
+    running.start_within_the_slot(20)
     for _ in range(5):
         running.run("sleep")
         board = json.loads((running.folder / "board.json").read_text())
         (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
-    slots = set(running.slots())
+    slots = set(running.slots(1))
     # Midnight may lie between.
     assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
 
@@ -172,15 +181,17 @@ def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
         settings = json.loads((running.folder / "device.json").read_text())
         del settings["wifi"]
         (running.folder / "device.json").write_text(json.dumps(settings))
-    # The first wake or two only begin the ledger; a busy machine may take one over a slot's edge.
+    # The first wake or two only begin the ledger.
     for _ in range(5):
         assert running.run("sleep", port)[-1].startswith("deepsleep")
         if running.slots():
             break
     # The first may be heard while the board has slept through to the next; without a memory that outlives its sleep it
     # sends it again: the same bytes, never another draw.
-    assert len(set(running.slots())) in (1, 2)
-    assert len(set(running.payloads)) == len(set(running.slots()))
+    slots, payloads = set(running.slots(1)), set(running.payloads)
+    assert len(slots) in (1, 2)
+    assert {intake.unpack(payload).slot for payload in payloads} >= slots
+    assert len(payloads) == len({intake.unpack(payload).slot for payload in payloads})
 
 
 @pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
@@ -215,4 +226,4 @@ def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):
 
 
 def test_a_board_with_a_small_watchdog_on_mains_power(site):
-    assert site(1).run("2", "rp2")[-1].endswith("True 2")
+    assert site(1).run("2", "rp2")[-1].endswith("True True")

@@ -63,11 +63,13 @@ def site(mosquitto_binary, tmp_path, free_port):
     server = paho.Client(CallbackAPIVersion.VERSION2, "server")
     server.tls_set(str(authority), str(tmp_path / "server.crt"), str(tmp_path / "server.key"))
     server.on_message = lambda client, data, message: heard.append((message.topic, message.payload))
-    for _ in range(100):
+    end = time.monotonic() + 30
+    while True:
         try:
             server.connect("localhost", port)
             break
         except OSError:
+            assert time.monotonic() < end
             time.sleep(0.05)
     server.loop_start()
     server.subscribe("undertone/v2/+/+/+/report", 1)
@@ -89,13 +91,13 @@ def site(mosquitto_binary, tmp_path, free_port):
     process.wait()
 
 
-def wait_for(heard, count, process):
-    end = time.monotonic() + 20
+def wait_for(heard, count, process=None):
+    end = time.monotonic() + 90
     while len(heard) < count:
-        if time.monotonic() > end:
+        if process is not None and (process.poll() is not None or time.monotonic() > end):
             process.kill()
             pytest.fail(str(process.communicate()))
-        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 
@@ -113,9 +115,11 @@ def test_a_gateway_shows_its_certificate(site):
 def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
     device, heard = site
     script = mp.REPO / "device/examples/unix_device.py"
-    result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path, timeout=60)
+    result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert len(heard) == 2
+    # What the device has an acknowledgement for comes here a little later.
+    wait_for(heard, 2)
+    assert len(set(heard)) == len(heard)
 
 
 @pytest.mark.parametrize("board", [False, True])
@@ -145,7 +149,7 @@ def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
             command = ["env", f"MICROPYPATH={path}", mp.interpreter(), str(script), command[-1], "2", "1,2,3"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
-                end = time.monotonic() + 20
+                end = time.monotonic() + 90
                 while len(heard) < 2 and time.monotonic() < end:
                     deliveries = endpoint.take(0.1)
                     endpoint.acknowledge(deliveries)

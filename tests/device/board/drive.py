@@ -58,4 +58,4 @@ def kept(*arguments):
 
 main.make_client = kept
 main.main(lambda: clients[0].counts["acked"] >= int(mode))
-print(network.log, len(ntptime.calls), ntptime.host, machine.WDT.fed > 5, clients[0].counts["acked"])
+print(network.log, len(ntptime.calls), ntptime.host, machine.WDT.fed > 5, clients[0].counts["acked"] >= int(mode))

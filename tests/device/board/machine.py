@@ -33,7 +33,9 @@ def save(**changes):
 
 
 def unix_time():
-    return _real_time() + load()["offset"]
+    """The real time, moved; a sleeper's stands still while it is awake, however slow the machine is that plays it."""
+    state = load()
+    return state.get("now") or _real_time() + state["offset"]
 
 
 clock.unix_time = unix_time
@@ -71,7 +73,7 @@ def deepsleep(milliseconds):
     if milliseconds > longest_sleep:
         raise ValueError("sleep too long")
     print("deepsleep", milliseconds)
-    save(offset=load()["offset"] + milliseconds // 1000, cause=globals().get("DEEPSLEEP_RESET", PWRON_RESET))
+    save(now=unix_time() + milliseconds // 1000, cause=globals().get("DEEPSLEEP_RESET", PWRON_RESET))
     sys.exit(0)
 
 
