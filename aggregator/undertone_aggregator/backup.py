@@ -1,10 +1,10 @@
 """Backups of a store, made while its server runs, and what a restored one cannot know."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
 
@@ -19,14 +19,16 @@ def restore(backup: Path, target: Path) -> list[str]:
     with open_store(backup, read_only=True) as store:
         campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
         newest, counted = store.newest_slot(), store.outcomes()["counted"]
-    said = [f"{campaign}: {len(fingerprints)} epochs, {counted} reports, the newest of slot {newest}"]
+    said = [
+        f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
+        + (f", the newest of slot {newest}" if counted else "")
+    ]
     # On its disk. SQLite copies: of a store that was copied with its log, the newest stands there.
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
     try:
         with open_store(backup, read_only=True) as store:
             store.backup(folder / target.name)
-        with open(folder / target.name, "rb") as file:
-            os.fsync(file.fileno())
+        give_to_owner(folder / target.name, target if target.exists() else target.parent)
         said += _put_aside(target, campaign, fingerprints, counted) if target.exists() else _clear(target)
         (folder / target.name).replace(target)
     finally:

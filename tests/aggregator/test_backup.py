@@ -10,7 +10,7 @@ import pytest
 
 from support.server import two_epochs
 from undertone_aggregator.backup import restore
-from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.collect.store import Batch, NoRoom, open_store
 from undertone_aggregator.design.budget import Budget
 from undertone_shared.errors import Invalid
 
@@ -40,6 +40,22 @@ def test_a_backup_is_consistent_while_others_write(tmp_path: Path) -> None:
         assert sum(len(data) for _, data in copied.seen()) == 16 * counted // 10, "one transaction, whole or not at all"
     assert copy.stat().st_mode & 0o777 == 0o600
     with open_store(store, read_only=True) as opened, pytest.raises(Invalid, match="exists already"):
+        opened.backup(copy)
+
+
+def test_a_backup_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, copy = tmp_path / "s.sqlite", tmp_path / "copy.sqlite"
+    fill(store)
+
+    def full(*_: object) -> None:
+        raise NoRoom("database or disk is full")
+
+    with open_store(store, read_only=True) as opened:
+        with monkeypatch.context() as patched:
+            patched.setattr(opened, "execute", full)
+            with pytest.raises(NoRoom):
+                opened.backup(copy)
+        assert not copy.exists()
         opened.backup(copy)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from undertone_aggregator.collect import tables
-from undertone_aggregator.collect.store import NoRoom, StoreError
+from undertone_aggregator.collect.store import NoRoom, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 
@@ -98,7 +98,7 @@ class Database:
         elif numbers and not self._several:
             raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
         if read_only:
-            raise Invalid(f"{self._name} holds no campaign {campaign or ''}".rstrip())
+            raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
         row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
         return int(self.execute(row).scalar_one())
 

@@ -16,7 +16,7 @@ from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.room import is_full
 from undertone_aggregator.collect.sql_store import SqlStore
-from undertone_aggregator.collect.store import NoRoom, StoreError
+from undertone_aggregator.collect.store import NoRoom, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
@@ -31,7 +31,7 @@ class SqliteStore(SqlStore):
     def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
         self._path = Path(where)
         if read_only and not self._path.is_file():
-            raise Invalid(f"there is no store at {where}")
+            raise NoStore(f"there is no store at {where}")
         if not read_only:
             _make_private(self._path)
         file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"
@@ -73,7 +73,14 @@ class SqliteStore(SqlStore):
             raise Invalid(f"{path} exists already: a backup replaces nothing")
         # SQLite takes an empty file: made here, it is its owner's alone.
         _make_private(path)
-        self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
+        try:
+            self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
+            # SQLite leaves it to the system when it reaches the disk.
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
     def damage(self) -> str:
         said = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]

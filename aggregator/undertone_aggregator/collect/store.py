@@ -34,6 +34,10 @@ class StoreError(OSError):
     """The store cannot be read or written now, as when its disk is full; nothing of the transaction was kept."""
 
 
+class NoStore(Invalid):
+    """It, or the campaign in it, has not been made yet: its server makes it."""
+
+
 class NoRoom(StoreError):
     """It cannot be written for want of room on its disk, or of quota; it can be again once there is some."""
 
@@ -185,8 +189,8 @@ def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool 
     """The store at ``scheme:where``, made when it is new; a plain path is a SQLite file.
 
     ``campaign``: which one of those in the database, made when it is new; without it the only one. ``read_only`` opens
-    an existing store without changing it. Raises Invalid for a scheme that is not known, for what is no store, and for
-    a campaign that is not there or not clear; StoreError.
+    an existing store without changing it, and raises NoStore where there is none. Raises Invalid for a scheme that is
+    not known, for what is no store, and for a campaign that is not clear; StoreError.
     """
     scheme, colon, where = str(url).partition(":")
     if isinstance(url, Path) or not colon or "/" in scheme:
