@@ -14,6 +14,7 @@ from typing import Any
 
 from undertone_aggregator import credentials
 from undertone_aggregator.collect.owner import give_to_owner
+from undertone_aggregator.collect.room import naming
 from undertone_aggregator.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.options import parse, tables_in
 from undertone_aggregator.server_options import ServerOptions
@@ -70,6 +71,10 @@ class Home:
         """Where a campaign's devices stand."""
         return self.folder / FLEETS / name
 
+    def fleets(self) -> dict[str, Path]:
+        """Campaign -> where its devices stand, also of one whose plan is gone: its devices still report."""
+        return {path.name: path for path in sorted((self.folder / FLEETS).glob("[!.]*")) if path.is_dir()}
+
     @property
     def server(self) -> ServerOptions:
         """[server], which all campaigns share."""
@@ -106,7 +111,8 @@ class Home:
         credentials.write_private(path, text)
 
     def _tables(self, path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:
-        data = path.read_bytes()
+        with naming(path):
+            data = path.read_bytes()
         if len(data) > LARGEST_FILE:
             raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
         return _parse(data.decode(errors="replace"), str(path), allowed)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from undertone_aggregator import credentials
+from undertone_aggregator.options import host_name
 from undertone_shared.errors import Invalid
 
 NAME = "Undertone CA"
@@ -25,8 +26,9 @@ _EARLIER = timedelta(days=1)
 def private_authority(directory: Path, host: str) -> Path:
     """ca.crt, ca.key, server.crt, server.key of a broker called `host` in `directory`; returns the CA's certificate.
 
-    Elliptic-curve keys (P-256). Raises OSError.
+    Elliptic-curve keys (P-256). Raises Invalid for a host that is none, OSError.
     """
+    host_name("--host", host)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     certificates = {"ca": (authority, _root(authority)), "server": (server, _server(server, authority, host))}
@@ -73,12 +75,15 @@ def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> P
 
 
 def _signer(authority: Path) -> ec.EllipticCurvePrivateKey:
+    path = authority.with_suffix(".key")
+    if not path.exists():
+        raise Invalid(f"{path} is not there, expected the authority's key")
     try:
-        signer = serialization.load_pem_private_key(authority.with_suffix(".key").read_bytes(), None)
-    except (OSError, ValueError):
-        raise Invalid(f"{authority.with_suffix('.key')} is not there, expected the authority's key") from None
+        signer = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        signer = None
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise Invalid(f"{authority.with_suffix('.key')} is no elliptic-curve key")
+        raise Invalid(f"{path} is no elliptic-curve key in PEM without a pass phrase")
     return signer
 
 

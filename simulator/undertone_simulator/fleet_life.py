@@ -22,7 +22,10 @@ from undertone_aggregator.collect.store import Store, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.credentials import Secret
 from undertone_aggregator.home import Home
+from undertone_device.config import read_config
+from undertone_device.settings import DEFAULT_OUTBOX
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
 from undertone_shared.topics import check_name
 from undertone_simulator.authority import revoke_certificates
 from undertone_simulator.provision import IDENTITY, Target, policy_of, target_of, write_certificate, write_device
@@ -55,13 +58,13 @@ class FleetFiles:
         """The devices of one campaign of a server's folder; the broker is that of all its campaigns. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
             raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
-        fleets = {each: home.fleet(each) for each in home.names()}
-        for path in (fleets[name], fleets[name] / "devices"):
+        folder = home.fleet(name)
+        for path in (folder, folder / "devices"):
             if not path.is_dir():
                 path.mkdir(mode=0o700, parents=True)
                 give_to_owner(path, path.parent)
         # Two campaigns may share a sensor; no two devices share a name.
-        return FleetFiles(home.config(name), fleets[name], store, home.broker, fleets, name)
+        return FleetFiles(home.config(name), folder, store, home.broker, home.fleets(), name)
 
     def devices(self) -> dict[str, Device]:
         """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
@@ -121,9 +124,13 @@ class FleetFiles:
         return path
 
     def revoke(self, name: str, now: int) -> None:
-        """Neither the broker nor admission takes anything of it from now on; what was counted stays counted."""
-        device = self._active(name)
-        self.store.set_devices([device._replace(state=REVOKED, since=now)])
+        """Neither the broker nor admission takes anything of it from now on; what was counted stays counted.
+
+        Again, it ends what was cut short: admission comes first. Raises Invalid.
+        """
+        device = self.devices().get(name)
+        if device is None or device.state != REVOKED:
+            self.store.set_devices([self._active(name)._replace(state=REVOKED, since=now)])
         self._write({name: None})
         certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
         if certificate.exists():
@@ -187,11 +194,15 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     if first is None:
         target = target_of(fleet.config)
         return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n", None
-    device = json.loads(first.read_text(encoding="utf-8"))
-    broker = device["broker"]
-    authority = first.parent / "ca.crt"
-    target = Target(broker["host"], broker["port"], authority if authority.is_file() else None)
-    places = [(host, port or broker["port"]) for host, port in fleet.config.broker.places]
+    policy = first.with_name("policy.json").read_bytes()
+    try:
+        device = read_config(str(first))
+        parse_policy(policy)
+    except Invalid as wrong:
+        raise Invalid(f"{first.parent}, which the others are to be like, cannot be read: {wrong}") from None
+    authority = first.with_name("ca.crt")
+    target = Target(device.broker.host, device.broker.port, authority if authority.is_file() else None)
+    places = [(host, port or device.broker.port) for host, port in fleet.config.broker.places]
     if len(places) > 1:
         target = replace(target, places=tuple(places))
-    return target, (first.parent / "policy.json").read_text(encoding="utf-8"), device.get("outbox")
+    return target, policy.decode(), None if device.outbox == DEFAULT_OUTBOX else device.outbox

@@ -138,3 +138,10 @@ def test_a_configuration_that_does_not_exist(run, monkeypatch, tmp_path, capsys)
     )
     assert main() == 2
     assert "no.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["müller.example", "a..b", "a b"])
+def test_a_host_that_no_certificate_can_name_is_refused_before_anything_is_written(run, tmp_path, host):
+    code, _, error = run("--private-ca", "--host", host)
+    assert (code, error.splitlines()) == (2, [f"error: --host is {host!r}, expected a host's name or address"])
+    assert not (tmp_path / "out").exists()

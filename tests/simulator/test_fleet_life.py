@@ -136,6 +136,30 @@ def test_names_are_never_given_twice(run, tmp_path):
     assert "expected an active device" in run("devices", "revoke", "load-099", code=2)
 
 
+def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monkeypatch):
+    def cut(*_):
+        raise OSError("power cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fleet_life.credentials, "change_passwords", cut)
+        assert "power cut" in run("devices", "revoke", "load-001", code=2)
+    assert "load-001:" in (tmp_path / "fleet/passwords").read_text()
+    since = json.loads(run("devices", "show", "load-001", "--json"))
+    assert since["state"] == "revoked", "admission comes first"
+    run("devices", "revoke", "load-001")
+    assert "load-001:" not in (tmp_path / "fleet/passwords").read_text()
+    assert json.loads(run("devices", "show", "load-001", "--json")) == since
+
+
+@pytest.mark.parametrize(("file", "sentence"), [("device.json", "is not JSON"), ("policy.json", "is not JSON")])
+def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, sentence):
+    """A power cut may leave them empty: they are not synced one by one."""
+    (tmp_path / "fleet/devices/load-001" / file).write_text("")
+    told = run("devices", "add", "1", code=2)
+    assert f"{tmp_path / 'fleet/devices/load-001'}, which the others are to be like, cannot be read: " in told
+    assert sentence in told
+
+
 def test_who_is_lost(run, monkeypatch):
     """Of the active ones, who was never heard of, or so long ago that what it kept comes too late."""
 

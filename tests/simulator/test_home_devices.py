@@ -195,3 +195,19 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
     assert "0 of 3 known policies" in refusals_of(opened.config("water", text), int(time.time()))
     dearer = opened.config("water", text.replace('epsilon = "1"', 'epsilon = "2"'))
     assert "3 of 3 known policies" in refusals_of(dearer, int(time.time()))
+
+
+def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:
+    """Mosquitto acknowledges what its rules forbid: their reports would be lost, should the plan come back."""
+    folder = tmp_path / "home"
+    said("init", str(folder), "--managed", "--port", "1")
+    for name, sensor in CAMPAIGNS.items():
+        said(
+            "campaign", "create", str(folder), name, "--sensor", sensor, "--unit", "u", "--bound", "9", "--epsilon", "1"
+        )
+        said("devices", "add", "1", "--home", str(folder), "--campaign", name)
+    (folder / "campaigns/water.toml").rename(tmp_path / "aside.toml")
+    said("devices", "add", "1", "--home", str(folder))
+    rules = (folder / "broker/access").read_text()
+    for name, number in (("electricity", "001"), ("electricity", "002"), ("water", "001")):
+        assert f"topic write {report_topic(PREFIX, name, f'{name}-{number}')}\n" in rules

@@ -24,7 +24,7 @@ def is_full(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of a write names the file; the system's names only what it could not open."""
+    """An OSError of a read or write names the file; the system's names only what it could not open."""
     try:
         yield
     except OSError as wrong:
