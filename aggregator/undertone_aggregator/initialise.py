@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,14 @@ from undertone_aggregator.home import BROKER, CAMPAIGNS, FLEETS, SERVER
 from undertone_aggregator.options import host_name
 from undertone_aggregator.sample import sample_tables
 from undertone_aggregator.server_options import ServerOptions
-from undertone_aggregator.signing import make_key
+from undertone_aggregator.signing import ensure_key
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
 HEALTH = "127.0.0.1:9464"
 # systemd keeps a dynamic user's state below it.
 _STATE = Path("/var/lib")
+_PLAIN = re.compile(r"[\w/.:@%+-]+", re.ASCII)
 _UNIT = """\
 [Unit]
 Description=Undertone: aggregation of perturbed reports
@@ -33,13 +35,13 @@ Wants=network-online.target
 Type=notify
 NotifyAccess=main
 WatchdogSec=60
-ExecStart={program} serve {folder}
+ExecStart={command}
 KillMode=mixed
 Restart=on-failure
 RestartSec=5
 {who}
-LoadCredential=signing.key:{folder}/signing.key
-LoadCredential=aggregator.password:{folder}/aggregator.password
+LoadCredential=signing.key:{secrets}/signing.key
+LoadCredential=aggregator.password:{secrets}/aggregator.password
 UMask=0077
 ProtectSystem=strict
 ProtectHome=read-only
@@ -69,7 +71,7 @@ services:
     read_only: true
     ports: ["{port}:{port}"]
     volumes:
-      - {broker}:{broker}
+      - "{broker}:{broker}"
 """
 
 
@@ -78,15 +80,15 @@ class Wishes:
     """What `init` is asked for. ``port``: 0 for the usual one, and for a managed broker any that is free.
 
     ``authority``: the certificate of the CA of a private TLS broker, whose own are in the folder's broker/;
-    ``audit``: keep a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: how this command is called;
-    ``user``: whom the server runs as.
+    ``audit``: keep a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: how this command is called,
+    word by word; ``user``: whom the server runs as.
     """
 
     managed: bool
     host: str
     authority: Path | None
     user: str
-    program: str
+    program: tuple[str, ...]
     port: int = 0
     audit: bool = False
     health: str | None = HEALTH
@@ -102,7 +104,8 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     folder = folder.resolve()
     for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make_key(folder / "signing.key")
+    # One that is there stays: an earlier try that was cut short has made it.
+    ensure_key(folder / "signing.key")
     users = {name: credentials.new_password() for name in (credentials.AGGREGATOR, credentials.ANALYST)}
     for name, password in users.items():
         credentials.write_private(folder / f"{name}.password", password + "\n")
@@ -158,7 +161,15 @@ def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
 
 def _unit(folder: Path, wishes: Wishes) -> str:
     """With a user made for it where systemd can give that user the folder, else as who owns the folder."""
-    who = f"User={wishes.user}\nReadWritePaths={folder}"
+    who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:
-        who = f"DynamicUser=yes\nStateDirectory={folder.name}\nStateDirectoryMode=0700"
-    return _UNIT.format(folder=folder, who=who, program=wishes.program)
+        who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
+    # In a command $ begins a variable; a credential's path is the rest of its line.
+    command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
+    return _UNIT.format(who=who, command=command, secrets=str(folder).replace("%", "%%"))
+
+
+def _word(text: str) -> str:
+    """One word of a unit, whatever it holds; % begins a specifier there."""
+    plain = text.replace("%", "%%")
+    return plain if _PLAIN.fullmatch(plain) else '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -62,9 +62,8 @@ def said(*command: str) -> str:
 def written(folder: Path, tls: bool = False) -> Path:
     """What init writes for a broker of one's own."""
     authority = folder / "tls/ca.crt" if tls else None
-    initialise.initialise(
-        folder, Wishes(False, "localhost", authority, getpass.getuser(), f"{sys.executable} -m undertone")
-    )
+    program = (sys.executable, "-m", "undertone")
+    initialise.initialise(folder, Wishes(False, "localhost", authority, getpass.getuser(), program))
     return folder
 
 
@@ -89,11 +88,24 @@ def test_the_compose_file_is_one(tmp_path: Path) -> None:
     assert "imag" in said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file))
 
 
-@pytest.mark.parametrize("state", [True, False], ids=["in-var-lib", "elsewhere"])
-def test_the_unit_is_clean(tmp_path: Path, state: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path) -> None:
+    folder = tmp_path / 'my "50 %" café'
+    lines = (written(folder) / "undertone.service").read_text().splitlines()
+    word = f'"{tmp_path}/my \\"50 %%\\" café"'
+    assert f"ExecStart={sys.executable} -m undertone serve {word}" in lines
+    assert f"ReadWritePaths={word}" in lines
+    assert f'LoadCredential=signing.key:{tmp_path}/my "50 %%" café/signing.key' in lines, "there it is no word"
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [(True, "undertone"), (False, "undertone"), (False, "my 50 % café")],
+    ids=["in-var-lib", "elsewhere", "of-any-name"],
+)
+def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if state:
         monkeypatch.setattr(initialise, "_STATE", tmp_path)
-    unit = written(tmp_path / "undertone") / "undertone.service"
+    unit = written(tmp_path / name) / "undertone.service"
     text = unit.read_text()
     assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
     for line in (

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -43,16 +44,17 @@ def init(
         raise Invalid(f"{folder / 'server.toml'} exists already: nothing in it is replaced")
     check_integer("--port", port, 0, 65535)
     authority = _authority(folder, host) if tls else None
-    program = f"{sys.executable} -m undertone"
+    program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
     wishes = Wishes(managed, host, authority, user, program, port=port, audit=audit, health=health, page=page)
     names = initialise(folder, wishes)
     print(f"{folder}: {', '.join(names)}")
     if not managed:
-        print(f"the broker: mosquitto -c {folder.resolve() / 'broker/mosquitto.conf'} -d")
-    print(f"next: undertone campaign create {folder} NAME ...")
-    print(f"      undertone devices add 20 --home {folder} --campaign NAME")
-    print(f"      undertone serve {folder}, undertone doctor {folder}")
+        print(f"the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
+    there = shlex.quote(str(folder))
+    print(f"next: undertone campaign create {there} NAME ...")
+    print(f"      undertone devices add 20 --home {there} --campaign NAME")
+    print(f"      undertone serve {there}, undertone doctor {there}")
 
 
 def _authority(folder: Path, host: str) -> Path:

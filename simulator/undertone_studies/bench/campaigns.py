@@ -189,7 +189,7 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
 
     with tempfile.TemporaryDirectory(prefix="undertone-bench-") as name:
         folder, page = Path(name) / "home", free_port()
-        wishes = Wishes(True, "127.0.0.1", None, "", "undertone", health=None, page=f"127.0.0.1:{page}")
+        wishes = Wishes(True, "127.0.0.1", None, "", ("undertone",), health=None, page=f"127.0.0.1:{page}")
         initialise(folder, wishes)
         home = Home(folder)
         credentials.change_passwords(home.broker / "passwords", {_PUBLISHER: _PUBLISHER})
