@@ -3,7 +3,17 @@
 import ipaddress
 from dataclasses import dataclass
 
-from undertone_aggregator.options import Checked, boolean, choice, host_name, integer, option, text
+from undertone_aggregator.options import (
+    Checked,
+    boolean,
+    choice,
+    host_name,
+    integer,
+    is_host,
+    option,
+    split_address,
+    text,
+)
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
@@ -27,18 +37,17 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(place, str) and place for place in value):
         raise Invalid(f"{name} is {value!r}, expected a list of HOST or HOST:PORT")
     for place in value:
-        host, port = _place(place)
-        if not host or not 0 <= port <= 65535:
+        if not is_host(_place(place)[0]):
             raise Invalid(f"{name} holds {place!r}, expected HOST or HOST:PORT")
     return tuple(value)
 
 
 def _place(text: str) -> tuple[str, int]:
     """A bare IPv6 address has several colons and no port; with one it stands in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
+    try:
+        return split_address("hosts", text)
+    except Invalid:
         return text.strip("[]"), 0
-    return host.strip("[]"), int(port)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,7 +119,7 @@ def write_private(path: Path, text: str) -> None:
     """Replace the file atomically; only its owner may read it (mode 0600). Raises OSError, naming it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
     try:
-        with naming(path), os.fdopen(handle, "w") as file:
+        with naming(path), os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -10,11 +10,12 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.store import NoStore, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_aggregator.home import CAMPAIGNS, SERVER, Home
-from undertone_aggregator.options import split_address
+from undertone_aggregator.options import family_of, split_address
+from undertone_aggregator.server_options import ServerOptions
 from undertone_aggregator.signing import read_key
 from undertone_shared.errors import Invalid
 
@@ -30,11 +31,16 @@ def examine(folder: Path) -> Iterator[Finding]:
     """All findings, in order; never raises for what it finds."""
     try:
         home = Home(folder)
-    except Invalid as wrong:
+    except (Invalid, OSError) as wrong:
         yield Finding("folder", FAILURE, str(wrong), f"undertone init {folder}")
         return
     yield from _files(home)
     yield from _machine(home)
+    try:
+        server = home.server
+    except (Invalid, OSError) as wrong:
+        yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
+        return
     configs = []
     for name in home.names():
         try:
@@ -43,7 +49,7 @@ def examine(folder: Path) -> Iterator[Finding]:
             yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
     if not home.names():
         yield Finding("campaigns", WARNING, "there is none yet", f"undertone campaign create {folder} NAME ...")
-    yield from _ports(home)
+    yield from _ports(server)
     for config in configs:
         yield _store(config)
     if configs:
@@ -73,27 +79,35 @@ def _machine(home: Home) -> Iterator[Finding]:
     free = shutil.disk_usage(home.folder).free
     said = f"{free >> 20} MB are free"
     yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "make room")
-    start = time.perf_counter()
-    with tempfile.TemporaryFile(dir=home.folder) as file:
-        file.write(b"x" * 4096)
-        file.flush()
-        os.fsync(file.fileno())
-    seconds = time.perf_counter() - start
-    said = f"a write reaches the disk in {1000 * seconds:.1f} ms"
-    yield Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, said)
+    yield _sync(home.folder)
     now = time.time()
     said = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     yield Finding("clock", OK, said) if now > _EARLIEST else Finding("clock", FAILURE, said, "set the clock (NTP)")
 
 
-def _ports(home: Home) -> Iterator[Finding]:
+def _sync(folder: Path) -> Finding:
+    start = time.perf_counter()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as wrong:
+        return Finding("sync", FAILURE, f"nothing can be written in {folder}: {wrong.strerror}", "make room")
+    seconds = time.perf_counter() - start
+    said = f"a write reaches the disk in {1000 * seconds:.1f} ms"
+    return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, said)
+
+
+def _ports(server: ServerOptions) -> Iterator[Finding]:
     """Whether the addresses that the server listens on are free, or its own."""
     for name in ("health", "page"):
-        address = getattr(home.server, name)
+        address = getattr(server, name)
         if address is None:
             continue
+        place = split_address(name, address)
         try:
-            with socket.create_server(split_address(name, address)):
+            with socket.create_server(place, family=family_of(place)):
                 yield Finding("ports", OK, f"{name}: {address} is free: nothing serves there now")
         except OSError as wrong:
             path = "/healthz" if name == "health" else "/api/v1/session"
@@ -116,7 +130,7 @@ def _store(config: Config) -> Finding:
         if damage:
             return Finding(check, FAILURE, f"it is damaged: {damage}", "restore it from a backup: undertone restore")
         return Finding(check, OK, f"{epochs} epochs, {counted} reports counted")
+    except NoStore:
+        return Finding(check, OK, "not made yet: the server makes it")
     except (Invalid, OSError) as wrong:
-        if "there is no store" in str(wrong):
-            return Finding(check, OK, "not made yet: the server makes it")
         return Finding(check, FAILURE, str(wrong), "restore it from a backup: undertone restore")

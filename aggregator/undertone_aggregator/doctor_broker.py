@@ -12,7 +12,7 @@ from undertone_aggregator.addresses import external_addresses, read_password
 from undertone_aggregator.binding import RETIRED, STATE
 from undertone_aggregator.broker import HOST
 from undertone_aggregator.broker_options import DIRECT, EXTERNAL
-from undertone_aggregator.broker_process import CONFIG_FILE
+from undertone_aggregator.broker_process import CONFIG_FILE, kept_port, running_pid
 from undertone_aggregator.collect.link import Address, Outlet
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config
@@ -97,15 +97,15 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     config = configs[0]
     if config.broker.mode == DIRECT:
         yield _absence(config)
-    else:
-        yield from _settings(config)
+        return
+    yield from _settings(config)
     try:
         address = _address(config)
     except (Invalid, OSError) as wrong:
         yield Finding("broker", FAILURE, str(wrong), "see [broker] in server.toml")
         return
     if address is None:
-        yield Finding("broker", OK, f"mode is {config.broker.mode}, and it does not run now: nothing to ask")
+        yield Finding("broker", OK, "mode is managed, and it does not run now: nothing to ask")
         return
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -129,21 +129,20 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
         said = f"the broker's certificate is good for {days:.0f} days"
         soon = days < _LEAST_DAYS
         yield Finding("certificate", WARNING if soon else OK, said, "renew it, and SIGHUP the broker" if soon else "")
-    if config.broker.mode == EXTERNAL or config.broker.mode != DIRECT:
-        yield from _sessions(config, address)
-        yield from _retained(configs, address)
+    yield from _sessions(config, address)
+    yield from _retained(configs, address)
 
 
 def _address(config: Config) -> Address | None:
-    """How to reach the broker; None where it does not run."""
+    """How to reach the broker; None where ours does not run."""
     if config.broker.mode == EXTERNAL:
         return external_addresses(config)[0]
-    port = config.path(config.broker.directory) / "port"
-    pid = config.path(config.broker.directory) / "mosquitto.pid"
-    if config.broker.mode == DIRECT or not port.exists() or not pid.exists():
+    directory = config.path(config.broker.directory)
+    port = kept_port(directory)
+    if not port or running_pid(directory) is None:
         return None
-    file = config.path(config.broker.password_file or f"{config.broker.directory}/aggregator.password")
-    return Address(HOST, int(port.read_text()), config.broker.user, read_password(file), worker_users=True)
+    file = config.path(config.broker.password_file or f"{config.broker.directory}/{config.broker.user}.password")
+    return Address(HOST, port, config.broker.user, read_password(file), worker_users=config.broker.worker_users)
 
 
 class _Client:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from undertone_aggregator.options import split_address
+from undertone_aggregator.options import family_of, split_address
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -42,8 +42,12 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
         yield 0
         return
     place = split_address("--health", address)
+
+    class Http(ThreadingHTTPServer):
+        address_family = family_of(place)
+
     try:
-        http = ThreadingHTTPServer(place, _handler(lambda path: answer(server, path)))
+        http = Http(place, _handler(lambda path: answer(server, path)))
     except OSError as wrong:
         raise Invalid(f"--health is {address!r}, and cannot be listened on: {wrong}") from None
     http.daemon_threads = True

@@ -198,10 +198,10 @@ def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
         journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
         if stop.wait(_LOOK_SECONDS):
             raise Invalid(f"there is no campaign in {home.folder}")
-    failures = []
+    failures: list[Exception] = []
     for name in home.names():
         try:
             return home.config(name)
-        except Invalid as wrong:
+        except (Invalid, OSError) as wrong:
             failures.append(wrong)
-    raise failures[0]
+    raise failures[0] if failures else Invalid(f"there is no campaign in {home.folder} any more")

@@ -1,14 +1,18 @@
 """Configuration tables as dataclasses: each field carries its help and its check; the sample is printed from them."""
 
 import dataclasses
+import ipaddress
 import re
+import socket
 import tomllib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from undertone_shared.errors import Invalid
 
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+# Labels between dots, also at the end; an IPv4 address looks like one.
+_LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _PORT = re.compile(r"[0-9]{1,5}")
 Check = Callable[[str, Any], Any]
 Section = TypeVar("Section")
@@ -100,14 +104,24 @@ def boolean(name: str, value: object) -> bool:
 
 def text(name: str, value: object) -> str:
     """Text that is not empty. Raises Invalid."""
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise Invalid(f"{name} is {value!r}, expected text")
     return value
 
 
+def is_host(text: str) -> bool:
+    """Whether it is a DNS name or an IP address, so that a resolver can be asked for it."""
+    if ":" not in text:
+        return _NAME.fullmatch(text) is not None
+    try:
+        return ipaddress.IPv6Address(text).scope_id is None
+    except ValueError:
+        return False
+
+
 def host_name(name: str, value: object) -> str:
     """A DNS name or an IP address. Raises Invalid."""
-    if not isinstance(value, str) or not _HOST.fullmatch(value):
+    if not isinstance(value, str) or not is_host(value):
         raise Invalid(f"{name} is {value!r}, expected a host's name or address")
     return value
 
@@ -116,10 +130,15 @@ def split_address(name: str, value: object) -> tuple[str, int]:
     """ADDRESS:PORT, an IPv6 address in brackets: both. Raises Invalid."""
     place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = place[1:-1] if place.startswith("[") and place.endswith("]") else place
-    known = _HOST.fullmatch(bare) and (":" in bare) == (bare != place)
+    known = is_host(bare) and (":" in bare) == (bare != place)
     if not known or not _PORT.fullmatch(port) or int(port) > 65535:
         raise Invalid(f"{name} is {value!r}, expected ADDRESS:PORT such as 127.0.0.1:8080")
     return bare, int(port)
+
+
+def family_of(place: tuple[str, int]) -> socket.AddressFamily:
+    """What a socket that listens there is of: an IPv6 address has colons."""
+    return socket.AF_INET6 if ":" in place[0] else socket.AF_INET
 
 
 def listen_at(name: str, value: object) -> str:

@@ -92,6 +92,12 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
         ('[server]\npage = "::1:8080"', "server.page is '::1:8080', expected ADDRESS:PORT"),
         ('[server]\npage = "127.0.0.1:65536"', "server.page is '127.0.0.1:65536', expected ADDRESS:PORT"),
         (EXTERNAL + 'host = "a b"', "broker.host is 'a b', expected a host's name or address"),
+        (EXTERNAL + 'host = "a..b"', "broker.host is 'a..b', expected a host's name or address"),
+        (EXTERNAL + f'host = "{"a" * 64}.example"', "expected a host's name or address"),
+        (EXTERNAL + 'host = "..:"', "broker.host is '..:', expected a host's name or address"),
+        (EXTERNAL + 'hosts = ["b.example", "a b"]', "broker.hosts holds 'a b', expected HOST or HOST:PORT"),
+        (EXTERNAL + f'hosts = ["b:{"9" * 5000}"]', "expected HOST or HOST:PORT"),
+        ('[broker]\ndirectory = "a\\u0000b"', "broker.directory is 'a\\x00b', expected text"),
         ("[broker", "the configuration is not TOML"),
     ],
 )

@@ -1,8 +1,13 @@
 """`undertone init` and `undertone doctor`: a folder that works without editing, and what is wrong with others."""
 
+import contextlib
+import errno
 import json
+import os
 import re
+import socket
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,3 +143,35 @@ def test_how_long_a_direct_server_may_be_away_is_said(tmp_path: Path, seconds: i
     assert absence.result == result
     assert OUTBOX == DEFAULT_OUTBOX
     assert f"{96 * seconds / 3600:.3g} hours" in absence.sentence
+
+
+def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--managed", "--page", "[::1]:0").returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["store of power"] == "ok", "its server makes it"
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        assert results(folder)["ports"] == "ok"
+    # As a power cut leaves them.
+    for name in ("port", "mosquitto.pid"):
+        (folder / "broker" / name).write_text("")
+    assert results(folder)["broker"] == "ok", "it does not run"
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "TemporaryFile", full)
+        assert results(folder)["sync"] == "failure"
+    (folder / "server.toml").write_text("[server]\nworkers = 0\n")
+    told = [finding for finding in examine(folder) if finding.result == "failure"]
+    assert [(finding.check, finding.fix) for finding in told] == [("server", f"edit {folder / 'server.toml'}")]
+
+
+def test_init_goes_on_where_an_earlier_one_was_cut_short(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--managed").returncode == 0
+    key = (folder / "signing.key").read_bytes()
+    (folder / "server.toml").unlink()
+    assert undertone("init", str(folder), "--managed").returncode == 0
+    assert (folder / "signing.key").read_bytes() == key

@@ -1,7 +1,10 @@
 """Many campaigns in one process over a real broker: their life, their health, their metrics."""
 
+import errno
 import io
 import json
+import os
+import socket
 import sys
 import threading
 import time
@@ -15,6 +18,7 @@ import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
+from undertone_aggregator import health
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.sessions import take_over
@@ -23,7 +27,7 @@ from undertone_aggregator.collection import cells_of
 from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.many import Server
+from undertone_aggregator.many import Server, _first
 from undertone_aggregator.metrics import FAMILIES
 from undertone_aggregator.running import Options
 from undertone_aggregator.source import Outgoing, Source
@@ -158,6 +162,36 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
     assert "undertone_broker_connected 1.0" in text
     wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], what="what the broker holds")
     assert running.get("/other")[0] == 404
+
+
+def test_health_is_told_on_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "answer", lambda *_: (200, health.TEXT, b"ok"))
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with (
+        serve_health(cast(Server, None), "[::1]:0") as port,
+        urllib.request.urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answered,
+    ):
+        assert answered.read() == b"ok"
+
+
+def test_a_first_plan_that_cannot_be_read_keeps_no_other_from_starting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, read = Home(folder), Path.read_bytes
+    home.write_plan("a", PLAN.format(name="a", epsilon=1))
+
+    def denied(path: Path) -> bytes:
+        if path.name == "a.toml":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(OSError, match=r"a\.toml"):
+        home.config("a")
+    assert _first(home, threading.Event(), Journal(io.StringIO())).campaign.name == "power"
 
 
 def test_metrics_without_their_library_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
