@@ -18,7 +18,9 @@ LogFormat = Annotated[str, typer.Option(help="text or json: one object a line.")
 
 
 def stop_event(seconds: float | None = None) -> threading.Event:
-    """Set at SIGTERM, at Ctrl-C, and after so many ``seconds``, if any."""
+    """Set at SIGTERM, at Ctrl-C, and after so many ``seconds``, if any. Raises Invalid for no length of time."""
+    if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
+        raise Invalid(f"--seconds is {seconds}, expected 0 or more")
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from support.many import undertone
+from undertone_aggregator.binding import open_campaign
+from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.home import Home
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +43,35 @@ def test_a_plan_that_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> N
 def test_its_backup_names_no_slot(folder: Path, tmp_path: Path) -> None:
     done = undertone("backup", str(folder / "stores/power.sqlite"), str(tmp_path / "copy.sqlite"))
     assert done.stdout == f"{tmp_path / 'copy.sqlite'}: 0 reports\n"
+
+
+def test_a_unit_of_any_characters_is_kept(folder: Path) -> None:
+    made = undertone("campaign", "create", str(folder), "odd", "--sensor", "load", "--unit", '"\N{GRINNING FACE}\\',
+                     "--bound", "10", "--epsilon", "1")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert Home(folder).config("odd").campaign.unit == '"\N{GRINNING FACE}\\'
+    Home(folder).file("odd").unlink()
+
+
+def test_a_store_that_cannot_be_read_is_not_new(folder: Path) -> None:
+    given = ("--sensor", "load", "--unit", "Wh", "--bound", "10", "--epsilon", "1")
+    assert undertone("campaign", "create", str(folder), "worn", *given).returncode == 0
+    assert "worn: new, 0 epochs" in undertone("campaign", "list", str(folder)).stdout
+    (folder / "stores/worn.sqlite").write_bytes(b"x" * 5000)
+    assert "worn.sqlite cannot be used as a store: file is not" in undertone("campaign", "list", str(folder)).stdout
+    Home(folder).file("worn").unlink()
+
+
+def test_what_an_interrupted_apply_left_is_done_by_the_next(folder: Path, tmp_path: Path) -> None:
+    """The store had taken the change, and the plan's file was not written yet."""
+    home, given = Home(folder), ("--sensor", "load", "--unit", "Wh", "--bound", "10", "--epsilon", "1")
+    assert undertone("campaign", "create", str(folder), "cut", *given).returncode == 0
+    before, after = home.config("cut"), home.file("cut").read_text() + "settle_slots = 3\n"
+    (tmp_path / "plan.toml").write_text(after)
+    with open_store(before.store_url, campaign="cut") as store:
+        open_campaign(store, before.campaign, None)
+        open_campaign(store, home.config("cut", after).campaign, None, apply=True)
+    done = undertone("campaign", "apply", str(folder), "cut", str(tmp_path / "plan.toml"))
+    assert (done.returncode, done.stdout) == (0, "nothing would change\n")
+    assert home.file("cut").read_text() == after
+    home.file("cut").unlink()

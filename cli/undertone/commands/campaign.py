@@ -49,11 +49,11 @@ def create(
         )
     lines = [
         "[campaign]",
-        *(f"{key} = {json.dumps(value)}" for key, value in (("name", name), ("sensor", sensor), ("unit", unit))),
+        *(f"{key} = {_toml(value)}" for key, value in (("name", name), ("sensor", sensor), ("unit", unit))),
         f"bound = {bound}",
-        f"epsilon = {json.dumps(epsilon)}",
+        f"epsilon = {_toml(epsilon)}",
         f"slot_seconds = {slot_seconds}",
-        f"collect = {json.dumps(collect)}",
+        f"collect = {_toml(collect)}",
     ]
     for text in options or ():
         key, equals, value = text.partition("=")
@@ -122,13 +122,15 @@ def apply(folder: Folder, name: Name, plan: Plan) -> None:
 
     home, text = Home(folder), plan.read_text()
     made, said = _changes(home, name, text)
+    if made:
+        config = home.config(name, text)
+        with open_store(config.store_url, campaign=name) as store:
+            open_campaign(store, config.campaign, config.stream, apply=True)
+    # Also where nothing changes: the store has the changes of a command that was cut short, the plan has not.
+    home.write_plan(name, text)
     if not made:
         print("nothing would change")
         return
-    config = home.config(name, text)
-    with open_store(config.store_url, campaign=name) as store:
-        open_campaign(store, config.campaign, config.stream, apply=True)
-    home.write_plan(name, text)
     print("\n".join(["changed:", *map(str, made), *([said] if said else [])]))
 
 
@@ -146,6 +148,11 @@ def _life(verb: str, explain: str) -> None:
 _life("pause", "Issue no epoch and publish nothing; what devices send under the last campaign is still counted.")
 _life("resume", "End a pause.")
 _life("retire", "Take the campaign off the air for good; what is under way is still counted.")
+
+
+def _toml(text: str) -> str:
+    """JSON's escapes are TOML's, but for the pairs that stand for a character beyond 16 bits."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], str]":
@@ -176,7 +183,7 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
 
     config: Config = home.config(name)
     facts: dict[str, Any] = {"campaign": name, "state": "new", "epochs": 0, "theta": None, "received": 0, "lost": 0}
-    from undertone_aggregator.collect.store import RECEIVED, open_store
+    from undertone_aggregator.collect.store import RECEIVED, NoStore, open_store
 
     try:
         with open_store(config.store_url, campaign=name, read_only=True) as store:
@@ -185,6 +192,6 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
             facts |= {"received": store.outcomes()[RECEIVED], "lost": sum(store.losses().values())}
             if epochs:
                 facts["theta"] = epochs[-1].campaign.rule.theta
-    except Invalid as wrong:
+    except NoStore as wrong:
         facts["note"] = str(wrong)
     return facts
