@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig import Memory
 
-from undertone_device.ledger import FILE, Ledger
+from undertone_device.ledger import FILE, GROUPS, Ledger
 from undertone_device.spent import drawn_since, month
 
 # A ledger of version 2 with two reports; whoever changes it changes what devices in the field have on flash.
@@ -112,6 +112,22 @@ def test_no_period_ever_holds_more_draws_than_the_cap(most, seconds, gaps):
     assert drawn
     for first in drawn:
         assert sum(first <= start < first + seconds for start in drawn) <= most
+
+
+def test_a_lost_cap_counts_one_draw_in_each_slot_before_and_ticks_of_nine_tenths():
+    start, uptime, seconds, ever = 10**9, 10**8, 1800, 1 << 31
+    for most in (1, 2, 48, 100, 1000):
+        sums = load(b"")[1].sums
+        sums.limit(most, 0, 0)
+        sums.fill(start, uptime, seconds)
+        # Groups of as many draws as all have room for; the oldest group's last draw makes room first.
+        size = -(-most // GROUPS)
+        oldest = ((most // size - 1) * size + 1) * seconds
+        period = 2 * most * seconds
+        assert not sums.permits(start - oldest + period - 1, ever, period, 0)
+        assert sums.permits(start - oldest + period, ever, period, 0)
+        assert not sums.permits(ever, uptime - oldest * 9 // 10 + period - 1, 0, period)
+        assert sums.permits(ever, uptime - oldest * 9 // 10 + period, 0, period)
 
 
 def test_a_draw_in_every_slot_is_never_refused_by_a_cap_of_all_slots():

@@ -90,6 +90,14 @@ def test_no_reading_decides_which_slots_are_left_out():
             assert start % SLOT == 0
 
 
+def test_a_pause_that_begins_this_second_has_begun():
+    for rest in (0, DAY):
+        pause = pauses.begin(START, SLOT, rest, False, 0)
+        start = pause[0]
+        assert pauses.end(pause, start - 1, SLOT, rest) == (0, 0)
+        assert pauses.end(pause, start, SLOT, rest) == (start, start + max(rest, SLOT))
+
+
 def wrong_once(device):
     """The clock was in 2106 for an hour, and a campaign with it."""
     right = device.now

@@ -105,6 +105,10 @@ def test_theta_is_a_range_of_small_integers():
     assert refused(theta=[1 << 30, 1 << 30])
     assert refused(theta=[1 << 30, (1 << 31) - 1])
     assert refused(theta=[1, 1 << 30])
+    try:
+        make_policy(theta=[1 << 30, 1 << 30])
+    except Invalid as error:
+        assert "theta[0]" in str(error), error
     assert refused(theta=[0, 5])
     assert refused(theta=[5, 4])
     assert refused(theta=[5])

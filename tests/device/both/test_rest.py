@@ -393,6 +393,23 @@ def test_a_rest_of_ticks_is_that_and_the_second_that_uptime_may_be_off():
     assert steps(slots) == [33] * 5
 
 
+def test_a_sleeper_rests_that_long_too():
+    device = by_seconds(rest_seconds=31)
+    slots = []
+    since = None
+    for _ in range(200):
+        device.pass_time(1)
+        if since is not None:
+            since += 1000
+            device.boot(asleep=since)
+            device.accept(make_campaign(slot_seconds=1, last_slot=START + DAY))
+        report = device.reporter.run_once(3, device.now)
+        if report is not None:
+            since = 0
+            slots.append(intake.unpack(report).slot)
+    assert steps(slots) == [33] * 5
+
+
 def test_a_sleep_is_uptime():
     device = by_seconds()
     device.boot()
@@ -445,3 +462,17 @@ def test_no_more_is_reserved_than_the_time_between_writes():
         device.boot()
         assert device.reporter.spent_until - drawn_until == 30 * ahead, seconds
         assert device.reporter.ledger.sequence == 1 + ahead
+
+
+def test_the_ledger_is_written_once_in_the_time_between_writes():
+    for seconds, writes in ((30, 12), (60, 6), (90, 4), (120, 3)):
+        device = Device(now=START - 30, slot_seconds=30, write_seconds=seconds, reports_per_period=DAY // 30)
+        device.accept(make_campaign(slot_seconds=30, last_slot=(START + DAY) // 30))
+        drawn = []
+        for _ in range(14):
+            report = device.reporter.close_slot(device.now)
+            if report is not None:
+                drawn.append(device.storage.writes)
+            device.pass_time(30)
+        assert len(drawn[:12]) == 12
+        assert drawn[11] - drawn[0] == writes - 1, (seconds, drawn)

@@ -225,6 +225,21 @@ def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
     assert (report.chain, report.fingerprint) == (1, following.fingerprint)
 
 
+def test_what_follows_a_campaign_whose_file_is_lost_has_counts_of_its_own():
+    first = rule(reports=60, chains=1)
+    device = running(first, rho=4 * first.charge())
+    for _ in range(3):
+        device.slot()
+    for name in list(device.storage.files):
+        if name.startswith("campaign-"):
+            del device.storage.files[name]
+    device.boot()
+    following = stream_campaign(rule(reuse=200, reports=60, chains=1), epoch=START + DAY)
+    device.accept(following)
+    ledger = device.reporter.ledger
+    assert (ledger.reports, ledger.chains, ledger.rho) == (0, 0, first.charge() + following.rule.charge())
+
+
 def test_a_lost_ledger_spends_the_period_and_a_new_device_is_not_a_lost_one():
     cost = rule().charge()
     device = running(rule(), rho=10 * cost)

@@ -238,7 +238,15 @@ def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
             rest = p * (1 << 20) - q * rho
             allowed = rest >= 0 and 36 * rest * rest >= 100 * bits * rho * q * q * (1 << 20)
             assert allowed == (rho == largest), (p, q, bits)
-    for fields in ({"epsilon": [0, 1]}, {"epsilon": [1, 1], "delta_bits": 0}, {"epsilon": 1.0}, {"rho": 0}, {}):
+    assert rho_below([1, 1], 1000) > 0
+    for fields in (
+        {"epsilon": [0, 1]},
+        {"epsilon": [1, 1], "delta_bits": 0},
+        {"epsilon": [1, 1], "delta_bits": 1001},
+        {"epsilon": 1.0},
+        {"rho": 0},
+        {},
+    ):
         complete = {"period_seconds": 86400, "delta_bits": 17} if "epsilon" in fields else {"period_seconds": 86400}
         for name in fields:
             complete[name] = fields[name]
