@@ -3,6 +3,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -196,6 +197,19 @@ def test_time_is_counted_in_the_campaigns_slots() -> None:
 def test_long_slots_may_be_96_slots_late() -> None:
     gate = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
     assert gate._late == 96 * 3600
+
+
+@pytest.mark.parametrize("slot_seconds", [1, 60, 1800, 86400])
+def test_the_lane_takes_what_is_in_time_by_the_rule(slot_seconds: int) -> None:
+    gate = Admission(PREFIX, "meters", slot_seconds, Seen(), cells=cells_of)
+    now = FIRST * slot_seconds + slot_seconds // 3
+    # About the last slot in time, and about the first.
+    ends = (now + gate._tolerance, now - gate._late)
+    slots = [edge // slot_seconds + step for edge in ends for step in range(-4, 4)]
+    taken = gate.in_time(np.array(slots), now).tolist()
+    assert taken == [not gate._untimely(slot, now) for slot in slots]
+    for edge in (taken[:8], taken[8:]):
+        assert set(edge) == {True, False}
 
 
 def test_a_repeat_is_a_duplicate_and_other_bytes_a_conflict() -> None:
