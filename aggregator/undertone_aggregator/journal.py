@@ -1,5 +1,6 @@
 """The server's log: one line an event, for people or as JSON; alarms are events that an operator has to look at."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -7,8 +8,6 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, TextIO
-
-from undertone_aggregator.collect.room import is_full
 
 ALARM = "alarm"
 WARNING = "warning"
@@ -63,13 +62,9 @@ class Journal:
         else:
             of = f"[{self._campaign}] " if self._campaign else ""
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {of}{sentence}"
-        with self._lock:
-            try:
-                print(line, file=self._stream, flush=True)
-            except OSError as wrong:
-                # A log on the disk that is full must not end who waits for room.
-                if not is_full(wrong):
-                    raise
+        # Reports are counted also while the log's disk is full, or when who reads it is gone.
+        with self._lock, contextlib.suppress(OSError):
+            print(line, file=self._stream, flush=True)
 
     def alarm(self, event: str, sentence: str, **fields: Any) -> None:
         """Log what an operator has to look at."""
