@@ -26,7 +26,7 @@ VERSION = 1
 LARGEST_SELECTION = 20_000
 # Quantiles take the server about a second for each run.
 _PATIENCE_SECONDS = 120.0
-_SCHEMES = ("http", "https")
+_SCHEMES = ("http://", "https://")
 _OTHER = f"does not answer as an Undertone page of version {VERSION} does"
 
 Kind = TypeVar("Kind", bound=Row)
@@ -61,9 +61,17 @@ class RemoteResults(Results):
 
     def __init__(self, url: str, campaign: str | None, collections: Collections) -> None:
         self._url = url.rstrip("/")
-        if urllib.parse.urlsplit(url).scheme not in _SCHEMES:
+        if not url.lower().startswith(_SCHEMES):
             raise Invalid(f"url is {url!r}, expected http://HOST:PORT of a server's page")
         self._at = ""
+        try:
+            self._connect(campaign, collections)
+        except (KeyError, TypeError, IndexError):
+            # JSON, and not what a page says.
+            raise Invalid(f"{url} {_OTHER}") from None
+
+    def _connect(self, campaign: str | None, collections: Collections) -> None:
+        url = self._url
         names = [each["name"] for each in self._ask("campaigns")["campaigns"]]
         if campaign is None and len(names) != 1:
             shown = f"the campaigns {', '.join(names)}: name one of them" if names else "no campaign"

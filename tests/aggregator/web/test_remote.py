@@ -96,6 +96,7 @@ def test_mistakes_are_sentences(url: str, name: str, free_port: Callable[[], int
     for where, campaign, sentence in (
         (nobody, None, f"{nobody} cannot be reached: .*refused"),
         ("meters.sqlite", None, "url is 'meters.sqlite', expected http://HOST:PORT"),
+        ("http://[::1", None, "cannot be reached"),
         (url, "gas", f"{url} shows no campaign 'gas', expected one of {name}"),
         (f"{url}/elsewhere", None, "does not answer as an Undertone page of version 1 does: HTTP status 404"),
     ):
@@ -113,6 +114,8 @@ def test_mistakes_are_sentences(url: str, name: str, free_port: Callable[[], int
     [
         ({"campaigns": "<html>"}, "does not answer as an Undertone page of version 1 does"),
         ({"campaigns": {"campaigns": []}}, "shows no campaign"),
+        ({"campaigns": {"status": "ok"}}, "does not answer as an Undertone page of version 1 does"),
+        ({"campaigns": {"campaigns": ["a"]}}, "does not answer as an Undertone page of version 1 does"),
         ({"campaigns": {"campaigns": [{"name": "a"}, {"name": "b"}]}}, "shows the campaigns a, b: name one of them"),
         (
             {"campaigns": {"campaigns": [{"name": "a"}]}, "campaigns/a/facts": {"version": 2}},
