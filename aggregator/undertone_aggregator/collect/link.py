@@ -202,11 +202,13 @@ class Outlet:
 
     def stop(self) -> None:
         """Disconnect."""
-        if self._started:
-            self._client.disconnect()
-            self._client.loop_stop()
         client = self._client
-        client.on_connect = client.on_message = client.on_subscribe = client.on_disconnect = None
+        # That we go is no answer of the broker's.
+        client.on_disconnect = None
+        if self._started:
+            client.disconnect()
+            client.loop_stop()
+        client.on_connect = client.on_message = client.on_subscribe = None
         client.on_connect_fail = None
 
     def _on_connect(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:

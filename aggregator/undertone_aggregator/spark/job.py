@@ -176,7 +176,6 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-        options |= {"spark.ui.enabled": "false"}
     builder = SparkSession.builder.appName("undertone")
     for name, value in options.items():
         builder = builder.config(name, value)

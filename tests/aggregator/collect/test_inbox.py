@@ -219,6 +219,20 @@ def test_a_port_that_expects_tls_is_told_at_once(
         assert sentences[0].endswith("does its port expect TLS?")
 
 
+def test_a_connection_that_we_end_ourselves_is_no_mistake_of_the_ports() -> None:
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        outlet = Outlet(Address("127.0.0.1", listening.getsockname()[1], "u", "p"), "outlet", said.append)
+        outlet.start()
+        made, _ = listening.accept()
+        with made:
+            made.settimeout(60)
+            assert made.recv(1000), "CONNECT has come, and is not answered"
+            outlet.stop()
+    assert said == []
+
+
 # A broker that misbehaves
 
 
