@@ -208,6 +208,12 @@ class Config:
         return where if "://" in where else f"sqlite:{self.path(where)}"
 
     @property
+    def disk(self) -> Path:
+        """A folder on the disk that the store is on; of a database, which sees to its own, the file's folder."""
+        where = self.store.path
+        return self.folder if "://" in where else self.path(where).parent
+
+    @property
     def shares(self) -> bool:
         """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
         return self.store.path.startswith("postgresql:") and self.broker.mode != DIRECT

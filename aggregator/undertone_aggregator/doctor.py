@@ -35,12 +35,12 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield Finding("folder", FAILURE, str(wrong), f"undertone init {folder}")
         return
     yield from _files(home)
-    yield from _machine(home)
     try:
-        server = home.server
+        server, disk = home.server, home.disk
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
+    yield from _machine(disk)
     configs = []
     for name in home.names():
         try:
@@ -75,11 +75,11 @@ def _files(home: Home) -> Iterator[Finding]:
         )
 
 
-def _machine(home: Home) -> Iterator[Finding]:
-    free = shutil.disk_usage(home.folder).free
+def _machine(disk: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(disk).free
     said = f"{free >> 20} MB are free"
     yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "make room")
-    yield _sync(home.folder)
+    yield _sync(disk)
     now = time.time()
     said = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     yield Finding("clock", OK, said) if now > _EARLIEST else Finding("clock", FAILURE, said, "set the clock (NTP)")

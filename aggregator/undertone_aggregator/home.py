@@ -104,6 +104,13 @@ class Home:
             return dict.fromkeys(self.names(), where)
         return {path.stem: f"sqlite:{path}" for path in sorted((self.folder / where).glob("*.sqlite"))}
 
+    @property
+    def disk(self) -> Path:
+        """A folder on the disk that the stores are on, or will be."""
+        where = _where(self._tables(self.folder / SERVER, _SHARED))
+        stores = self.folder / where
+        return stores if "://" not in where and stores.is_dir() else self.folder
+
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""
         path = self.file(name)

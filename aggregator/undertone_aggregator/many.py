@@ -86,6 +86,7 @@ class Server:
         self.journal = journal
         self.options = options
         self.started = time.time()
+        self.disk = home.disk
         self.slots = Slots({}, threading.Lock())
         self.members: dict[str, Member] = {}
 

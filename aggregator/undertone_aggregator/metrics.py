@@ -93,7 +93,7 @@ class Families:
 def _collect(server: "Server", families: Families) -> None:
     families.add("undertone_build_info", 1, _version())
     families.add("undertone_uptime_seconds", time.time() - server.started)
-    families.add("undertone_disk_free_bytes", shutil.disk_usage(server.home.folder).free)
+    families.add("undertone_disk_free_bytes", shutil.disk_usage(server.disk).free)
     families.add("undertone_broker_connected", server.outlet.connected)
     if server.outlet.stored is not None:
         families.add("undertone_broker_stored", server.outlet.stored)

@@ -260,7 +260,7 @@ class Running:
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
 
     def _look(self, store: Store, end: int | None) -> Look:
-        free = shutil.disk_usage(self.config.folder).free
+        free = shutil.disk_usage(self.config.disk).free
         now = self._options.clock()
         return Look(now, time.monotonic(), store.outcomes(), store.newest_slot(), free, end)
 

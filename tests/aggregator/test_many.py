@@ -137,6 +137,20 @@ def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_p
     assert server.slots.others("water") == {0, 1, 2}
 
 
+def test_free_space_is_that_of_the_stores_disk(tmp_path: Path) -> None:
+    folder, stores = tmp_path / "home", tmp_path / "disk" / "stores"
+    folder.mkdir()
+    (folder / "server.toml").write_text(f'[broker]\nmode = "managed"\n[store]\npath = "{stores}"\n')
+    stores.parent.mkdir()
+    home = Home(folder)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert home.disk == folder, "nothing is there yet"
+    assert home.config("power").disk == stores
+    assert home.disk == stores
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    assert server.disk == stores
+
+
 def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> None:
     said: list[str] = []
     address = Address("127.0.0.1", 1, "aggregator", "")
