@@ -27,7 +27,7 @@ PACKAGES = {
 
 
 def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def plain_install(wheel, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    installed = run(sys.executable, "-m", "pip", "--python", python, "install", "--retries=1", wheel)
+    installed = run(sys.executable, "-m", "pip", "--python", python, "install", "--retries=5", wheel)
     if installed.returncode and "No matching distribution found for paho-mqtt" in installed.stderr:
         unavailable("no package index in reach to install paho-mqtt from")
     assert installed.returncode == 0, installed.stderr

@@ -35,6 +35,7 @@ CAMPAIGN = "load"
 SENSOR = "load"
 ROUND_SLOTS = 2
 _POLL_SECONDS = 0.25
+_START_SECONDS = 60.0
 _CONNECT_SECONDS = 60.0
 _CAMPAIGN_SECONDS = 60.0
 _SLACK_SECONDS = 60.0
@@ -141,15 +142,20 @@ def _start_micropython(
 
 
 def _connect(options: LoadOptions, stage: Stage, show: Show) -> None:
-    deadline = time.monotonic() + options.ramp_up + _CONNECT_SECONDS
+    patience = options.ramp_up + _CONNECT_SECONDS
+    deadline = time.monotonic() + _START_SECONDS + patience
+    begun = False
     while not stage.fleet_ready():
         check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
-        show(f"{_last_number(stage.words('fleet.log'), CONNECTED) or 0} of {options.clients} connected")
+        connected = _last_number(stage.words("fleet.log"), CONNECTED)
+        if connected is not None and not begun:
+            # Its clients connect from here on; until then the process was starting.
+            begun, deadline = True, time.monotonic() + patience
+        show(f"{connected or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
-            connected = _last_number(stage.words("fleet.log"), CONNECTED) or 0
             missing = _last_line(stage.words("fleet.log"), MISSING)
             raise Failed(
-                f"{connected} of {options.clients} clients connected within {_CONNECT_SECONDS:g} s; not {missing}"
+                f"{connected or 0} of {options.clients} clients connected within {_CONNECT_SECONDS:g} s; not {missing}"
             )
         time.sleep(_POLL_SECONDS)
 

@@ -132,7 +132,7 @@ def test_what_was_said_is_its_owners_alone(home, tmp_path):
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert "started" in running.stdout.readline()
     running.send_signal(signal.SIGTERM)
-    assert running.wait(20) == 0
+    assert running.wait(60) == 0
     running.stdout.close()
     assert stat.S_IMODE((tmp_path / "l").stat().st_mode) == 0o600
     assert FileStorage(str(tmp_path / "m/state")).read(status.FILE) is not None

@@ -1,7 +1,8 @@
 """Rounding and mechanism together, from real random words to the estimate.
 
 Every test here fails for correct code with probability at most 1e-6: z beyond 4.9 (two-sided, 9.6e-7), or a
-chi-square beyond its 1 - 1e-6 quantile.
+chi-square beyond its 1 - 1e-6 quantile; from seeds that are fixed. The one from the system's entropy, which has none
+and is another each time, fails with probability 1e-9.
 """
 
 from fractions import Fraction
@@ -18,6 +19,7 @@ from undertone_simulator.vectorised import histogram
 
 Z_LIMIT = 4.9
 FALSE_ALARM = 1e-6
+FALSE_ALARM_UNSEEDED = 1e-9
 DEVICES = 200_000
 
 
@@ -31,14 +33,14 @@ def probabilities(mechanism, x, theta):
     return low + rest / theta * (high - low)
 
 
-def assert_fits(counts, expected):
+def assert_fits(counts, expected, false_alarm=FALSE_ALARM):
     """Pearson's chi-square, cells joined to at least 20 expected."""
     group = np.floor(np.cumsum(expected) / 20).astype(int)
     observed = np.bincount(group, counts)
     wanted = np.bincount(group, expected)
     keep = wanted > 0
     statistic = float(((observed - wanted)[keep] ** 2 / wanted[keep]).sum())
-    assert statistic < chi2.isf(FALSE_ALARM, int(keep.sum()) - 1)
+    assert statistic < chi2.isf(false_alarm, int(keep.sum()) - 1)
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
@@ -66,4 +68,4 @@ def test_scalar_draws_from_the_systems_entropy():
         part = mechanism.choose(entropy)
         symbols.append(part.draw(part.level(150, 613, entropy), entropy))
     counts = np.bincount(symbols, minlength=mechanism.symbols)
-    assert_fits(counts, len(symbols) * probabilities(mechanism, 150, 613))
+    assert_fits(counts, len(symbols) * probabilities(mechanism, 150, 613), FALSE_ALARM_UNSEEDED)

@@ -120,7 +120,7 @@ class Client:
         self._client.on_disconnect = ended
         self._client.connect("localhost", port)
         self._client.loop_start()
-        assert answered.wait(10)
+        assert answered.wait(30)
 
     def close(self) -> None:
         leave(self._client)
@@ -160,7 +160,7 @@ def site(
         yield made
 
 
-def eventually(condition, seconds: float = 10.0) -> None:
+def eventually(condition, seconds: float = 60.0) -> None:
     ends = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends, "it did not happen in time"
@@ -179,7 +179,7 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
     eventually(lambda: not site.lets_in(before))
     eventually(lambda: site.lets_in(own))
     if site.mosquitto is None:
-        assert connected.out.wait(10), "what the old one opened is ended"
+        assert connected.out.wait(60), "what the old one opened is ended"
     connected.close()
     assert (own / "device.key").stat().st_mode & 0o077 == 0
 

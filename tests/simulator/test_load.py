@@ -1,11 +1,11 @@
 """Load tests, and what a machine says that has too few descriptors."""
 
 import resource
-import time
 from itertools import pairwise
 
 import pytest
 
+from support.deliveries import wait_for
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_simulator import load
@@ -58,24 +58,25 @@ def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_p
         for name in ("first", "second")
     )
     assert first.sent >= 3 * 3
-    # A device's first slot is not a whole one, and its storage is new: it reports from its second on.
-    assert second.sent == second.acknowledged >= 3 * 2
+    # A device's first slot is not a whole one, and its storage is new: it reports from its second on. One that the
+    # machine was too slow for costs it the next, too, which is not whole.
+    assert second.sent == second.acknowledged >= 3 * 2 - 2 * second.skipped
 
 
 def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "_CONNECT_SECONDS", 3.0)
+    monkeypatch.setattr(load, "_CONNECT_SECONDS", 5.0)
     world = make_world(3, RUNNING)
     (world.folder / "devices" / "load-002" / "password").write_text("another\n")
-    began = time.monotonic()
-    with pytest.raises(Failed, match=r"2 of 3 clients connected within 3 s; not load-002"):
+    with pytest.raises(Failed, match=r"2 of 3 clients connected within 5 s; not load-002"):
         run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
-    assert time.monotonic() - began < 30
 
 
 def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, monkeypatch):
     monkeypatch.setattr(load, "_CAMPAIGN_SECONDS", 3.0)
     world = make_world(3, RUNNING, cap=[101, 100])
     world.start_aggregator()
+    # Each device hears of it as soon as it is connected.
+    wait_for(lambda: world.journal.exists() and '"epoch"' in world.journal.read_text(), 60, "the campaign")
     with pytest.raises(Failed, match=r"no device accepted a campaign within 3 s: \w+: [1-9]"):
         run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
 

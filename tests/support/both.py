@@ -25,7 +25,9 @@ from support.ci import unavailable
 _RUNNER = Path(__file__).with_name("both_runner.py")
 _FLAVOURS = ("cpython", "micropython", "micropython32", "float32")
 _REPORT = re.compile(r"\n=== (ok|FAIL) (\w+)\n")
-_TIMEOUT = 280
+# Patience with one file's process, and with a test that waits for it: the longest takes a minute.
+_TIMEOUT = 840
+_PATIENCE_SECONDS = 900
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -38,6 +40,7 @@ class BothModule(pytest.Module):
     def collect(self) -> Iterator[pytest.Item]:
         if (folder := str(self.path.parent)) not in sys.path:
             sys.path.append(folder)
+        self.add_marker(pytest.mark.timeout(_PATIENCE_SECONDS))
         for marker in ("slow", "exhaustive"):
             if self.path.stem.endswith(f"_{marker}"):
                 self.add_marker(marker)

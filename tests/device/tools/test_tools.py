@@ -53,6 +53,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     running.close()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.micropython
 def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_path: Path, capsys) -> None:
     flash = tmp_path / "flash"
@@ -176,7 +177,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, tm
     running = subprocess.Popen([interpreter, "-c", code], cwd=board, stdin=near, stdout=near, stderr=near, env=there)
     try:
         send(folder, os.ttyname(far), lambda said: None)
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
     finally:
         running.kill()
         running.wait()
