@@ -16,6 +16,7 @@ from undertone_aggregator.collect.admission import DUPLICATES, REASONS, Admissio
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.seen import COUNTED, Seen
+from undertone_aggregator.collect.sequences import Sequences
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_shared import report
@@ -227,6 +228,16 @@ def test_a_conflict_is_its_groups() -> None:
     for symbol in (3, 4, 5):
         gate.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
     assert batch.conflicts == {"north": 2}
+
+
+def test_what_a_report_shows_to_be_missing_is_its_groups_and_its_number_is_kept() -> None:
+    gate, batch = admission(groups={OTHER: "north"}), Batch()
+    for slot, sequence in ((150, 1), (155, 4)):
+        gate.judge(*delivery(NEW, OTHER, FIRST + slot, sequence=sequence), False, FIRST + 200, batch)
+    assert batch.lost == {("north", FIRST + 155): 2}
+    resumed = Sequences()
+    resumed.load([bytes(batch.sequences)])
+    assert resumed.snapshot() == gate.sequences.snapshot()
 
 
 def test_one_interval_counts_once_across_epochs() -> None:

@@ -43,6 +43,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(103, 40)], [0]),
         # The ledger began again, and its first report is missing.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
+        ([(150, 51), (155, 3)], [50, 2]),
         # A device that lies: no more than the slots between.
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger that comes late.
@@ -93,6 +94,9 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert losses.note(CLOSES, "north", 3) == []
     # Those noticed later than the slot, the first of them first, and no more than were missing.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
+    # In the very next slot, and in the last of several.
+    assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
+    assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
     losses.note(1, "all", 5)
     assert losses.note(CLOSES, "all", 5) == []
     assert losses.note(CLOSES, "all", 4) == [(("all", 5), -1)]

@@ -3,6 +3,9 @@
 from rig import DAY, SLOT, START, Counting, Device
 from stream_rig import rule, stream_campaign
 
+from undertone_device.guard import in_ticks
+from undertone_device.slot_value import SlotValue
+from undertone_device.stream_state import VectorValue
 from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
@@ -145,6 +148,13 @@ def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
     assert len(device.reporter.outbox) == 0
 
 
+def test_a_coordinate_may_be_zero_and_none_may_be_missing():
+    value = VectorValue([SlotValue("last"), SlotValue("last")])
+    assert value.close(0) is None
+    value.add((0, 7), 0)
+    assert value.close(0) == (0, 7)
+
+
 def test_a_campaign_is_charged_when_it_is_accepted_and_never_given_back():
     cost = rule().charge()
     device = running(rule(), rho=2 * cost, period=400 * DAY)
@@ -171,6 +181,16 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
         device.pass_time(hours * 3600)
         device.accept(day)
         device.reporter.close_slot(device.now)
+        assert refusal(device, tomorrow) == reason
+    # A period's length of ticks, to the second: then the sum begins anew.
+    for seconds, reason in ((in_ticks(DAY) - 1, "rho"), (in_ticks(DAY), None)):
+        device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+        device.accept(day)
+        since = device.reporter.ledger.rho_since
+        device.pass_time(seconds, clock=DAY)
+        device.accept(day)
+        device.reporter.close_slot(device.now)
+        assert device.reporter.ledger.uptime - since == seconds
         assert refusal(device, tomorrow) == reason
     # It touches tomorrow, too.
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
@@ -208,6 +228,20 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
             if report is not None:
                 windows.add((intake.unpack(report).slot - START // SLOT) // 6)
     assert 2 <= len(windows) <= 48 * SLOT // (day - day // 32) + 2
+
+
+def test_the_window_ahead_opens_when_its_length_of_ticks_is_near_to_the_second():
+    length = 6 * SLOT
+    early = length - in_ticks(length)
+    for seconds, paused in ((early - 1, "window"), (early, None)):
+        device = running(rule(renewal=6, reports=6, chains=6), period=DAY, reports_per_period=1000)
+        device.slot()
+        ledger = device.reporter.ledger
+        assert (ledger.window, ledger.window_until) == (0, ledger.uptime + length)
+        device.pass_time(seconds)
+        device.reporter._guard.advance()
+        campaign = device.reporter.campaign
+        assert state(device).obstacle(campaign, campaign.first_slot + 6) == paused
 
 
 def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
@@ -358,6 +392,22 @@ def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaig
     assert device.reporter.ledger.uptime > 20 * DAY
     third = stream_campaign(rule(), epoch=START + 26 * DAY, last_slot=START // SLOT + 27 * 48 - 1)
     assert refusal(device, third) == "rho"
+
+
+def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_has_been():
+    cost = rule().charge()
+    period = START // (100 * DAY)
+    # Two days before a period's end until one day into the next one.
+    begin = (period + 1) * 100 * DAY - 2 * DAY
+    device = Device(now=begin - SLOT, stream={"rho": cost, "period_seconds": 100 * DAY})
+    assert refusal(device, stream_campaign(rule(), epoch=begin, last_slot=(begin + 3 * DAY) // SLOT - 1)) is None
+    # Day by day, for the counter of ticks.
+    for _ in range(101):
+        device.pass_time(DAY)
+        device.reporter.close_slot(device.now)
+    later = (device.now // SLOT + 1) * SLOT
+    assert later // (100 * DAY) == period + 1 == device.reporter.ledger.rho_period
+    assert refusal(device, stream_campaign(rule(), epoch=later, last_slot=later // SLOT + 47)) == "rho"
 
 
 def test_a_cap_per_report_holds_for_every_single_report():
