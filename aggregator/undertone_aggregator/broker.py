@@ -12,6 +12,7 @@ from pathlib import Path
 
 from undertone_aggregator import credentials
 from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE, kept_port, running_pid
+from undertone_aggregator.uninterrupted import uninterrupted
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
@@ -142,14 +143,13 @@ class ManagedBroker:
         credentials.write_private(self._config, self._text)
         credentials.write_private(self._port_file, f"{self.port}\n")
         _raise_descriptor_limit()
-        self._child = subprocess.Popen(
-            [find_mosquitto(), "-c", str(self._config)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        command = [find_mosquitto(), "-c", str(self._config)]
+        nothing = subprocess.DEVNULL
+        with uninterrupted():
             # Ctrl-C is for the aggregator, which stops the broker last.
-            start_new_session=True,
-        )
+            self._child = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._child.poll() is not None:

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import undertone_device
 from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.uninterrupted import uninterrupted
 from undertone_simulator.fleet_process import READY, Job
 
 _STOP_SECONDS = 15.0
@@ -64,6 +65,7 @@ class Stage:
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None
         self.micropythons: list[subprocess.Popen[bytes]] = []
+        self._children: list[subprocess.Popen[bytes]] = []
         self.micropython_log = folder / "micropython.log"
         self._aggregator_log = Log(folder / "aggregator.log")
 
@@ -71,7 +73,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in (self.fleet, *self.micropythons, self.aggregator):
+        for child in (*self._children, self.aggregator):
             end(child, signal.SIGKILL)
         self.broker.stop()
 
@@ -124,9 +126,9 @@ class Stage:
         return ""
 
     def _start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        with log.open("ab") as file:
+        with log.open("ab") as file, uninterrupted():
             # Ctrl-C is for the demo, which ends its children in order.
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -134,6 +136,8 @@ class Stage:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,
             )
+            self._children.append(child)
+        return child
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:

@@ -6,8 +6,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from undertone_aggregator import credentials
+from undertone_simulator.stage import Stage
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -37,3 +41,41 @@ def test_sigterm_leaves_nothing_running(words: str, tmp_path: Path, mosquitto_bi
         assert processes_of(folder) == []
     finally:
         command.kill()
+
+
+@pytest.mark.parametrize("what", ["broker", "child"])
+def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
+    what: str, tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the process is there, and before anybody has noted it."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    credentials.write_passwords(tmp_path / "passwords", credentials.server_users("a"))
+    (tmp_path / "access").write_text("")
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(start(*arguments, **options))
+        signal.raise_signal(signal.SIGTERM)
+        return started[-1]
+
+    def stage() -> None:
+        with Stage(tmp_path, 0) as made:
+            if what == "broker":
+                made.broker.start()
+            else:
+                made._start([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log")
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stage()
+        (child,) = started
+        assert child.wait(60) is not None
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for child in started:
+            child.kill()
+            child.wait()

@@ -1,0 +1,26 @@
+"""A child process is started and noted in one piece: a signal that unwinds its parent in between would orphan it."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C, and a SIGTERM that somebody handles, come when it is over; in the main thread, which alone hears them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in handled:
+            signal.signal(number, lambda came, _: held.append(came))
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        for came in held:
+            signal.raise_signal(came)
