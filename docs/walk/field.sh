@@ -14,9 +14,9 @@ mkdir -p "$1" && cd "$1"
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 
 free_port() { python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-until_seen() { for _ in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done; cat "$2"; false; }
+until_seen() { for _ in $(seq 1200); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done; cat "$2"; false; }
 acked() { until_seen "^acked" "energy-$1.log"; }
-reports() { for _ in $(seq 300); do [ "$(grep -c ^acked "$1")" -ge "$2" ] && return; sleep 0.1; done; cat "$1"; false; }
+reports() { for _ in $(seq 1200); do [ "$(grep -c ^acked "$1")" -ge "$2" ] && return; sleep 0.1; done; cat "$1"; false; }
 
 echo "== The campaign: energy that meters count, in slots of a second so that a walk is short"
 cat > aggregator.toml <<EOF
@@ -104,10 +104,13 @@ undertone device status --config gateway/energy-004/device.json
 kill -INT $one $three $four
 kill $gateway
 wait $one $three $four $gateway || true
+accounted() {
+    undertone verify --store undertone.sqlite --ledger gateway.ledger --ledger before.log \
+        --ledger energy-001.log --ledger energy-002.log --ledger energy-003.log --ledger energy-010.log
+}
 # What was acknowledged last is still on its way into the store.
-sleep 3
+for _ in $(seq 60); do accounted > last.log 2>&1 && break; sleep 1; done
 kill $server; wait $server || true
 exec 3>&-
 undertone devices list --config aggregator.toml --fleet fleet
-undertone verify --store undertone.sqlite --ledger gateway.ledger --ledger before.log \
-    --ledger energy-001.log --ledger energy-002.log --ledger energy-003.log --ledger energy-010.log
+accounted

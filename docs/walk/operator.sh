@@ -63,6 +63,7 @@ began=$(date +%s)
 at 12; say "The broker is restarted"
 stop_broker
 start_broker
+until_true grep -q "connected again to the broker" serve.log
 
 at 24; say "The server is killed, and started again"
 kill -9 $server; wait $server 2>/dev/null || true
@@ -97,12 +98,14 @@ undertone campaign list home
 
 wait "${fleets[@]}"
 say "Everything sent is accounted for"
-sleep 5
+accounted() { undertone verify --ledger "$1/fleet.ledger" --store "home/stores/$1.sqlite"; }
+# What was acknowledged last is still on its way into the store.
+for campaign in electricity water; do until_true accounted $campaign; done
 undertone doctor home
 for campaign in electricity water; do
     echo "-- $campaign"
     tail -n 3 $campaign.log
-    undertone verify --ledger $campaign/fleet.ledger --store home/stores/$campaign.sqlite
+    accounted $campaign
 done
 undertone query home/stores/water.sqlite --newest 3
 kill $server; wait $server

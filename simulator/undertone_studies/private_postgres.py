@@ -43,7 +43,7 @@ class Postgres:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=300,
         )
 
     @property

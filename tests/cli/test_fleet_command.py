@@ -24,7 +24,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
         env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert result.returncode == 0, result.stderr

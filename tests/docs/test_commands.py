@@ -33,7 +33,7 @@ PAGES = {path.stem: blocks(path.read_text("utf-8"), path.stem in FIRST_PAGES) fo
 
 @pytest.mark.services
 @pytest.mark.broker
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", [name for name, (chosen, _) in sorted(PAGES.items()) if chosen])
 def test_what_a_page_shows_runs(page, tmp_path, mosquitto_binary):
     environment = os.environ | {
@@ -45,7 +45,7 @@ def test_what_a_page_shows_runs(page, tmp_path, mosquitto_binary):
     for kind, text in PAGES[page][0]:
         command = ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, f"{page}: {text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stderr

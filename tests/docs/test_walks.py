@@ -24,7 +24,7 @@ def walk(folder, mosquitto_binary, interpreter):
     places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(places), "MICROPYTHON": str(interpreter), "COLUMNS": "120"}
     done = subprocess.run(
-        [str(WALK), str(folder)], env=environment, capture_output=True, text=True, timeout=280, check=False
+        [str(WALK), str(folder)], env=environment, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stdout + done.stderr
@@ -65,7 +65,7 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
     environment.pop("WHEEL", None)
     done = subprocess.run(
         [str(WALKS / "operator.sh"), str(tmp_path / "walk"), "24", "8"],
-        env=environment, capture_output=True, text=True, timeout=280, check=False,
+        env=environment, capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     log = (tmp_path / "walk/serve.log").read_text()

@@ -24,7 +24,7 @@ def simulated_store(temporary: pytest.TempPathFactory, devices: int, slots: int)
             made = path.with_suffix(".made")
             command = [sys.executable, "-m", "undertone", "simulate", "--devices", str(devices), "--slots", str(slots)]
             command += ["--epsilon", "4", "--seed", "5", "--store", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
             assert done.returncode == 0, done.stderr
             made.rename(path)
     return path
