@@ -29,6 +29,6 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=find_chromium(), args=_QUIET)
+        opened = running.chromium.launch(executable_path=find_chromium(), args=_QUIET, timeout=180_000)
         yield opened
         opened.close()

@@ -20,6 +20,8 @@ from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 
 pytestmark = pytest.mark.services
+# In seconds, of whoever waits for a browser or a page.
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ class Server:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for _ in range(300):
+        for _ in range(10 * PATIENCE):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self._port)) == 0:
                     return
@@ -52,7 +54,7 @@ class Server:
     def stop(self) -> None:
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(PATIENCE)
         assert self._process.stderr is not None
         self._process.stderr.close()
 
@@ -73,6 +75,7 @@ def open_page(chromium: Any, server: Server) -> Iterator[Callable[..., Any]]:
 
         def open_it(fragment: str = "", losing: bool = False, **options: Any) -> Any:
             context = chromium.new_context(**options)
+            context.set_default_timeout(PATIENCE * 1000)
             stack.callback(context.close)
             page = context.new_page()
 
@@ -93,9 +96,9 @@ def open_page(chromium: Any, server: Server) -> Iterator[Callable[..., Any]]:
         assert trouble == []
 
 
-def until(page: Any, expression: str, seconds: float = 30) -> None:
+def until(page: Any, expression: str) -> None:
     """Wait until an expression holds; playwright's own way evaluates text, which the page's policy forbids."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, expression
         time.sleep(0.02)
@@ -138,18 +141,28 @@ def test_a_settled_slot_appears_within_a_second(
     for page in pages:
         until(page, "document.getElementById('link').textContent === 'live'")
         page.evaluate(
-            """() => { window.seen = null;
+            """(name) => { window.seen = null; window.asked = [];
             new MutationObserver(() => { window.seen ??= Date.now(); })
-                .observe(document.getElementById('latest'), { childList: true, subtree: true }); }"""
+                .observe(document.getElementById('latest'), { childList: true, subtree: true });
+            const ask = async () => {
+                const begun = Date.now();
+                await (await fetch(`api/v1/campaigns/${name}`)).text();
+                window.asked.push(Date.now() - begun);
+                if (window.seen === null) setTimeout(ask, 50); else window.longest = Math.max(...window.asked);
+            };
+            ask(); }""",
+            name,
         )
     time.sleep(1)
     begun = time.time()
     one_more_report()
     committed = time.time()
     for page in pages:
-        until(page, "window.seen !== null")
-        # One second after the commit that settled it, plus what the commit itself took.
-        assert page.evaluate("window.seen") / 1000 - begun < 1 + (committed - begun) + 1
+        until(page, "window.longest !== undefined")
+        # One second after the commit that settled it, plus what the commit itself took; and where the machine is slow,
+        # what it took for the longest of all the plain questions that were asked meanwhile, once more for the answer.
+        slow = 2 * page.evaluate("window.longest") / 1000
+        assert page.evaluate("window.seen") / 1000 - begun < 1 + (committed - begun) + 1 + slow
 
 
 def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
@@ -213,7 +226,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         try:
-            with urllib.request.urlopen(self.page + self.path.removeprefix("/undertone/"), timeout=20) as answer:
+            with urllib.request.urlopen(self.page + self.path.removeprefix("/undertone/"), timeout=PATIENCE) as answer:
                 self.send_response(answer.status)
                 self.send_header("content-type", answer.headers["content-type"])
                 self.end_headers()
