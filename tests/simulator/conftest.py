@@ -1,6 +1,7 @@
 """A broker with a provisioned fleet, and an aggregator in this process; both by an injected clock, if need be."""
 
 import asyncio
+import importlib
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free_port as next_free_port
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
@@ -108,6 +110,15 @@ class World:
             if accounts.holds or time.monotonic() > deadline:
                 return accounts
             time.sleep(0.1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ports_of_their_own():
+    """What chooses a port itself, and starts its server seconds later, gets one that nobody else is given meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("undertone_simulator.demo.run", "undertone_simulator.load"):
+            patch.setattr(importlib.import_module(name), "free_port", next_free_port)
+        yield
 
 
 @pytest.fixture
