@@ -43,8 +43,8 @@ class Certificate:
     mechanism: Mechanism
     levels: list[AuditedLevel] | None
     formula: Formula | None
-    worst_only: bool = False
-    theta: int = 2
+    worst_only: bool
+    theta: int
 
     @property
     def epsilon_achieved(self) -> float:
