@@ -201,6 +201,15 @@ def test_cells_are_as_fine_as_is_said():
     assert np.all(coarse / exact - 1 < [0.003, 0.012, 0.03, 0.05])
 
 
+@pytest.mark.parametrize(("blankets", "extra", "t"), [(200, 1.7, 0.3), (50, 6.4, 0.1), (1000, 0.3, 0.45)])
+def test_wide_cells_that_many_steps_of_epsilon_divide_hide_nothing(blankets, extra, t):
+    grid = np.linspace(0, 2, 400)
+    exact, _ = module._deltas(blankets, extra, t, grid, 10_000)
+    wide, _ = module._deltas(blankets, extra, t, grid, 1)
+    assert np.all(wide >= exact * (1 - 1e-12))
+    assert np.any(wide > exact * 1.1)
+
+
 def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch):
     asked = []
     monkeypatch.setattr(module, "published", lambda mechanism, reports, releases, *, cells: asked.append(reports))

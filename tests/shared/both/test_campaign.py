@@ -356,3 +356,9 @@ def test_a_message_has_one_to_12288_bytes_of_body():
     for size in (0, 12289):
         message = campaigns.MAGIC + (5).to_bytes(4, "big") + size.to_bytes(4, "big") + bytes(size + 64)
         assert "has %d bytes, expected 77 to 12364" % len(message) in invalid(campaigns.header, message)
+
+
+def test_a_message_says_how_long_its_body_is():
+    for said in (6, 8, 7 << 8):
+        message = campaigns.MAGIC + (5).to_bytes(4, "big") + said.to_bytes(4, "big") + bytes(7 + 64)
+        assert "length field is %d, expected 7" % said in invalid(campaigns.header, message)
