@@ -15,7 +15,7 @@ import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
-from undertone_aggregator import credentials
+from undertone_aggregator import credentials, doctor_broker
 from undertone_aggregator.broker import ManagedBroker
 from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.doctor import examine
@@ -32,6 +32,9 @@ def results(folder: Path) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    # A broker beside a busy machine's other work answers late; what it must not do it does within this time, too.
+    monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 2.0)
 
 
 def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) -> None:
@@ -51,6 +54,8 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
         wait_for(lambda: "epoch" in running.events("power"))
         examined = undertone("doctor", str(folder), "--json")
         results = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
+        # How fast a disk is that others write to is no fact of this folder.
+        assert results.pop("sync") in ("ok", "warning")
         assert set(results.values()) == {"ok"}, examined.stdout
         assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
         assert examined.returncode == 0

@@ -113,7 +113,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
     running = Running(folder)
     try:
         wait_for(lambda: bool(running.port) and "power" in ready() and bool(ready()["power"]["ready"]))
-        assert all(ready()[name]["failure"] for name in names)
+        wait_for(lambda: all(ready().get(name, {}).get("failure") for name in names))
         listed = undertone("campaign", "list", str(folder)).stdout
         assert "power: running" in listed
         assert "no name: " in listed
