@@ -12,7 +12,7 @@ def main(host, port, ca):
     with open(ca, "rb") as file:
         context = verified_context(file.read())
     transport = StreamTransport(
-        lambda: SocketStream(host, port, context, 5000), clock.ticks, "probe", "probe", "secret"
+        lambda: SocketStream(host, port, context, 60000), clock.ticks, "probe", "probe", "secret"
     )
     try:
         transport.connect()
@@ -20,7 +20,7 @@ def main(host, port, ca):
         print("refused", error)
         return
     events = []
-    for _ in range(100):
+    for _ in range(600):
         events += transport.poll(100)
         if events and events[-1][0] == "connected":
             transport.publish("undertone-test/x", bytes(900))

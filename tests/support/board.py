@@ -81,8 +81,8 @@ class Board:
         self._process.stdin.write(b"%d\n" % len(code) + code)
         self._process.stdin.flush()
         answer = b""
-        while answer.count(b"\x04") < 2:
-            answer += os.read(self._process.stdout.fileno(), 65536)
+        while answer.count(b"\x04") < 2 and (data := os.read(self._process.stdout.fileno(), 65536)):
+            answer += data
         return answer.replace(b"\n", b"\r\n")
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": S
 CONNECT_SECONDS = 60.0
 # A round that gets no θ would go on for ever.
 SLACK_SECONDS = 60.0
-DRAIN_SECONDS = 15.0
+DRAIN_SECONDS = 60.0
 # How long the aggregator stays dead.
 DEAD_SECONDS = 1.5
 # A device that found no server backs off at random, longer each time.

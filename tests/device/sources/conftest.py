@@ -101,7 +101,7 @@ class ModbusServer:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,))
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
 
     def _run(self, ready):
         from pymodbus.server import ModbusTcpServer
@@ -127,7 +127,7 @@ class ModbusServer:
     def stop(self):
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
+            self._thread.join(60)
 
 
 @pytest.fixture
