@@ -74,15 +74,25 @@ def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):
     assert wrong == [] if said is None else any(said in sentence for sentence in wrong), wrong
 
 
-@pytest.mark.parametrize(("theta", "fine"), [(100, True), (199, True), (201, False), (49, False)])
-def test_theta_is_compared_with_peace(theta, fine, monkeypatch):
-    def timeline(value):
-        rule = SimpleNamespace(ranges=((0, 0, value),))
-        return SimpleNamespace(epochs=[SimpleNamespace(campaign=SimpleNamespace(rule=rule))])
+def timeline(theta, low, high, epochs=1):
+    rule = SimpleNamespace(ranges=((0, 0, theta),))
+    threshold = SimpleNamespace(theta=theta, low=low, high=high)
+    return SimpleNamespace(epochs=[SimpleNamespace(campaign=SimpleNamespace(rule=rule), threshold=threshold)] * epochs)
 
-    monkeypatch.setattr(judge, "_undisturbed", lambda plan: timeline(100))
-    assert (list(judge._thetas(None, timeline(theta))) == []) is fine
+
+@pytest.mark.parametrize(("theta", "fine"), [(100, True), (199, True), (201, False), (49, False)])
+def test_the_middle_theta_of_many_epochs_is_compared_with_peace(theta, fine, monkeypatch):
+    monkeypatch.setattr(judge, "_undisturbed", lambda plan: timeline(100, 80, 130))
+    assert (list(judge._thetas(None, timeline(theta, theta, theta, judge.MANY))) == []) is fine
     assert list(judge._thetas(None, Timeline(()))) == ["no report epoch began"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "fine"), [(90, 120, True), (260, 900, True), (262, 900, False), (10, 40, True), (10, 39, False)]
+)
+def test_of_a_few_epochs_it_is_what_the_server_states_for_theta(low, high, fine, monkeypatch):
+    monkeypatch.setattr(judge, "_undisturbed", lambda plan: timeline(100, 80, 130))
+    assert (list(judge._thetas(None, timeline((low + high) // 2, low, high))) == []) is fine
 
 
 def test_without_a_broker_nothing_happens_to_one():

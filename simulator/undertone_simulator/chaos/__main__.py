@@ -13,7 +13,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.store import open_store
 from undertone_simulator.chaos.judge import failures, thetas
 from undertone_simulator.chaos.scene import ChaosScene
-from undertone_simulator.chaos.schedule import Event, schedule
+from undertone_simulator.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.ledger import REPORT, LedgerTail, read_ledgers
@@ -21,7 +21,6 @@ from undertone_simulator.stage import Stage
 from undertone_simulator.verify import Accounts, reconcile
 
 EPSILON = "4"
-WORKERS = 2
 _DRAIN_SECONDS = 60.0
 _STUCK_SECONDS = 120.0
 
@@ -95,13 +94,17 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
     tail = LedgerTail(scene.plan.folder / "fleet.ledger")
     waiting = list(events)
     patience = time.monotonic() + _STUCK_SECONDS + sum(scene.plan.rounds) + scene.plan.options.slots
+    calm = 0.0
     while scene.stage.fleet is not None and (scene.stage.fleet.poll() is None or waiting):
         scene.check()
         first = next((play.first for play in tail.poll().plays if play.phase == REPORT), None)
-        if first is not None and waiting and time.time() - first >= waiting[0].second:
+        due = first is not None and waiting and time.time() - first >= waiting[0].second
+        if due and time.monotonic() >= calm:
             event = waiting.pop(0)
             say(str(event))
             scene.happen(event)
+            # Also after an event that took longer than planned.
+            calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
             raise RuntimeError(f"no end in sight: {scene.stage.words('fleet.log')[-500:]}")
         time.sleep(0.05)

@@ -1,6 +1,5 @@
 """The processes of a soak, and how each event of the schedule happens to them."""
 
-import contextlib
 import json
 import os
 import random
@@ -15,7 +14,8 @@ from pathlib import Path
 
 from undertone_aggregator.broker import ManagedBroker
 from undertone_simulator.chaos.hostile import Hostile
-from undertone_simulator.chaos.schedule import Event, device_faults
+from undertone_simulator.chaos.processes import children_of, command_of, limit_files, pause
+from undertone_simulator.chaos.schedule import WORKERS, Event, device_faults
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.fleet_process import Job
 from undertone_simulator.ledger import FleetLedger
@@ -25,8 +25,11 @@ from undertone_simulator.verify import BROKER_STARTED
 Say = Callable[[str], None]
 # No file of the server may grow beyond this while its disk is full.
 _FULL = 4096
-# A server that must not run says so within this, also on a machine that has ten times too much to do.
+# A server that must not run says so within this, and one that starts is up, also on a machine that has ten times too
+# much to do.
 _REFUSED_SECONDS = 120.0
+_LOOK_SECONDS = 0.1
+FULL = "cannot be written, trying again"
 
 
 class ChaosScene:
@@ -45,6 +48,8 @@ class ChaosScene:
         self._clock.write_text("0")
         self._copier: threading.Thread | None = None
         self._expected_to_run = False
+        # Lines of the log when the server was started last.
+        self._before = 0
         # The last device is the hostile one; the one before runs under MicroPython, where that is here.
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
@@ -88,6 +93,7 @@ class ChaosScene:
     def start_aggregator(self) -> None:
         """The server with a clock that can be stepped; its log comes through a pipe, for its disk may be full."""
         stage = self.stage
+        self._before = len(self.log())
         stage.aggregator = subprocess.Popen(
             self._server(self.plan.config_file),
             stdin=subprocess.DEVNULL,
@@ -128,13 +134,18 @@ class ChaosScene:
         child = self.stage.aggregator
         if child is None:
             return []
-        pids = _children(child.pid)
-        return [pid for pid in pids if b"spawn_main" in _command(pid)]
+        pids = children_of(child.pid)
+        return [pid for pid in pids if b"spawn_main" in command_of(pid)]
 
     # Events
 
     def happen(self, event: Event) -> None:
-        """Make it happen, from its beginning to its end."""
+        """Make it happen, from its beginning to its end, once the server is up: what was asked of it is not of a start.
+
+        On a busy machine it would begin while the server that an earlier event ended is being loaded.
+        """
+        workers = 0 if self.plan.options.direct else WORKERS
+        self._await(lambda: len(self.log()) > self._before and len(self.workers()) >= workers)
         self._ledger.fault(event.name.replace("-", "_"))
         self._ledger.flush()
         name, _, how = event.name.partition("-")
@@ -148,7 +159,7 @@ class ChaosScene:
         broker = self.stage.broker
         assert isinstance(broker, ManagedBroker)
         if how == "stop":
-            _pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
+            pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
             return
         sign = signal.SIGKILL if how == "kill" else signal.SIGTERM
         if name == "broker":
@@ -176,16 +187,31 @@ class ChaosScene:
             os.kill(pid, signal.SIGKILL)
 
     def _worker_stop(self, seconds: float) -> None:
-        _pause(self._chance.sample(self.workers(), min(1, len(self.workers()))), seconds)
+        pause(self._chance.sample(self.workers(), min(1, len(self.workers()))), seconds)
 
     def _disk_full(self, seconds: float) -> None:
-        pids = [pid for pid in (self.stage.aggregator.pid if self.stage.aggregator else 0, *self.workers()) if pid]
-        before = resource.prlimit(pids[0], resource.RLIMIT_FSIZE)
-        for limits in ((_FULL, before[1]), before):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
-            time.sleep(seconds if limits != before else 0.0)
+        """So long, and until the server has noticed."""
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        ends = time.monotonic() + seconds
+
+        def noticed() -> bool:
+            self._limit((_FULL, before[1]))
+            return time.monotonic() >= ends and any(FULL in sentence for sentence in self.log()[self._before :])
+
+        self._await(noticed)
+        self._limit(before)
+
+    def _limit(self, limits: tuple[int, int]) -> None:
+        """How large a file of the server may become; of its workers after it, as those that it starts inherit it."""
+        child = self.stage.aggregator
+        limit_files([child.pid] if child else [], limits)
+        limit_files(self.workers(), limits)
+
+    def _await(self, true: Callable[[], bool]) -> None:
+        """Until it is true; what never is the judge finds."""
+        deadline = time.monotonic() + _REFUSED_SECONDS
+        while not true() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
 
     def _step(self, by: float, seconds: float) -> None:
         for offset in (by, 0.0):
@@ -256,31 +282,10 @@ class ChaosScene:
     def log(self) -> list[str]:
         """What the server said, a sentence each."""
         sentences = []
-        for line in (self.plan.folder / "aggregator.log").read_text(errors="replace").splitlines():
+        path = self.plan.folder / "aggregator.log"
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
             try:
                 sentences.append(str(json.loads(line).get("message", "")))
             except ValueError:
                 sentences.append(line)
         return sentences
-
-
-def _pause(pids: list[int], seconds: float) -> None:
-    for sign in (signal.SIGSTOP, signal.SIGCONT):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sign)
-        time.sleep(seconds if sign is signal.SIGSTOP else 0.0)
-
-
-def _children(pid: int) -> list[int]:
-    pids = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            pids += [int(word) for word in task.read_text().split()]
-    return pids
-
-
-def _command(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from undertone_simulator.faults import REST
 
+# The server's ingest workers, where a broker can serve several.
+WORKERS = 2
 # After an event the system has so many seconds to itself.
-_CALM = (3.0, 8.0)
+CALM = (3.0, 8.0)
 # Seconds before the end in which nothing happens any more: everything must come to rest.
 QUIET = 20.0
 # Seconds between two faults of single devices.
@@ -64,7 +66,7 @@ def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
     deck = list(possible)
     chance.shuffle(deck)
     events: list[Event] = []
-    second = chance.uniform(*_CALM)
+    second = chance.uniform(*CALM)
     while True:
         name = deck.pop() if deck else chance.choices(possible, [EVENTS[name][0] for name in possible])[0]
         _, shortest, longest = EVENTS[name]
@@ -72,7 +74,7 @@ def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
         if event.second + event.seconds > seconds - QUIET:
             return events
         events.append(event)
-        second = event.second + event.seconds + chance.uniform(*_CALM)
+        second = event.second + event.seconds + chance.uniform(*CALM)
 
 
 def device_faults(seed: int, slots: int, names: Sequence[str]) -> tuple[tuple[int, str, str], ...]:
