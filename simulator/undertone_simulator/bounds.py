@@ -8,13 +8,18 @@ from undertone_simulator.readings import Readings
 LARGEST_BOUND = (1 << 22) - 1
 
 
+def check_bound(stated: int) -> int:
+    """A bound that somebody states. Raises Invalid."""
+    return check_integer("bound", stated, 2, LARGEST_BOUND)
+
+
 def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
     """The bound B, ``stated`` or else one that fits the readings, and a sentence if it is not public knowledge.
 
     Raises Invalid for negative or too large readings.
     """
     if stated is not None:
-        return check_integer("bound", stated, 2, LARGEST_BOUND), ""
+        return check_bound(stated), ""
     values = readings.values[readings.present]
     if values.min() < 0:
         raise Invalid(f"the readings go down to {values.min()}; readings from 0 are expected")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_simulator.readings import Source
+from undertone_simulator.readings import Source, check_some
 
 Vector = NDArray[np.float64]
 
@@ -37,6 +37,7 @@ class Slots:
             clipped = np.clip(read, 0, bound) if present is None else np.clip(read, 0, bound) * present
             days_values.append(clipped[: per_day * span].reshape(per_day, span, -1).sum(axis=1))
         values = np.stack(days_values)
+        check_some(values)
         inner = np.rint(np.geomspace(1, bound * span + 1, _CELLS)).astype(np.int64)
         edges = np.append(0, np.unique(inner))
         cells = np.searchsorted(edges, values, side="right") - 1

@@ -13,7 +13,7 @@ from undertone_aggregator.plan_checks import seconds_of
 from undertone_shared.errors import Invalid
 from undertone_simulator import window_plan
 from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.bounds import public_bound
+from undertone_simulator.bounds import check_bound, public_bound
 from undertone_simulator.day_slots import DAYS, DEVICES
 from undertone_simulator.loaders import load
 from undertone_simulator.planning import SAMPLE_DAYS, FleetPlan, Known, plan_fleet
@@ -154,6 +154,8 @@ def plan_window(
     Raises Invalid, or OSError.
     """
     seconds = seconds_of("window", window)
+    if bound is not None:
+        check_bound(bound)
     source, most, _ = _source(population, data, unit, bound, DEVICES, 1)
     days = DAYS if data is None else min(DAYS, source.slots // source.per_day)  # type: ignore[attr-defined]
     return window_plan.plan_window(source, most, devices, epsilon, seconds, delta=delta, days=days)
@@ -226,7 +228,7 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], collect: str) -> None
 def _known(population: str, data: Path | str | None, unit: str | None, bound: int | None) -> Known:
     if data is None:
         source = synthetic(population, 1)
-        return Known.of(source, source.bound if bound is None else bound)
+        return Known.of(source, source.bound if bound is None else check_bound(bound))
     readings = load(Path(data), unit)
     most, _ = public_bound(readings, bound)
     days = max(1, min(SAMPLE_DAYS, readings.slots // readings.per_day))

@@ -55,15 +55,22 @@ def _archive(path: Path, unit: str | None, devices: int) -> Readings:
         if not present.all():
             raise Invalid(f"{path.name}, array {name}: a single stream must have no gaps")
         return dealt(values, devices, natural)
-    step, start = arrays.get("step_min"), arrays.get("t0")
+    start = arrays.get("t0")
     return Readings(
         values,
         present,
         natural,
         str(start) if start is not None and start.ndim == 0 else "",
-        int(step) * 60 if step is not None and step.ndim == 0 else 0,
+        _step_seconds(arrays.get("step_min")),
         notes,
     )
+
+
+def _step_seconds(minutes: NDArray[np.generic] | None) -> int:
+    """What an archive says of its slots' length, 0 where it says nothing that could be one."""
+    if minutes is None or minutes.ndim or minutes.dtype.kind not in "iuf" or not 0 < float(minutes) < 1e6:
+        return 0
+    return round(60 * float(minutes))
 
 
 def _table(path: Path, unit: str | None) -> Readings:

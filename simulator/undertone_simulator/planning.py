@@ -32,7 +32,7 @@ from undertone_aggregator.threshold.objective import Variance
 from undertone_shared.checks import check_integer
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.planned_day import DayPlan, plan_day
-from undertone_simulator.readings import Source
+from undertone_simulator.readings import Source, check_some
 from undertone_simulator.traffic import Traffic, traffic
 
 SAMPLE_DEVICES = 4096
@@ -70,6 +70,7 @@ class Known:
             counts += np.bincount(cells[there], minlength=counts.size).reshape(shape)
             sums += (clipped * there).sum(axis=1)
             numbers += there.sum(axis=1)
+        check_some(sums)
         profile = sums / np.maximum(numbers, 1)
         densities = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         starts = tuple(int(first) for first in np.searchsorted(pieces, np.arange(shape[0])))

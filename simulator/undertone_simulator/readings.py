@@ -30,6 +30,12 @@ class Source(Protocol):
         """(readings, which of them are there, None for all) of devices first <= i < stop; [columns, devices]."""
 
 
+def check_some(readings: NDArray[np.generic]) -> None:
+    """Raises Invalid where no reading is above 0: errors are told in shares of their mean."""
+    if not np.any(readings):
+        raise Invalid("no reading is above 0 in the first days of the readings: there is nothing to plan for")
+
+
 @dataclass(frozen=True)
 class Readings:
     """`values` [households, slots] int64 in `unit`; where `present` is False the meter measured nothing.

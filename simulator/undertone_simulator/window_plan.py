@@ -169,6 +169,8 @@ def plan_window(
     check_integer("devices", devices, 1, 10**9)
     budget = Budget.parse(epsilon)
     seconds = 86400 // source.per_day
+    if source.per_day < 2 or days < 1:
+        raise Invalid(f"the readings cover {days} days of {source.per_day} slots, expected a whole one of 2 or more")
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
     cut = [Slots.of(source, bound, span, days) for span in _spans(source.per_day, seconds)]

@@ -159,3 +159,9 @@ def test_units():
     assert natural_unit("litre") == ("litre", 1)
     with pytest.raises(Invalid, match="at most 16"):
         natural_unit("x" * 17)
+
+
+@pytest.mark.parametrize(("minutes", "seconds"), [(15, 900), (0.5, 30), (0, 0), (-30, 0), (float("nan"), 0), ("x", 0)])
+def test_what_is_no_length_of_a_slot_is_not_known(tmp_path, minutes, seconds):
+    np.savez(tmp_path / "readings.npz", wh=np.ones((2, 4), int), step_min=np.array(minutes))
+    assert load(tmp_path / "readings.npz").step_seconds == seconds

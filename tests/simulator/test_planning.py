@@ -10,6 +10,7 @@ import pytest
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
+from undertone_simulator import doors
 from undertone_simulator.planning import Known, Predictor, plan_fleet
 from undertone_simulator.populations import population
 from undertone_simulator.seeded import Seeded
@@ -151,3 +152,31 @@ def test_a_flat_curve_hides_in_the_noise(households):
 def test_bad_numbers():
     with pytest.raises(Invalid, match="devices is 0"):
         plan_fleet(known(), 0, "1")
+
+
+@pytest.mark.parametrize("door", [doors.plan, doors.plan_window])
+def test_readings_that_tell_nothing_are_a_sentence(tmp_path, door):
+    np.savez(tmp_path / "readings.npz", wh=np.zeros((5, 96), int), step_min=30)
+    with pytest.raises(Invalid, match="no reading is above 0 in the first days"):
+        door(data=tmp_path / "readings.npz", bound=1000)
+
+
+def test_days_without_a_reading_are_a_sentence(tmp_path):
+    """The one that there is comes after the days that are looked at."""
+    np.savez(tmp_path / "readings.npz", kwh=np.where(np.arange(480) < 479, np.nan, 1.0)[None], step_min=30)
+    with pytest.raises(Invalid, match="no reading is above 0 in the first days"):
+        doors.plan(data=tmp_path / "readings.npz")
+
+
+def test_a_window_needs_a_whole_day_and_slots_within_it(tmp_path):
+    for shape, minutes, said in (((5, 40), 30, "0 days of 48 slots"), ((5, 20), 1440, "20 days of 1 slots")):
+        np.savez(tmp_path / "readings.npz", wh=np.ones(shape, int), step_min=minutes)
+        with pytest.raises(Invalid, match=f"the readings cover {said}, expected a whole one of 2 or more"):
+            doors.plan_window(data=tmp_path / "readings.npz", window="24h")
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+@pytest.mark.parametrize("door", [doors.plan, doors.plan_window])
+def test_a_bound_that_leaves_nothing_to_truncate_is_refused(door, bound):
+    with pytest.raises(Invalid, match=f"bound is {bound}, expected an integer from 2 to"):
+        door(bound=bound)
