@@ -22,10 +22,11 @@ from undertone_aggregator.broker_process import CONFIG_FILE, reload_running
 from undertone_aggregator.collect.crew import OpenIntake
 from undertone_aggregator.collect.ingest import IngestPlan, Say
 from undertone_aggregator.collect.link import Address, Outlet, Outlets, always
+from undertone_aggregator.collect.lock import held
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import open_intake, take_over
 from undertone_aggregator.collect.shared_plan import write_plan
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.collect.store import LOCK_SECONDS, Store
 from undertone_aggregator.config import Config
 from undertone_aggregator.direct.passwords import password_matches, read_passwords
 from undertone_aggregator.journal import Journal
@@ -206,16 +207,21 @@ def _external(config: Config) -> BrokerSource:
 
 @contextlib.contextmanager
 def _managed(config: Config, journal: Journal) -> Iterator[Source]:
-    settings = config.broker
+    settings, directory = config.broker, config.path(config.broker.directory)
     password_file = None if settings.password_file is None else config.secret(settings.password_file)
-    broker = ManagedBroker(
-        config.path(settings.directory),
-        settings.port,
-        prefix=settings.prefix,
-        passwords=_named(config, settings.passwords),
-        access=_named(config, settings.mosquitto_acl),
-    )
-    with broker:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Who took another server's broker for one that was left would end it with its own end.
+    refusal = f"another server runs the broker of {directory}"
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(held(directory / "server.lock", directory, LOCK_SECONDS, refusal))
+        broker = ManagedBroker(
+            directory,
+            settings.port,
+            prefix=settings.prefix,
+            passwords=_named(config, settings.passwords),
+            access=_named(config, settings.mosquitto_acl),
+        )
+        opened.enter_context(broker)
         how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
         journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
         address = Address(

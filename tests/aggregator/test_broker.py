@@ -1,3 +1,4 @@
+import io
 import subprocess
 from pathlib import Path
 
@@ -7,8 +8,11 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.deliveries import wait_for
 from support.paho_client import leave
-from undertone_aggregator import credentials
+from support.server import config
+from undertone_aggregator import credentials, source
 from undertone_aggregator.broker import ManagedBroker, find_mosquitto
+from undertone_aggregator.broker_process import running_pid
+from undertone_aggregator.journal import Journal
 from undertone_shared.errors import Invalid
 
 
@@ -127,6 +131,26 @@ def test_a_broker_that_a_killed_process_left_is_adopted(
         assert adopter.adopted
         assert adopter.pid == left.pid
     wait_for(lambda: left.pid is None)
+
+
+def test_the_broker_of_a_server_that_runs_is_not_taken_for_one_that_was_left(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second server would end it when it ends, as it must: it finds the store in use."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    monkeypatch.setattr(source, "LOCK_SECONDS", 0.1)
+    given = config(tmp_path, '[broker]\nmode = "managed"\n')
+    with source.open_source(given, Journal(io.StringIO())):
+        pid = running_pid(tmp_path / "broker")
+        assert pid is not None
+        with (
+            pytest.raises(Invalid, match=f"another server runs the broker of {tmp_path / 'broker'}"),
+            source.open_source(given, Journal(io.StringIO())),
+        ):
+            pass
+        assert running_pid(tmp_path / "broker") == pid
+    with source.open_source(given, Journal(io.StringIO())):
+        assert running_pid(tmp_path / "broker") is not None, "its server has gone"
 
 
 def test_a_broker_that_cannot_start_says_why(

@@ -1,11 +1,8 @@
 """The store in a SQLite file (WAL, synchronous FULL)."""
 
 import contextlib
-import fcntl
 import os
 import sqlite3
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.collect import tables
+from undertone_aggregator.collect.lock import held
 from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.room import is_full
 from undertone_aggregator.collect.sql_store import SqlStore
@@ -20,7 +18,6 @@ from undertone_aggregator.collect.store import NoRoom, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-_RETRY_SECONDS = 0.05
 # FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
@@ -98,25 +95,10 @@ class SqliteStore(SqlStore):
     def _no_room(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlite_errorcode", None) in _FULL
 
-    @contextlib.contextmanager
-    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:
-        name = f"{self._path}.{'server' if server else 'lock'}"
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        give_to_owner(Path(name), self._path)
-        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            deadline = time.monotonic() + seconds
-            while True:
-                try:
-                    fcntl.flock(handle, how | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise Invalid(f"another aggregator uses the store {self._path}") from None
-                    time.sleep(_RETRY_SECONDS)
-            yield
-        finally:
-            os.close(handle)
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
+        path = Path(f"{self._path}.{'server' if server else 'lock'}")
+        refusal = f"another aggregator uses the store {self._path}"
+        return held(path, self._path, seconds, refusal, shared=shared)
 
 
 def _make_private(path: Path) -> None:
