@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
+from support.ports import free_port
 from support.private_broker import TLS
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
@@ -33,7 +34,8 @@ def open_broker(folder: Path, *, tls: bool = False, **options: int) -> ManagedBr
     access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")))
     access.chmod(0o600)
     kind = TlsBroker if tls else ManagedBroker
-    return kind(folder / "broker", passwords=passwords, access=access, **options)
+    # It may be stopped and started again, while others are given what the kernel chooses.
+    return kind(folder / "broker", free_port(), passwords=passwords, access=access, **options)
 
 
 def address(broker: ManagedBroker) -> Address:

@@ -105,8 +105,9 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
         revoke = "campaigns/power/actions/revoke"
         device = json.dumps({"device": "power-001"})
         assert ask(home, "POST", revoke, device)[0] == 403
-        assert ask(home, "POST", revoke, device, **logged_in)[0] == 200
-        for wrong, said in (("power-009", "not in the inventory"), ("power-001", "revoked"), ("../x", "1 to 32")):
+        # Again, it ends what was cut short.
+        assert [ask(home, "POST", revoke, device, **logged_in)[0] for _ in range(2)] == [200, 200]
+        for wrong, said in (("power-009", "not in the inventory"), ("../x", "1 to 32")):
             status, _, body = ask(home, "POST", revoke, json.dumps({"device": wrong}), **logged_in)
             assert (status, said in json.loads(body)["error"]) == (400, True), body
         with open_store(home.config("power").store_url, campaign="power", read_only=True) as store:
