@@ -153,10 +153,12 @@ class Pages:
         return await self._read(request, api.epochs)
 
     async def events(self, request: Request) -> Response:
-        """Server-sent events: the campaign at a glance, again whenever something is new."""
+        """Server-sent events: the campaign at a glance whenever something is new since the answer began."""
         name = self._name(request)
         if self._live.audience >= LARGEST_AUDIENCE:
             raise HTTPException(503, f"{LARGEST_AUDIENCE} pages listen already, which is the most")
+
+        await self._live.begin(name)
 
         async def messages() -> Any:
             try:

@@ -1,6 +1,7 @@
 """What is new, told to every open page: one look at the store for all of them, the oldest dropped for a slow one."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -52,11 +53,18 @@ class Live:
         self._message = message
         self._listeners: dict[str, set[OpenPage]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: dict[str, Mark] = {}
 
     @property
     def audience(self) -> int:
         """How many pages listen."""
         return sum(map(len, self._listeners.values()))
+
+    async def begin(self, name: str) -> None:
+        """Look at a campaign before it is said that somebody listens: whatever is new after that is told."""
+        if name not in self._tasks:
+            with contextlib.suppress(Invalid, OSError):
+                self._begun.setdefault(name, await asyncio.to_thread(self._look, name))
 
     async def listen(self, name: str) -> AsyncIterator[bytes]:
         """The messages about a campaign from now on. Raises Full."""
@@ -75,7 +83,7 @@ class Live:
                 self._tasks.pop(name).cancel()
 
     async def _watch(self, name: str) -> None:
-        before: Mark | None = None
+        before = self._begun.pop(name, None)
         told, failed = 0.0, ""
         while True:
             try:

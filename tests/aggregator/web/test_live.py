@@ -44,6 +44,23 @@ def test_a_change_of_the_store_is_told_within_a_second(
     assert 2 * live.LOOK_SECONDS <= 1
 
 
+def test_what_is_new_between_the_answer_and_the_first_look_is_told() -> None:
+    """A page that found the server again saw nothing of it until the next slot."""
+    mark = [1, 7, 0]
+
+    async def run() -> bytes:
+        told = Live(lambda name: (mark[0], mark[1], mark[2]), lambda name: b"new")
+        await told.begin("load")
+        mark[1] += 1
+        messages = told.listen("load")
+        try:
+            return await asyncio.wait_for(anext(messages), 120)
+        finally:
+            await messages.aclose()
+
+    assert asyncio.run(run()) == b"new"
+
+
 def test_a_slow_page_loses_the_oldest_and_holds_nobody_up() -> None:
     async def run() -> list[bytes]:
         listener = OpenPage()

@@ -181,14 +181,19 @@ def test_a_restart_of_the_server_is_said_and_survived(
 ) -> None:
     page = open_page(f"#{name}", losing=True)
     until(page, "document.getElementById('link').textContent === 'live'")
-    before = page.locator("#latest").inner_text()
+    latest = "document.getElementById('latest').textContent"
+    until(page, f"{latest}.includes('±')")
+    before = page.evaluate(latest)
     server.stop()
     until(page, "document.getElementById('link').className === 'lost'")
     one_more_report()
     server.start()
     until(page, "document.getElementById('link').textContent === 'live'")
+    # What came while it was away, and what comes from now on.
+    until(page, f"{latest} !== {json.dumps(before)}")
+    before = page.evaluate(latest)
     one_more_report()
-    until(page, f"document.getElementById('latest').textContent !== {json.dumps(before)}")
+    until(page, f"{latest} !== {json.dumps(before)}")
 
 
 def test_a_phone_in_the_dark(open_page: Callable[..., Any], name: str) -> None:

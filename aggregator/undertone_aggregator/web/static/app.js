@@ -256,10 +256,15 @@ function showOne(name) {
   data = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
   news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); loadTheta().catch(say); });
-  news.onopen = () => link("live");
-  news.onerror = () => link("the server does not answer: trying again", true);
+  // What is asked for once the news have begun misses nothing, also after the server was away.
+  const ask = () => api(`campaigns/${name}`).then((campaign) => {
+    if (name !== shown) return;
+    glance(campaign);
+    return Promise.all([load(), loadTheta()]).then(actions);
+  }).catch(say);
+  news.onopen = () => { link("live"); ask(); };
+  news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
   $("quantiles").replaceChildren();
-  api(`campaigns/${name}`).then(glance).then(() => Promise.all([load(), loadTheta()])).then(actions).catch(say);
 }
 
 function link(words, lost = false) {
