@@ -64,6 +64,10 @@ def test_an_aggregator_that_dies_two_dozen_times_counts_everything_once(make_wor
         ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement"), DEATHS // 4
     )
     assert accounts.holds, accounts.examples
-    assert accounts.sent == accounts.counted > 50
+    # On a machine that takes more than 96 slots for a life or two, the oldest reports leave the outbox: lost by name.
+    assert set(accounts.lost) <= {"outbox_full"}
+    assert accounts.sent == accounts.counted + accounts.lost["outbox_full"]
+    assert accounts.counted > 50
+    assert not accounts.rejected
     # What was committed and not acknowledged came again.
     assert accounts.duplicates >= DEATHS // 4
