@@ -15,6 +15,7 @@ from undertone_aggregator.collect.store import NoRoom, StoreError, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.notify import notify
 from undertone_aggregator.running import Options, Running, Slots
 from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.source import Outgoing, Source, enter_source
@@ -197,6 +198,8 @@ def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
     """What all campaigns share, as the first one that can be read has it."""
     while not home.names():
         journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
+        # All is well, however long it lasts: systemd would start it again.
+        notify("READY=1")
         if stop.wait(_LOOK_SECONDS):
             raise Invalid(f"there is no campaign in {home.folder}")
     failures: list[Exception] = []

@@ -150,6 +150,27 @@ def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
     assert (beats[-1] - beats[0]) / (len(beats) - 1) < interval
 
 
+def test_a_server_without_a_campaign_is_ready_and_survives_a_hang_up(tmp_path: Path) -> None:
+    home, told = written(tmp_path / "home"), tmp_path / "notify"
+    environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": "1000000"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(told))
+        ear.settimeout(120)
+        command = [sys.executable, "-m", "undertone", "serve", str(home), "--health", "127.0.0.1:0"]
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            while ear.recv(100) != b"READY=1":
+                pass
+            server.send_signal(signal.SIGHUP)
+            # Said after the signal came, by a thread that the signal would have ended.
+            for _ in range(4):
+                ear.recv(100)
+            assert server.poll() is None
+        finally:
+            server.kill()
+            server.wait()
+
+
 def test_what_systemd_loads_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = written(tmp_path / "home")
     (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))

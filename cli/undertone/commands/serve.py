@@ -1,5 +1,6 @@
 """``undertone serve``: the aggregation server for any number of campaigns."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -38,12 +39,14 @@ def serve(
 
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = Home(folder)
+    # Until there is something to read again, a SIGHUP asks for nothing.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    watchdog(stop)
     with (
         open_server(home, stop, journal, Options(take_over=take_over)) as server,
         serve_health(server, health or home.server.health),
         run_page(home, journal),
     ):
-        watchdog(stop)
         notify("READY=1")
         server.run(stop)
         notify("STOPPING=1")
