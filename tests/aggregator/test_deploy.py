@@ -1,5 +1,6 @@
 """Alerts and dashboard name metrics that exist; promtool, where it is installed, checks the rules and their tests."""
 
+import contextlib
 import getpass
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,10 +125,10 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
     assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []
 
 
-def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
-    home, told = written(tmp_path / "home"), tmp_path / "notify"
-    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
-    interval = 2.0
+@contextlib.contextmanager
+def serving(home: Path, interval: float) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
+    """``undertone serve`` as systemd runs it, and where it tells systemd something."""
+    told = home.with_name("notify")
     environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": str(int(interval * 1e6))}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(told))
@@ -134,16 +136,25 @@ def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "undertone", "serve", str(home), "--health", "127.0.0.1:0"]
         server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
-            heard = [(ear.recv(100), time.monotonic()) for _ in range(5)]
-            server.send_signal(signal.SIGTERM)
-            last = ear.recv(100)
-            while last == b"WATCHDOG=1":
-                last = ear.recv(100)
-            assert last == b"STOPPING=1"
-            assert server.wait(120) == 0
+            yield ear, server
         finally:
             server.kill()
             server.wait()
+
+
+def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
+    home, interval = written(tmp_path / "home"), 2.0
+    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    with serving(home, interval) as (ear, server):
+        heard = [(ear.recv(100), time.monotonic()) for _ in range(5)]
+        while b"READY=1" not in [state for state, _ in heard]:
+            heard.append((ear.recv(100), time.monotonic()))
+        server.send_signal(signal.SIGTERM)
+        last = ear.recv(100)
+        while last == b"WATCHDOG=1":
+            last = ear.recv(100)
+        assert last == b"STOPPING=1"
+        assert server.wait(120) == 0
     beats = [second for state, second in heard if state == b"WATCHDOG=1"]
     assert [state for state, _ in heard if state != b"WATCHDOG=1"] == [b"READY=1"]
     # Each at half the interval: more often than systemd asks, on a busy machine on the whole.
@@ -151,24 +162,14 @@ def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
 
 
 def test_a_server_without_a_campaign_is_ready_and_survives_a_hang_up(tmp_path: Path) -> None:
-    home, told = written(tmp_path / "home"), tmp_path / "notify"
-    environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": "1000000"}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(told))
-        ear.settimeout(120)
-        command = [sys.executable, "-m", "undertone", "serve", str(home), "--health", "127.0.0.1:0"]
-        server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-        try:
-            while ear.recv(100) != b"READY=1":
-                pass
-            server.send_signal(signal.SIGHUP)
-            # Said after the signal came, by a thread that the signal would have ended.
-            for _ in range(4):
-                ear.recv(100)
-            assert server.poll() is None
-        finally:
-            server.kill()
-            server.wait()
+    with serving(written(tmp_path / "home"), 1.0) as (ear, server):
+        while ear.recv(100) != b"READY=1":
+            pass
+        server.send_signal(signal.SIGHUP)
+        # Said after the signal came, by a thread that the signal would have ended.
+        for _ in range(4):
+            ear.recv(100)
+        assert server.poll() is None
 
 
 def test_what_systemd_loads_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

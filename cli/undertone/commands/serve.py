@@ -39,8 +39,8 @@ def serve(
 
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = Home(folder)
-    # Until there is something to read again, a SIGHUP asks for nothing.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     watchdog(stop)
     with (
         open_server(home, stop, journal, Options(take_over=take_over)) as server,
