@@ -123,8 +123,8 @@ class FleetFiles:
         self._write({name: password})
         return path
 
-    def revoke(self, name: str, now: int) -> None:
-        """Neither the broker nor admission takes anything of it from now on; what was counted stays counted.
+    def revoke(self, name: str, now: int) -> str:
+        """Neither the broker nor admission takes anything of it from now on; what was done, in a sentence.
 
         Again, it ends what was cut short: admission comes first. Raises Invalid.
         """
@@ -135,6 +135,7 @@ class FleetFiles:
         certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
         if certificate.exists():
             revoke_certificates(self.authority, [certificate])
+        return f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums"
 
     def forget(self, name: str, now: int) -> None:
         """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
@@ -181,8 +182,7 @@ def revoke_at_home(home: Home, name: str, device: str) -> str:
     check_name("device", device)
     config = home.config(home.only(name))
     with open_store(config.store_url, campaign=name) as store:
-        FleetFiles.at_home(home, name, store).revoke(device, int(time.time()))
-    return f"{device} is revoked: its later reports are refused; its earlier ones stay in the sums"
+        return FleetFiles.at_home(home, name, store).revoke(device, int(time.time()))
 
 
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:

@@ -122,8 +122,7 @@ def revoke(
 ) -> None:
     """Refuse everything that a device sends from now on, at the broker and at admission."""
     with _open(home, campaign, config, fleet) as opened:
-        opened.revoke(name, int(time.time()))
-    print(f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums")
+        print(opened.revoke(name, int(time.time())))
     print(_told(opened))
 
 

@@ -119,8 +119,8 @@ class Entity(Source):
             with _DIRECT.open(request, timeout=_ANSWER_SECONDS) as answer:
                 text = answer.read(_LARGEST)
         except urllib.error.HTTPError as error:
-            elsewhere = error.headers.get("Location")
-            points = f" and points to {elsewhere}: name that in source.url" if elsewhere else ""
+            # Not where to: an address may carry a secret, and what is said here stands in status and log.
+            points = " and points elsewhere: name that address in source.url" if error.headers.get("Location") else ""
             raise OSError(f"{self._url} answers {error.code}{points}") from None
         return number_in(text, "state", self._scale)
 
