@@ -1,6 +1,7 @@
 """The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -71,7 +72,7 @@ class Coordinator:
         self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
         self._heard, self._retired = b"", False
         self._world: Published | None = None
-        self._told_at = 0.0
+        self._told_at = -math.inf
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._begin(0)
         self._at_home: set[Series] = set()
@@ -82,7 +83,8 @@ class Coordinator:
 
     def _begin(self, now: int) -> None:
         """Nothing is done yet, as at the start: what is due goes by the clock."""
-        self._now, self._published_at, self._status_at, self._looked = now, 0, 0, 0
+        self._now = now
+        self._published_at = self._status_at = self._looked = -math.inf
         self._shown = self._taken = -1
         self._live: LiveFilter | None = None
 
@@ -171,7 +173,7 @@ class Coordinator:
                 )
                 if estimate.misfit is not None and estimate.misfit >= ALARMING:
                     self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
-        if now >= self._status_at + STATUS_SECONDS or self._status_at == 0:
+        if now >= self._status_at + STATUS_SECONDS:
             self.status(now)
 
     def _tell_home(self, newest: Epoch, series: set[Series]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import sys
 import threading
 import time
@@ -81,7 +82,7 @@ class Journal:
 
         A sentence that begins with ``alarm:`` is one.
         """
-        last, at = self._last.get(event, ("", 0.0))
+        last, at = self._last.get(event, ("", -math.inf))
         now = time.monotonic()
         if last != sentence or now > at + REPEAT_SECONDS:
             self._last[event] = (sentence, now)

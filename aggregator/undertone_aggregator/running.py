@@ -1,6 +1,7 @@
 """One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
 
 import contextlib
+import math
 import shutil
 import threading
 import time
@@ -232,7 +233,7 @@ class Running:
             )
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
-        asked = looked = 0.0
+        asked = looked = -math.inf
         plan = self.config.campaign
         watch = Watch(plan.slot_seconds, plan.settle_slots)
         while not stop.wait(_TICK_SECONDS):

@@ -1,6 +1,7 @@
 """An `Intake` from a persistent session at a broker: a socket around `Subscriber`."""
 
 import contextlib
+import math
 import random
 import select
 import socket
@@ -53,7 +54,7 @@ class Inbox:
         self._subscriber = self._new_subscriber(0)
         self._received: list[Delivery] = []
         self._pause = _FIRST_PAUSE
-        self._retry_at = 0.0
+        self._retry_at = -math.inf
         self._connections = 0
         self._greeted = self._denied = False
         self._losses = Disconnections()

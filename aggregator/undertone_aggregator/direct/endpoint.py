@@ -7,6 +7,7 @@ kept here: what is not acknowledged a device has kept, and sends again.
 """
 
 import errno
+import math
 import selectors
 import socket
 import threading
@@ -68,9 +69,9 @@ class Endpoint:
         self._listening: list[socket.socket] = []
         # Those for which there was no descriptor: they are looked at again with the next sweep.
         self._deaf: list[socket.socket] = []
-        self._sweep_at = 0.0
+        self._sweep_at = -math.inf
         self._taking = False
-        self._taken_at = 0.0
+        self._taken_at = -math.inf
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
 

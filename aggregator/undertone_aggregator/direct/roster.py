@@ -1,5 +1,6 @@
 """Who is connected: strangers and devices, what they may take, and why others were sent away."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Set, Sized
@@ -41,7 +42,7 @@ class Roster:
         self._say = say
         # The buckets of devices that went away, until they would be full again.
         self._left: dict[str, Bucket] = {}
-        self._tell_at = 0.0
+        self._tell_at = -math.inf
         self._told = (0, 0)
 
     # --- what connections call

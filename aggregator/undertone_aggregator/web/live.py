@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -46,11 +47,18 @@ class Live:
     """Looks at a campaign while somebody listens. ``look`` gives its mark, ``message`` what is told of a change.
 
     A message is made once, as the bytes that every listener is sent. A settled slot or a new epoch is told at once.
+    ``clock``: seconds of a monotonic clock, which may start at any number.
     """
 
-    def __init__(self, look: Callable[[str], Mark], message: Callable[[str], bytes]) -> None:
+    def __init__(
+        self,
+        look: Callable[[str], Mark],
+        message: Callable[[str], bytes],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._look = look
         self._message = message
+        self._clock = clock
         self._listeners: dict[str, set[OpenPage]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun: dict[str, Mark] = {}
@@ -84,11 +92,11 @@ class Live:
 
     async def _watch(self, name: str) -> None:
         before = self._begun.pop(name, None)
-        told, failed = 0.0, ""
+        told, failed = -math.inf, ""
         while True:
             try:
                 mark = await asyncio.to_thread(self._look, name)
-                now = time.monotonic()
+                now = self._clock()
                 if before is None:
                     before = mark
                 elif mark[:-1] != before[:-1] or (mark != before and now >= told + COUNT_SECONDS):

@@ -1,6 +1,7 @@
 """``undertone fleet``: thousands of MQTT clients from one process, each the shipped reporter core."""
 
 import json
+import math
 import sys
 import tempfile
 import time
@@ -159,7 +160,7 @@ class _Line:
 
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status("starting")
-        self._said = 0.0
+        self._said = -math.inf
 
     def __enter__(self) -> "_Line":
         if self._console.is_terminal:

@@ -1,6 +1,7 @@
 """Meters on a serial port (P1, SML, IEC 62056-21, Modbus RTU) by pyserial, the extra `meters`; and Modbus over TCP."""
 
 import contextlib
+import math
 import socket
 import time
 from typing import Any, Protocol
@@ -50,7 +51,7 @@ class Pushed(Source):
         self._baud = fields.get("baud", baud)
         self._decoder = decoder
         self._port: Any = None
-        self._next: float = 0
+        self._next = -math.inf
         self._heard = time.monotonic()
 
     def arrived(self) -> list[int]:

@@ -155,7 +155,7 @@ class _Watch:
         self._tail = LedgerTail(plan.folder / "fleet.ledger")
         self._own = FleetLedger(plan.folder / "demo.ledger")
         self._kill_at = plan.options.kill_aggregator_at
-        self._restart_at = 0.0
+        self._restart_at: float | None = None
 
     def follow(self) -> Callable[[], Sent]:
         """Return when the fleet's last slot is over: a function that reads all ledgers."""
@@ -193,10 +193,10 @@ class _Watch:
 
     def _kill_and_restart(self, report_slot: int | None) -> None:
         stage = self._stage
-        if self._restart_at:
+        if self._restart_at is not None:
             if time.monotonic() >= self._restart_at:
                 stage.start_aggregator(self._plan.config_file)
-                self._restart_at = 0.0
+                self._restart_at = None
                 self._display.say("the aggregator is started again", loud=True)
         elif self._kill_at is not None and report_slot is not None and report_slot >= self._kill_at:
             self._own.fault("aggregator_killed")

@@ -121,10 +121,14 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
     assert [record.message for record in caplog.records] == ["no news of load: ZeroDivisionError('no devices')"]
 
 
-def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("began", [0.0, 10.0, 3.2e8], ids=["at boot", "seconds old", "ten years old"])
+def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
+    monkeypatch: pytest.MonkeyPatch, began: float
+) -> None:
+    """Whatever the machine's age: the first message waited for an hour of uptime."""
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(live, "COUNT_SECONDS", 3600.0)
     mark = [1, 7, 0]
+    seconds = [began]
     made = []
 
     def message(name: str) -> bytes:
@@ -135,22 +139,31 @@ def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(monkeypatch: 
         mark[2] += 1
         return (mark[0], mark[1], mark[2])
 
+    async def after(looks: int) -> None:
+        until = mark[2] + looks
+        while mark[2] < until:
+            await asyncio.sleep(0.001)
+
     async def run() -> list[bytes]:
-        told = Live(look, message)
+        told = Live(look, message, lambda: seconds[0])
         streams = [told.listen("load") for _ in range(50)]
-        first = await asyncio.gather(*map(anext, streams))
-        again = [asyncio.ensure_future(anext(stream)) for stream in streams]
-        await asyncio.sleep(0.3)
-        assert not any(task.done() for task in again), "more deliveries are told once in a while"
-        mark[1] += 1
-        second = await asyncio.wait_for(asyncio.gather(*again), 120)
+        messages = []
+        for change in ("deliveries", "a slot", "deliveries"):
+            waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+            if messages:
+                await after(5)
+                assert not any(task.done() for task in waiting), "more deliveries are told once in a while"
+                if change == "a slot":
+                    mark[1] += 1
+                else:
+                    seconds[0] += live.COUNT_SECONDS
+            heard = await asyncio.wait_for(asyncio.gather(*waiting), 120)
+            # The same bytes, not alike ones, go to all.
+            assert len({id(each) for each in heard}) == 1
+            messages.append(heard[0])
         for stream in streams:
             await stream.aclose()
-        # The same bytes, not alike ones, go to all.
-        assert len({id(each) for each in first}) == len({id(each) for each in second}) == 1
-        return [first[0], second[0]]
+        return messages
 
-    first, second = asyncio.run(run())
-    assert first.startswith(b"1 7 ")
-    assert second.startswith(b"1 8 ")
-    assert len(made) == 2, "a message is made once for all"
+    assert [message[:4] for message in asyncio.run(run())] == [b"1 7 ", b"1 8 ", b"1 8 "]
+    assert len(made) == 3, "a message is made once for all"
