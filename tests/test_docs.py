@@ -43,17 +43,6 @@ def test_paths_are_there(guide):
     assert not missing, f"{guide.name} names {', '.join(missing)}"
 
 
-def test_the_guides_stay_short():
-    """Results aside, at most 2,200 lines: what grows is cut elsewhere."""
-    lines = {guide: len(guide.read_text(encoding="utf-8").splitlines()) for guide in GUIDES}
-    counted = {
-        str(guide.relative_to(REPO)): n
-        for guide, n in lines.items()
-        if guide.relative_to(REPO).parts[:2] != ("docs", "results") and guide.name not in ("results.md", "CHANGELOG.md")
-    }
-    assert sum(counted.values()) <= 2_200, counted
-
-
 _INSTALLS = re.compile(r"(?:pip3? install|pip wheel|pipx install|uv add)[^`\n]*")
 # On the index, this name belongs to an unrelated tool with the same command.
 _BARE = re.compile(r"(?<![\w/.-])undertone(?![\w-]|/)")

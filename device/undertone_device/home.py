@@ -42,9 +42,9 @@ class Home:
         self._topic = "undertone/home/%s" % name
         self._connected = False
         self._asked = False
-        self._next = -math.inf
+        self._next: float = 0
         self._shown = b""
-        self._shown_at = -math.inf
+        self._shown_at: float = 0
         self.trouble = ""
 
     def show(self, status: dict[str, Any]) -> None:

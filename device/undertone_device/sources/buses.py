@@ -1,7 +1,6 @@
 """Meters on a serial port (P1, SML, IEC 62056-21, Modbus RTU) by pyserial, the extra `meters`; and Modbus over TCP."""
 
 import contextlib
-import math
 import socket
 import time
 from typing import Any, Protocol
@@ -51,7 +50,7 @@ class Pushed(Source):
         self._baud = fields.get("baud", baud)
         self._decoder = decoder
         self._port: Any = None
-        self._next = -math.inf
+        self._next: float = 0
         self._heard = time.monotonic()
 
     def arrived(self) -> list[int]:

@@ -1,7 +1,6 @@
 """What another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
 
 import json
-import math
 import time
 import urllib.error
 import urllib.request
@@ -49,7 +48,7 @@ class Topic(Source):
         self._topic = fields["topic"]
         self._field = fields.get("field")
         self._scale = fields.get("scale", (1, 1))
-        self._next = -math.inf
+        self._next: float = 0
         self._connected = False
 
     def arrived(self) -> list[int]:
