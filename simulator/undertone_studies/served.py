@@ -58,7 +58,7 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         if intake_name != "direct":
             run(Ingest(bench.PLAN, store, openers[intake_name](), clock=lambda: bench.NOW), stop)
             return
-        limits = Limits(burst=10**9, strangers=10**9)
+        limits = Limits(burst=10**9, strangers=10**9, strangers_of_address=10**9)
         gate = Gate(folder / "passwords", credentials.servers_names())
         listener = Listener(port=port)
         plan = bench.PLAN

@@ -36,8 +36,11 @@ class Host(Protocol):
     def topic_of(self, user: str) -> str:
         """The topic of a device's reports."""
 
-    def arrived(self, connection: "Connection") -> str:
-        """A stranger: the reason to send it away, "" for none."""
+    def arrived(self, connection: "Connection") -> None:
+        """Take in a stranger."""
+
+    def full(self, user: str) -> bool:
+        """Whether there is no room for this device."""
 
     def entered(self, connection: "Connection") -> None:
         """It is a device."""
@@ -91,9 +94,7 @@ class Connection:
         self.subscribed = False
         self.stalled = False
         stream.reader = self
-        reason = host.arrived(self)
-        if reason:
-            stream.end(reason)
+        host.arrived(self)
 
     # --- what the stream calls
 
@@ -193,7 +194,10 @@ class Connection:
             return
         _, start, stop = whole[0]
         asked = parse_connect(data[start:stop])
-        self.user = self._admitted(asked)
+        user = self._admitted(asked)
+        if self._host.full(user):
+            raise ProtocolError("connections", "as many devices as there may be", packets.UNAVAILABLE)
+        self.user = user
         self._keepalive = asked.keepalive
         self._topic = self._host.topic_of(self.user)
         self._own = self._topic.encode()

@@ -248,6 +248,9 @@ class Endpoint:
             except OSError as wrong:
                 if wrong.errno in _EXHAUSTED:
                     self.roster.refused["system"] += 1
+                    if wrong.errno == errno.EMFILE and self.roster.make_room():
+                        # Devices that wait to be accepted take the stranger's place.
+                        continue
                     self._selector.unregister(listening)
                     self._deaf.append(listening)
                     return

@@ -9,14 +9,18 @@ _LEAST_PER_SECOND = 1.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Before the password: ``connect_bytes``, ``connect_seconds``, ``strangers`` of one address. After it: the others.
+    """Limits before the password: ``connect_bytes``, ``connect_seconds``, and the connections that have not shown who
+    they are: ``strangers`` in all, ``strangers_of_address`` of one IPv4 address or IPv6 /64. One too many ends the
+    oldest of the address, or of the address with the most. ``connections`` limits devices alone, which strangers
+    therefore cannot keep out. The other limits hold after the password.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device: an empty one stops reading and drops
     nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` of all that wait for their commit.
     """
 
     connections: int = 20_000
-    strangers: int = 256
+    strangers: int = 4096
+    strangers_of_address: int = 256
     connect_bytes: int = 512
     connect_seconds: float = 10.0
     packet_bytes: int = 1024

@@ -10,6 +10,7 @@ from undertone_aggregator.direct.connection import Bucket, Connection
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.queue import Queue
+from undertone_aggregator.shares import Shares, network_of
 from undertone_shared.topics import config_topic, report_topic
 
 _TELL_SECONDS = 60.0
@@ -33,7 +34,7 @@ class Roster:
         self.throttled = 0
         self.open: set[Connection] = set()
         self.online: dict[str, Connection] = {}
-        self.strangers: Counter[str] = Counter()
+        self.strangers: Shares[Connection] = Shares()
         self.now: Callable[[], float] = time.monotonic
         self.deliver: Callable[[Delivery], None] = queue.put
         self.backlog: Sized = queue.waiting
@@ -51,13 +52,26 @@ class Roster:
         """The topic of a device's reports."""
         return report_topic(self._prefix, self._campaign, user)
 
-    def arrived(self, connection: Connection) -> str:
-        """A stranger: the reason to send it away, "" for none."""
+    def arrived(self, connection: Connection) -> None:
+        """Take in a stranger. One too many ends an older one: those who show at once who they are always get in."""
         self.open.add(connection)
-        self.strangers[connection.address] += 1
-        if len(self.open) > self.limits.connections:
-            return "connections"
-        return "strangers" if self.strangers[connection.address] > self.limits.strangers else ""
+        network = network_of(connection.address)
+        self.strangers.add(network, connection)
+        if self.strangers.count(network) > self.limits.strangers_of_address:
+            self.strangers.oldest(network).abort("strangers")
+        elif len(self.strangers) > self.limits.strangers:
+            self.make_room()
+
+    def make_room(self) -> bool:
+        """End the oldest stranger of the address with the most; whether there was one."""
+        if self.strangers:
+            self.strangers.most_crowded().abort("strangers")
+            return True
+        return False
+
+    def full(self, user: str) -> bool:
+        """Whether there are as many devices as there may be, and this one is not among them."""
+        return len(self.online) >= self.limits.connections and user not in self.online
 
     def entered(self, connection: Connection) -> None:
         """It is a device: its older connection ends."""
@@ -103,9 +117,7 @@ class Roster:
     # --- inside
 
     def _known(self, connection: Connection) -> None:
-        self.strangers[connection.address] -= 1
-        if self.strangers[connection.address] <= 0:
-            del self.strangers[connection.address]
+        self.strangers.remove(network_of(connection.address), connection)
 
     def _tell(self) -> None:
         """Say who was refused or not read, when that is more than it was."""

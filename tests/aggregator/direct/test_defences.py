@@ -241,7 +241,7 @@ def test_a_half_open_connection_ends(site: Site) -> None:
 
 
 def test_strangers_of_one_address_are_limited_and_devices_are_not(passwords: Path) -> None:
-    with Site(passwords, replace(QUICK, strangers=20, connect_seconds=600.0)) as site:
+    with Site(passwords, replace(QUICK, strangers_of_address=20, connect_seconds=600.0)) as site:
         site.honest_goes_on()
         strangers = [raw(site.port, b"") for _ in range(50)]
         wait_for(lambda: site.refused("strangers") >= 30)
@@ -253,13 +253,34 @@ def test_strangers_of_one_address_are_limited_and_devices_are_not(passwords: Pat
         entered(site)
 
 
-def test_connections_are_limited_in_all(passwords: Path) -> None:
-    with Site(passwords, replace(QUICK, connections=2)) as site:
+def test_devices_are_limited_in_all(passwords: Path) -> None:
+    with Site(passwords, replace(QUICK, connections=1)) as site:
         site.honest_goes_on()
-        device = entered(site)
-        assert ended(raw(site.port, CONNECT)) == b""
+        assert ended(raw(site.port, CONNECT)) == mqtt.connack(mqtt.UNAVAILABLE)
         assert site.refused("connections") == 1
-        device.close()
+
+
+def test_strangers_leave_their_descriptors_to_devices(passwords: Path) -> None:
+    """Strangers use up all descriptors that there are, and wait: a device still comes in."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Site(passwords, replace(QUICK, connect_seconds=600.0)) as site:
+        site.honest_goes_on()
+        strangers = [raw(site.port, b"") for _ in range(20)]
+        wait_for(lambda: len(site.endpoint.roster.strangers) == 20)
+        device = socket.socket()
+        device.settimeout(60)
+        used = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
+            device.connect(("127.0.0.1", site.port))
+            device.sendall(CONNECT)
+            assert device.recv(4) == mqtt.connack(mqtt.ACCEPTED)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for open_socket in (device, *strangers):
+                open_socket.close()
 
 
 def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped(passwords: Path) -> None:

@@ -1,0 +1,84 @@
+"""Shares of a limited resource by network address, so that one address cannot use up what all share."""
+
+import ipaddress
+from collections import defaultdict
+from typing import Generic, TypeVar
+
+Member = TypeVar("Member")
+
+# One customer's part of an IPv6 address: whoever has one address of it has all of them.
+_IPV6_NETWORK_BITS = 64
+
+
+def network_of(address: str) -> str:
+    """The part of an address that stands for one customer: IPv4 whole, IPv6 its /64; other text stays as it is."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed), _IPV6_NETWORK_BITS), strict=False))
+
+
+class Shares(Generic[Member]):
+    """Members by network, oldest first, and which network has the most of them. Every operation takes constant time."""
+
+    def __init__(self) -> None:
+        # Dictionaries keep the order of arrival, as sets do not.
+        self._members: dict[str, dict[Member, None]] = {}
+        self._networks_of_size: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._largest = 0
+        self._total = 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    def count(self, network: str) -> int:
+        """How many members this network has."""
+        return len(self._members.get(network, ()))
+
+    @property
+    def largest(self) -> int:
+        """How many members the network with the most has."""
+        return self._largest
+
+    def add(self, network: str, member: Member) -> None:
+        """Add the newest member of a network."""
+        members = self._members.setdefault(network, {})
+        members[member] = None
+        self._total += 1
+        self._move(network, len(members) - 1, len(members))
+
+    def remove(self, network: str, member: Member) -> None:
+        """Remove a member. Raises KeyError for one that is not there."""
+        members = self._members[network]
+        del members[member]
+        self._total -= 1
+        self._move(network, len(members) + 1, len(members))
+        if not members:
+            del self._members[network]
+
+    def oldest(self, network: str) -> Member:
+        """The oldest member of a network. Raises KeyError for a network without one."""
+        return next(iter(self._members[network]))
+
+    def most_crowded(self) -> Member:
+        """The oldest member of the network with the most members. Raises KeyError when there is no member."""
+        if not self._total:
+            raise KeyError("there is no member")
+        return self.oldest(next(iter(self._networks_of_size[self._largest])))
+
+    def _move(self, network: str, before: int, after: int) -> None:
+        sizes = self._networks_of_size
+        if before:
+            del sizes[before][network]
+            if not sizes[before]:
+                del sizes[before]
+        if after:
+            sizes[after][network] = None
+        # A network grows or shrinks by one, and so does the largest.
+        if after > self._largest or (before == self._largest and before not in sizes):
+            self._largest = after
