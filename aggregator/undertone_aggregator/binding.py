@@ -89,7 +89,7 @@ def open_campaign(
             return seed
     made = changes(meta, plan, stream)
     if any(not change.allowed for change in made):
-        raise Invalid(f"the store {store.url} holds another campaign: " + "; ".join(map(str, made)))
+        raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, made)))
     if made and not apply:
         said = refusing()
         raise Invalid(
@@ -112,7 +112,7 @@ def bind_counting(store: Store, counts: str) -> None:
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
         if before != counts:
             raise Invalid(
-                f"landing.counts is {counts!r}, but the reports in {store.url} were counted by {before!r}: a campaign"
+                f"landing.counts is {counts!r}, but the reports in {store.name} were counted by {before!r}: a campaign"
                 " cannot change it; make a new campaign with a store of its own"
             )
         store.set_meta({_COUNTS: counts})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator import plan_checks as check
 from undertone_aggregator.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
+from undertone_aggregator.collect.store_address import StoreAddress, store_address
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.landing_options import LandingOptions
 from undertone_aggregator.options import Checked, choice, integer, option, parse, tables_in, text
@@ -204,19 +205,23 @@ class Config:
     @property
     def store_url(self) -> str:
         """What `open_store` opens: the store's path as a file, or the address of a database as it stands."""
-        where = self.store.path
-        return where if "://" in where else f"sqlite:{self.path(where)}"
+        return str(self.store_address)
+
+    @property
+    def store_address(self) -> StoreAddress:
+        """Where the store is. Raises Invalid for a scheme that no store has."""
+        return store_address(self.store.path).within(self.folder)
 
     @property
     def disk(self) -> Path:
         """A folder on the disk that the store is on; of a database, which sees to its own, the file's folder."""
-        where = self.store.path
-        return self.folder if "://" in where else self.path(where).parent
+        file = self.store_address.file
+        return self.folder if file is None else file.parent
 
     @property
     def shares(self) -> bool:
         """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
-        return self.store.path.startswith("postgresql:") and self.broker.mode != DIRECT
+        return self.store_address.shared and self.broker.mode != DIRECT
 
     @property
     def sessions(self) -> int:

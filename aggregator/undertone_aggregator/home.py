@@ -15,6 +15,7 @@ from typing import Any
 from undertone_aggregator import credentials
 from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.room import naming
+from undertone_aggregator.collect.store_address import StoreAddress, store_address
 from undertone_aggregator.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.options import parse, tables_in
 from undertone_aggregator.server_options import ServerOptions
@@ -92,24 +93,23 @@ class Home:
         if named != name:
             raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
         store, where = dict(shared.get("store", {})), _where(shared)
-        if "://" not in where:
-            _make(self.folder / where)
-            store["path"] = str(Path(where) / f"{name}.sqlite")
+        if where.file is not None:
+            _make(self.folder / where.file)
+            store["path"] = str(where.file / f"{name}.sqlite")
         return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
 
     def stores(self) -> dict[str, str]:
         """Campaign -> store, whatever its plan says, and of one whose plan is gone: its file is still there."""
-        where = _where(self._tables(self.folder / SERVER, _SHARED))
-        if "://" in where:
-            return dict.fromkeys(self.names(), where)
-        return {path.stem: f"sqlite:{path}" for path in sorted((self.folder / where).glob("*.sqlite"))}
+        where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
+        if where.file is None:
+            return dict.fromkeys(self.names(), str(where))
+        return {path.stem: f"sqlite:{path}" for path in sorted(where.file.glob("*.sqlite"))}
 
     @property
     def disk(self) -> Path:
         """A folder on the disk that the stores are on, or will be."""
-        where = _where(self._tables(self.folder / SERVER, _SHARED))
-        stores = self.folder / where
-        return stores if "://" not in where and stores.is_dir() else self.folder
+        stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
+        return stores if stores is not None and stores.is_dir() else self.folder
 
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""
@@ -125,9 +125,9 @@ class Home:
         return _parse(data.decode(errors="replace"), str(path), allowed)
 
 
-def _where(shared: Mapping[str, Any]) -> str:
-    """[store] path: a folder of files, or one database for all."""
-    return str(shared.get("store", {}).get("path", "stores"))
+def _where(shared: Mapping[str, Any]) -> StoreAddress:
+    """[store] path: a folder of files, or one database for all. Raises Invalid."""
+    return store_address(str(shared.get("store", {}).get("path", "stores")))
 
 
 def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:

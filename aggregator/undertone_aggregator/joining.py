@@ -14,6 +14,7 @@ from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.sessions import open_intake
 from undertone_aggregator.collect.shared_plan import read_brokers
 from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.store_address import shared_examples, store_address
 from undertone_aggregator.collection import cells_of
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
@@ -38,8 +39,8 @@ class Joining:
         failpoint: Failpoint = nowhere,
     ) -> None:
         """Until ``stop`` is set; then everything read is committed and acknowledged. Raises Invalid."""
-        if not self.store.startswith("postgresql:"):
-            raise Invalid(f"--store is {self.store}, expected postgresql://user@host/database")
+        if not store_address(self.store).shared:
+            raise Invalid(f"--store is {self.store}, expected {shared_examples()}")
         most = SHARDS if self.shards is None else self.shards
         means = Means(self.store, cells_of, self._open_intake, say, clock, failpoint, most)
         ready = functools.partial(say, "every partition has its session: reports are kept")

@@ -18,9 +18,12 @@ class _Collections:
         return guarantee_of(timeline, budget)
 
 
-def open_results(url: Path | str) -> Results:
-    """Open an aggregator's store for reading. Raises Invalid."""
-    return Results(url, _Collections())
+def open_results(url: Path | str, campaign: str | None = None) -> Results:
+    """Open an aggregator's store for reading: a file, or the address of a database.
+
+    ``campaign``: which one, where several are in the database. Raises Invalid.
+    """
+    return Results(url, _Collections(), campaign)
 
 
 def connect(url: str, campaign: str | None = None) -> Results:

@@ -187,7 +187,7 @@ class Running:
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(issued_at))
         said = (
-            f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.url} does"
+            f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.name} does"
             " not know"
         )
         if not self._options.take_over:

@@ -119,7 +119,7 @@ def outcomes(store: Store) -> dict[Key, str]:
     """
     judged = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
     if not judged and store.outcomes()[RECEIVED]:
-        raise Invalid(f"{store.url} has no audit of its reports: run the aggregator with audit = true in [store]")
+        raise Invalid(f"{store.name} has no audit of its reports: run the aggregator with audit = true in [store]")
     return judged
 
 

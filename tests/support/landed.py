@@ -20,9 +20,9 @@ GROUPS = 4
 _CHUNK = 20_000
 
 
-def bind(store: Store, epochs: Sequence[Epoch] = EPOCHS) -> None:
+def bind(store: Store, epochs: Sequence[Epoch] = EPOCHS, *, name: str = "meters") -> None:
     """Make a store this campaign's."""
-    store.set_meta({"campaign": "meters", "epsilon": "4"})
+    store.set_meta({"campaign": name, "epsilon": "4"})
     for epoch in epochs:
         store.add_epoch(epoch)
 

@@ -47,6 +47,13 @@ class MemoryStore:
     def url(self) -> str:
         return f"memory:{self._number}"
 
+    @property
+    def name(self) -> str:
+        return self.url
+
+    def campaigns(self) -> list[str]:
+        return [self._meta["campaign"]] if "campaign" in self._meta else []
+
     def close(self) -> None:
         pass
 

@@ -21,6 +21,7 @@ from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.leases import COORDINATOR, Fenced, Lease, Leases, fair_shares
 from undertone_aggregator.collect.shared_plan import plan_text, read_plan
 from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
+from undertone_aggregator.collect.store_address import shared_examples
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 
@@ -73,7 +74,7 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
     """Until ``stop`` is set or the plan has changed."""
     leases = store.leases
     if leases is None:
-        raise Invalid(f"the store {store.url} is one machine's, expected postgresql://user@host/database")
+        raise Invalid(f"the store {store.name} is one machine's, expected {shared_examples()}")
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(store.shared(LOCK_SECONDS))

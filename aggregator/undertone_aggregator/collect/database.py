@@ -18,7 +18,7 @@ class Database:
 
     _several = False
 
-    def __init__(self, engine: Engine, name: str, campaign: str | None, read_only: bool) -> None:
+    def __init__(self, engine: Engine, name: str, campaign: str | None, *, read_only: bool, choose: bool) -> None:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
@@ -32,7 +32,8 @@ class Database:
                 if not read_only:
                     self._migrate()
                 _check_version(self._connection, name)
-                self._campaign = self._choose(campaign, read_only)
+                if choose:
+                    self._campaign = self._choose(campaign, read_only)
         except BaseException:
             self.close()
             raise
@@ -40,6 +41,13 @@ class Database:
     @property
     def url(self) -> str:
         raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def campaigns(self) -> list[str]:
+        return sorted(name for _, name in self.rows(select(tables.campaigns)) if name)
 
     @property
     def _connection(self) -> Connection:

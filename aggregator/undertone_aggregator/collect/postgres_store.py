@@ -39,7 +39,9 @@ class PostgresStore(SqlStore):
 
     _several = True
 
-    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
+    def __init__(
+        self, where: str, *, campaign: str | None = None, read_only: bool = False, choose: bool = True
+    ) -> None:
         try:
             address = make_url(f"postgresql:{where}")
         except (ArgumentError, ValueError):
@@ -58,7 +60,8 @@ class PostgresStore(SqlStore):
             if read_only:
                 raw.execute("SET default_transaction_read_only = on")
 
-        super().__init__(engine, address.render_as_string(hide_password=True), campaign, read_only)
+        name = address.render_as_string(hide_password=True)
+        super().__init__(engine, name, campaign, read_only=read_only, choose=choose)
 
     @property
     def url(self) -> str:

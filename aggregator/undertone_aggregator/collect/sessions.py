@@ -81,7 +81,7 @@ def _join(store: Store, plan: IngestPlan) -> IngestPlan:
     if len(known) != 1 or len(known[0]) != plan.workers:
         partitions = " and ".join(str(len(slots)) for slots in known) or "no"
         raise Invalid(
-            f"server.partitions is {plan.workers}, but workers of {store.url} run with {partitions}: stop them all to"
+            f"server.partitions is {plan.workers}, but workers of {store.name} run with {partitions}: stop them all to"
             " change it"
         )
     return replace(plan, secret=meta[SECRET], slots=known[0])

@@ -25,7 +25,9 @@ _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_S
 class SqliteStore(SqlStore):
     """A store in a file; processes hold it by a lock file beside it."""
 
-    def __init__(self, where: str, *, campaign: str | None = None, read_only: bool = False) -> None:
+    def __init__(
+        self, where: str, *, campaign: str | None = None, read_only: bool = False, choose: bool = True
+    ) -> None:
         self._path = Path(where)
         if read_only and not self._path.is_file():
             raise NoStore(f"there is no store at {where}")
@@ -51,7 +53,7 @@ class SqliteStore(SqlStore):
                     raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
 
         try:
-            super().__init__(engine, where, campaign, read_only)
+            super().__init__(engine, where, campaign, read_only=read_only, choose=choose)
         except NoRoom as wrong:
             raise NoRoom(f"{where}: {wrong}") from wrong
         except StoreError as wrong:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.inventory import Device
 from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.collect.store_address import store_address
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 RECEIVED = "received"
 # How long a store may still be in use by the workers of a server that was killed.
 LOCK_SECONDS = 5.0
-# scheme -> (module, class): a kind of store is one line. Each is opened by (where, campaign=, read_only=).
-_KINDS = {
-    "sqlite": ("undertone_aggregator.collect.sqlite_store", "SqliteStore"),
-    "postgresql": ("undertone_aggregator.collect.postgres_store", "PostgresStore"),
-}
 
 
 class StoreError(OSError):
@@ -74,6 +70,13 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """What `open_store` opens it by."""
+
+    @property
+    def name(self) -> str:
+        """The store in error sentences: its address without the password."""
+
+    def campaigns(self) -> list[str]:
+        """The names of all campaigns in the same file or database, sorted."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -192,12 +195,18 @@ def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool 
     an existing store without changing it, and raises NoStore where there is none. Raises Invalid for a scheme that is
     not known, for what is no store, and for a campaign that is not clear; StoreError.
     """
-    scheme, colon, where = str(url).partition(":")
-    if isinstance(url, Path) or not colon or "/" in scheme:
-        scheme, where = "sqlite", str(url)
-    if scheme not in _KINDS:
-        raise Invalid(f"the store's scheme is {scheme!r}, expected {', '.join(_KINDS)}")
-    module, name = _KINDS[scheme]
-    opened: Callable[..., Any] = getattr(import_module(module), name)
-    store: Store = opened(where, campaign=campaign, read_only=read_only)
+    return _open(url, campaign, read_only=read_only, choose=True)
+
+
+def campaigns_in(url: str | Path) -> list[str]:
+    """The names of all campaigns in an existing store, sorted. Raises as `open_store` does."""
+    with _open(url, None, read_only=True, choose=False) as store:
+        return store.campaigns()
+
+
+def _open(url: str | Path, campaign: str | None, *, read_only: bool, choose: bool) -> Store:
+    """``choose``: the store is of one campaign from now on; without it only `Store.campaigns` can be asked."""
+    address = store_address(url)
+    opener: Callable[..., Any] = getattr(import_module(address.kind.module), address.kind.opener)
+    store: Store = opener(address.where, campaign=campaign, read_only=read_only, choose=choose)
     return store

@@ -38,15 +38,16 @@ class Collections(Protocol):
 class OpenCampaign:
     """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
 
-    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it.
+    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it. ``campaign``: which one
+    of those in the store; without it the only one.
     """
 
-    def __init__(self, url: Path | str, collections: Collections) -> None:
-        self._store = stores.open_store(url, read_only=True)
+    def __init__(self, url: Path | str, collections: Collections, campaign: str | None = None) -> None:
+        self._store = stores.open_store(url, campaign=campaign, read_only=True)
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()
-            raise Invalid(f"the store {url} has no epoch yet: the aggregator has not begun")
+            raise Invalid(f"the store {self._store.name} has no epoch yet: the aggregator has not begun")
         self._understand(Timeline(epochs), self._store.meta(), collections)
 
     def _understand(self, timeline: Timeline, meta: Mapping[str, str], collections: Collections) -> None:

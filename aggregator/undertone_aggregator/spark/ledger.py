@@ -63,19 +63,19 @@ def check(store: Store, query: str, folder: Path, buckets: int) -> None:
     if ledger is None:
         if newest >= 0:
             raise Invalid(
-                f"the checkpoint {folder} has counted {newest + 1} batches, of which the store {store.url} knows none:"
+                f"the checkpoint {folder} has counted {newest + 1} batches, of which the store {store.name} knows none:"
                 " it belongs to another store, or the store was lost"
             )
         return
     if checkpoint is None:
         raise Invalid(
-            f"the store {store.url} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
+            f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
             f" {folder} is new: what it remembers of devices is lost. Find it, or count into a new store"
         )
     _check_same(Ledger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):
         raise Invalid(
-            f"the store {store.url} ends with batch {ledger.batch}, the checkpoint {folder} with {newest}: one of them"
+            f"the store {store.name} ends with batch {ledger.batch}, the checkpoint {folder} with {newest}: one of them"
             " is an older copy"
         )
 

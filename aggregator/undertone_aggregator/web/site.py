@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.collect.store import campaigns_in
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.home import Home
 from undertone_aggregator.life import Action
@@ -36,16 +36,16 @@ class Site(Protocol):
 
 
 def named(stores: Iterable[str]) -> dict[str, str]:
-    """Campaign -> store. Raises Invalid for a store without a campaign, and for two of one."""
+    """Campaign -> store, of every campaign in each. Raises Invalid for a store without one, and for one in two."""
     stores_of: dict[str, str] = {}
     for url in stores:
-        with open_store(url, read_only=True) as store:
-            name = store.meta().get("campaign", "")
-        if not name:
+        names = campaigns_in(url)
+        if not names:
             raise Invalid(f"the store {url} has no campaign yet: start its aggregator first")
-        if name in stores_of:
-            raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected one store of it")
-        stores_of[name] = url
+        for name in names:
+            if name in stores_of:
+                raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected one store of it")
+            stores_of[name] = url
     return stores_of
 
 
@@ -96,7 +96,7 @@ class StoreSite:
             results = None
         if results is None:
             try:
-                results = self._opened[name] = open_results(self._stores[name])
+                results = self._opened[name] = open_results(self._stores[name], name)
             except OSError as error:
                 raise Invalid(f"the store of {name} cannot be read: {error}") from None
         return results

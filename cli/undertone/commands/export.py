@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from undertone.stores import StoreUrl, WhichCampaign
 from undertone_shared.errors import Invalid
 
 FORMATS = ("csv", "jsonl", "parquet", "influx")
@@ -17,8 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    store: Annotated[str, typer.Argument(help="The store: a file, or postgresql://user@host/database.")],
+    store: StoreUrl,
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
+    campaign: WhichCampaign = None,
     form: Annotated[str, typer.Option("--format", help="Of the series: " + ", ".join(FORMATS) + ".")] = "csv",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -34,11 +36,11 @@ def export(
         raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
-    with open_results(store) as results:
+    with open_results(store, campaign) as results:
         rows = publishable(results.estimates(groups=None, filtered=True, settled=True), results.min_reports)
         facts = write.document(results, [])
         folder.mkdir(parents=True)
-        series, campaign = folder / f"series.{form}", folder / "campaign.json"
+        series, about = folder / f"series.{form}", folder / "campaign.json"
         if form == "parquet":
             write.write_parquet(results, rows, series)
         elif form == "csv":
@@ -48,6 +50,6 @@ def export(
         else:
             series.write_text(write.to_influx(results.campaign.name, rows), encoding="utf-8")
     del facts["slots"]
-    campaign.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    said = {"series": str(series), "campaign": str(campaign), "rows": len(rows)}
-    print(json.dumps(said) if as_json else f"{series}: {len(rows)} rows; {campaign}: epochs, θ, the guarantee")
+    about.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    said = {"series": str(series), "campaign": str(about), "rows": len(rows)}
+    print(json.dumps(said) if as_json else f"{series}: {len(rows)} rows; {about}: epochs, θ, the guarantee")

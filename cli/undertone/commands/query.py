@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.stores import StoreUrl, WhichCampaign
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def query(
-    store: Annotated[Path, typer.Argument(help="The aggregator's store.")],
+    store: StoreUrl,
+    campaign: WhichCampaign = None,
     since: Annotated[str | None, typer.Option(help="Only so long before the newest slot: 90m, 24h, 7d, 2w.")] = None,
     from_: Annotated[str | None, typer.Option("--from", help="From this local time on: 2026-03-01T18:00.")] = None,
     to: Annotated[str | None, typer.Option(help="Before this local time.")] = None,
@@ -59,7 +61,7 @@ def query(
         raise Invalid("--groups and --group exclude each other")
     if filtered and (every is not None or quantiles is not None):
         raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
-    with open_results(store) as results:
+    with open_results(store, campaign) as results:
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
         wanted = None if groups else group or ["all"]

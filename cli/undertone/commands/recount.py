@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from undertone.stores import STORE_HELP, WhichCampaign
+
 _MOST_SHOWN = 10
 
 
@@ -16,8 +18,8 @@ def register(app: typer.Typer) -> None:
 
 def recount(
     folder: Annotated[Path, typer.Argument(help="The folder of [landing]; of several machines, their common one.")],
-    store: Annotated[str, typer.Option(help="The store: a file, or postgresql://user@host/database.")],
-    campaign: Annotated[str | None, typer.Option(help="Which one of those in the database.")] = None,
+    store: Annotated[str, typer.Option(help=STORE_HELP)],
+    campaign: WhichCampaign = None,
     first: Annotated[int, typer.Option(min=0, help="First slot, by its number.")] = 0,
     last: Annotated[int, typer.Option(min=0, help="Last slot, by its number.")] = 0xFFFFFFFF,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

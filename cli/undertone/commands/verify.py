@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from undertone.stores import STORE_HELP, WhichCampaign
 from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, read_ledgers
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet or log of a device; may be repeated")],
-    store: Annotated[Path, typer.Option(help="the aggregator's store, kept with audit = true")],
+    store: Annotated[str, typer.Option(help=STORE_HELP + " Kept with audit = true.")],
+    campaign: WhichCampaign = None,
     broker_window: Annotated[
         float, typer.Option(help="seconds before a kill of the broker whose acknowledgements it may have forgotten")
     ] = BROKER_WINDOW_SECONDS,
@@ -35,7 +37,7 @@ def verify(
     from undertone_aggregator.collect.store import open_store
     from undertone_simulator.verify import reconcile
 
-    with open_store(store, read_only=True) as opened:
+    with open_store(store, campaign=campaign, read_only=True) as opened:
         accounts = reconcile(read_ledgers(ledger), opened, broker_window=broker_window)
     if as_json:
         print(json.dumps(accounts.as_json(), indent=2))
