@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from support import micropython as mp
 from support.both import pytest_pycollect_makemodule  # noqa: F401  (a hook: see there)
-from support.ci import CI, unavailable
+from support.ci import ABSENT, CI, absent, unavailable
 from support.mosquitto import MISSING, find_mosquitto
 from support.ports import free_port as next_free_port
 from support.postgres import MISSING as NO_POSTGRES
@@ -34,7 +34,7 @@ MARKER_OF_FIXTURE = {"undertone_data": "data", "mosquitto_binary": "broker", "mi
 def undertone_data() -> Path:
     """The folder of real data sets; the test skips without it."""
     if not DATA.is_dir():
-        pytest.skip(f"no data sets at {DATA}: set UNDERTONE_DATA to their folder")
+        absent(f"no data sets at {DATA}: set UNDERTONE_DATA to their folder")
     return DATA
 
 
@@ -108,10 +108,7 @@ def _hidden_failures(config: pytest.Config) -> list[str]:
     complaints = [
         f"{report.nodeid} was skipped: {_reason(report)}"
         for report in _reports(config, "skipped")
-        if ("micropython" in report.keywords and "micropython32" not in report.keywords)
-        or "broker" in report.keywords
-        or "services" in report.keywords
-        or ("data" in report.keywords and DATA.is_dir())
+        if not _reason(report).startswith(ABSENT)
     ]
     option = config.option
     full_run = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not option.keyword
@@ -132,9 +129,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     split = ", ".join(f"{count} {where}" for where, count in sorted(ran.items(), reverse=True))
     terminalreporter.section("MicroPython and skips")
     terminalreporter.line(f"{sum(ran.values())} tests ran under MicroPython" + (f" ({split})" if ran else ""))
-    reasons = Counter(_reason(report) for report in _reports(config, "skipped"))
-    terminalreporter.line(f"{sum(reasons.values())} tests were skipped")
-    for reason, count in reasons.most_common():
+    skipped = _reports(config, "skipped")
+    terminalreporter.line(f"{len(skipped)} tests were skipped")
+    for reason, count in Counter(map(_reason, skipped)).most_common():
         terminalreporter.line(f"  {count}: {reason}")
+        for report in skipped:
+            if _reason(report) == reason:
+                terminalreporter.line(f"    {report.nodeid}")
     for line in _hidden_failures(config):
         terminalreporter.line(f"CI=true: {line}", red=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import micropython as mp
+from support.ci import ABSENT
 
 TESTS = mp.REPO / "tests"
 INI = """[pytest]
@@ -120,24 +121,33 @@ def test_ci_wants_tests_under_micropython(project):
     assert run_pytest(project, "-m", "services and not slow", CI="true")[0] == 0
 
 
-def test_ci_accepts_no_skip_beside_present_data(project):
+def test_ci_accepts_no_skip_but_for_what_a_machine_may_lack(project):
     source = """
 import pytest
+
+from support.ci import absent
 
 def test_with_data(undertone_data):
     pytest.skip("too lazy")
 
 def test_without():
     pytest.skip("too lazy")
+
+def test_elsewhere():
+    absent("a printer")
 """
     (project / "tests/test_any.py").write_text(source, encoding="utf-8")
     only = "tests/test_any.py"
     code, output = run_pytest(project, only, UNDERTONE_DATA=str(project))
     assert code == 0
     assert "  2: too lazy" in output
+    assert "  1: not on this machine: a printer\n    tests/test_any.py::test_elsewhere" in output
     code, output = run_pytest(project, only, UNDERTONE_DATA=str(project), CI="true")
     assert code == 1
-    assert re.findall(r"^CI=true: \S+::(\w+) was skipped: too lazy", output, re.MULTILINE) == ["test_with_data"]
+    assert re.findall(r"^CI=true: \S+::(\w+) was skipped: too lazy", output, re.MULTILINE) == [
+        "test_with_data",
+        "test_without",
+    ]
 
 
 def test_absent_data_are_a_skip_that_says_where_they_were_looked_for(project):
@@ -145,7 +155,7 @@ def test_absent_data_are_a_skip_that_says_where_they_were_looked_for(project):
     missing = str(project / "nowhere")
     code, output = run_pytest(project, "tests/test_any.py", UNDERTONE_DATA=missing, CI="true")
     assert code == 0
-    assert f"1: no data sets at {missing}: set UNDERTONE_DATA" in output
+    assert f"1: {ABSENT}no data sets at {missing}: set UNDERTONE_DATA" in output
 
 
 @pytest.mark.usefixtures("micropython")

@@ -43,9 +43,11 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
     assert named(text) <= KNOWN
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (apt install prometheus)")
+@pytest.mark.services
 @pytest.mark.parametrize("what", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]])
 def test_promtool_agrees(what: list[str]) -> None:
+    if shutil.which("promtool") is None:
+        unavailable("needs promtool: apt install prometheus")
     checked = subprocess.run(["promtool", *what], cwd=DEPLOY, capture_output=True, text=True, timeout=240)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -119,7 +121,7 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
     ):
         assert f"\n{line}" in text
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("needs systemd-analyze (apt install systemd)")
+        unavailable("needs systemd-analyze: apt install systemd")
     checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=240)
     # It says what it ignores with code 0, and names units of the machine that are none of ours.
     assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []

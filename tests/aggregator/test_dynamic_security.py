@@ -15,6 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.ci import unavailable
 from support.paho_client import leave
 from undertone_aggregator import credentials
 from undertone_aggregator.broker import ManagedBroker
@@ -111,7 +112,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 @pytest.fixture
 def plugged(mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Plugged]:
     if PLUGIN is None:
-        pytest.skip("this mosquitto comes without its dynamic security plugin")
+        unavailable("this mosquitto comes without its dynamic security plugin")
     site = Plugged(mosquitto_binary, tmp_path, free_port())
     yield site
     leave(site.admin)

@@ -227,9 +227,8 @@ def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sende
     assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 
 
+@pytest.mark.parametrize("site", ["direct", "direct-tls"], indirect=True)
 def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
-    if not site.asynchronous:
-        pytest.skip("a broker reads its own")
     server, sender = site.server, site.sender
     campaign = server.begin_campaign()
     server.start()

@@ -16,6 +16,7 @@ from typing import cast
 
 import pytest
 
+from support.ci import absent
 from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
 from undertone_aggregator import health
@@ -183,7 +184,7 @@ def test_health_is_told_on_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
-        pytest.skip("this machine has no IPv6")
+        absent("IPv6")
     with (
         serve_health(cast(Server, None), "[::1]:0") as port,
         urllib.request.urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answered,

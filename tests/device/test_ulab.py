@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from support import micropython as mp
-from support.ci import unavailable
+from support.ci import absent, unavailable
 
 RANDOM_BUFFERS = """
 from ulab import numpy as np
@@ -61,7 +61,7 @@ def ulab(request):
     except (OSError, subprocess.SubprocessError) as error:
         unavailable(f"{mp.ulab_folder()} has no interpreter with ulab that runs: {error}")
     if program is None:
-        pytest.skip(f"no interpreters with ulab in {mp.ulab_folder()}: set UNDERTONE_MICROPYTHON_ULAB")
+        absent(f"no interpreters with ulab in {mp.ulab_folder()}: set UNDERTONE_MICROPYTHON_ULAB")
 
     def run(code):
         result = mp.run_micropython(code, program=program)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from support import micropython as mp
-from support.ci import unavailable
+from support.ci import absent, unavailable
 from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.store import open_store
 
@@ -53,7 +53,7 @@ def test_a_fleet_of_unix_ports(tmp_path, mosquitto_binary):
 @pytest.mark.slow
 def test_a_fleet_of_boards_with_floats_of_32_bits(tmp_path, mosquitto_binary):
     if (interpreter := mp.ulab_interpreter("32")) is None:
-        pytest.skip(f"no interpreter with 32-bit floats in {mp.ulab_folder()}")
+        absent(f"no interpreter with 32-bit floats in {mp.ulab_folder()}")
     walk(tmp_path / "walk", mosquitto_binary, interpreter)
 
 

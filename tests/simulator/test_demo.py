@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
+from support.ci import unavailable
 from undertone.__main__ import main
 from undertone.commands.demo import table_of
 from undertone_shared.errors import Invalid
@@ -97,7 +98,7 @@ def test_the_micropython_device_is_admitted_like_any_other(demo):
     name = f"load-{DEVICES:03d}"
     if find_micropython() is None or example_device() is None:
         assert any(loud and "MicroPython" in sentence for sentence, loud in display.said)
-        pytest.skip("no MicroPython here")
+        unavailable("no MicroPython here")
     assert f"device {name} is real MicroPython, in a process of its own" in [sentence for sentence, _ in display.said]
     kinds = Counter(unpack(report).kind for device, report in read_ledgers([folder / "micropython.log"]).sent)
     assert kinds[COHORT] >= 6

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from support.ci import ABSENT
 from undertone_studies.registry import BENCHMARKS, Options
 
 
 @pytest.mark.services
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason=ABSENT + "/proc")
 def test_many_campaigns_beside_one(mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     rows = BENCHMARKS.run("campaigns", Options(quick=True))

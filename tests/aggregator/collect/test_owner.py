@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.ci import ABSENT
 from support.many import PLAN
 from undertone_aggregator import credentials
 from undertone_aggregator.backup import restore
@@ -12,7 +13,7 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.home import Home
 
 NOBODY = 65534
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files that others own")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason=ABSENT + "root, who alone makes files that others own")
 
 
 def owners(folder: Path) -> dict[str, int]:
