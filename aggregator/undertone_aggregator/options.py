@@ -126,6 +126,13 @@ def host_name(name: str, value: object) -> str:
     return value
 
 
+def host_names(name: str, value: object) -> tuple[str, ...]:
+    """A list of DNS names or IP addresses. Raises Invalid."""
+    if not isinstance(value, list | tuple):
+        raise Invalid(f"{name} is {value!r}, expected a list of host names")
+    return tuple(host_name(f"a name in {name}", item) for item in value)
+
+
 def split_address(name: str, value: object) -> tuple[str, int]:
     """ADDRESS:PORT, an IPv6 address in brackets: both. Raises Invalid."""
     place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")

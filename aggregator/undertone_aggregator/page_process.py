@@ -25,6 +25,8 @@ def run_page(home: Home, journal: Journal) -> Iterator[None]:
         return
     web = ["web", "--home", str(home.folder), "--listen", options.page, "--attached"]
     command = [sys.executable, "-m", "undertone", *web]
+    for name in options.page_names:
+        command += ["--name", name]
     if options.page_token is not None:
         command += ["--token", str(home.folder / options.page_token)]
     stop = threading.Event()

@@ -6,9 +6,12 @@ from itertools import count
 from math import gcd
 
 from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.spreadsheets import FORMULA
 from undertone_aggregator.estimate.zones import weekend_of
 from undertone_aggregator.estimate.zones import zone as _zone_named
 from undertone_aggregator.options import integer, text
+from undertone_shared.campaign import LONGEST_UNIT
+from undertone_shared.checks import check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.schedule import SEED_BYTES
 from undertone_shared.topics import check_name, check_prefix
@@ -34,9 +37,10 @@ def weekend(name: str, value: object) -> str:
 
 
 def unit(name: str, value: object) -> str:
-    if len(text(name, value)) > 16:
-        raise Invalid(f"{name} is {value!r}, expected at most 16 characters")
-    return str(value)
+    checked = check_text(name, text(name, value), LONGEST_UNIT)
+    if checked.startswith(FORMULA):
+        raise Invalid(f"{name} is {value!r}, expected a unit that no spreadsheet takes for a formula")
+    return checked
 
 
 def epsilon(name: str, value: object) -> Fraction:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from undertone_aggregator.broker_options import topic_prefix
-from undertone_aggregator.options import Checked, boolean, integer, listen_at, option, text
+from undertone_aggregator.options import Checked, boolean, host_names, integer, listen_at, option, text
 from undertone_shared.topics import SHARDS
 
 
@@ -40,6 +40,8 @@ class ServerOptions(Checked):
         None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", listen_at
     )
     page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", listen_at)
+    page_names: tuple[str, ...] = option((), "names that the page answers to beside addresses and this machine's own, "
+                                         "such as a proxy passes on", host_names)  # fmt: skip
     page_token: str | None = option(None, "a file of mode 0600 with the token of who may pause, resume and retire on "
                                     "the page; nobody may without it", text)  # fmt: skip
     home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)

@@ -11,7 +11,7 @@ import json
 import struct
 
 from undertone_shared import scalar
-from undertone_shared.checks import SMALL, check_integer, check_object
+from undertone_shared.checks import SMALL, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.report import FINGERPRINT_BYTES
 from undertone_shared.schedule import Schedule, check_coprime
@@ -38,6 +38,7 @@ MAGIC = b"UTC2"
 HEADER_BYTES = 12
 SIGNATURE_BYTES = 64
 LARGEST_BODY = 12288
+LONGEST_UNIT = 16
 # Reports under an epoch are admitted this many slots into the next one.
 GRACE_SLOTS = 2
 
@@ -81,9 +82,7 @@ class Campaign(CampaignAnalysis):
         self.fingerprint = digest[:FINGERPRINT_BYTES]
         self.name = check_name("campaign", fields["campaign"])
         self.sensor = check_name("sensor", fields["sensor"])
-        self.unit = fields["unit"]
-        if not isinstance(self.unit, str) or len(self.unit) > 16:
-            raise Invalid("unit is %r, expected text of at most 16 characters" % (self.unit,))
+        self.unit = check_text("unit", fields["unit"], LONGEST_UNIT)
         self.measure = fields["measure"]
         if self.measure not in MEASURES:
             raise Invalid("measure is %r, expected one of %s" % (self.measure, ", ".join(MEASURES)))

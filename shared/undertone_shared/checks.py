@@ -6,6 +6,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# First and last of the characters that are not seen, or that change the order of what is seen around them: controls,
+# soft hyphen, marks of direction and of width, line separators, surrogates, tags.
+_UNSEEN = (
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0xAD, 0xAD),
+    (0x61C, 0x61C),
+    (0x200B, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xD800, 0xDFFF),
+    (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB),
+    (0xE0000, 0xE007F),
+)
+
 # Every intermediate of a draw stays a small int on a 32-bit MicroPython.
 SMALL = 1 << 30
 _LARGEST = SMALL - 1
@@ -15,6 +31,20 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
     """Return ``value`` if it is an int in [low, high]. Raises Invalid naming the field otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or value > high:
         raise Invalid("%s is %r, expected an integer from %d to %d" % (name, value, low, high))
+    return value
+
+
+def check_text(name: str, value: object, longest: int) -> str:
+    """Return ``value`` if it is text of at most ``longest`` characters, all of them visible or spaces.
+
+    Raises Invalid naming the field for control characters and marks of direction, with which text shows as another.
+    """
+    if not isinstance(value, str) or len(value) > longest:
+        raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, longest))
+    for character in value:
+        for first, last in _UNSEEN:
+            if first <= ord(character) <= last:
+                raise Invalid("%s has the character U+%04X, expected visible text" % (name, ord(character)))
     return value
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_central.feed import arrays_of
+from undertone_shared.campaign import LONGEST_UNIT
+from undertone_shared.checks import check_text
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings import Readings, dealt
 from undertone_simulator.tables import Faults, arrange, read_table, time_text
@@ -34,9 +36,9 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
 
 
 def natural_unit(name: str) -> tuple[str, int]:
-    """(natural unit, factor): kWh are counted in Wh, every other unit is its own. Raises Invalid beyond 16 letters."""
-    if len(name) > 16:
-        raise Invalid(f"unit is {name!r}, expected at most 16 characters")
+    """(natural unit, factor): kWh are counted in Wh, every other unit is its own. Raises Invalid beyond 16 letters and for
+    letters that are not seen."""
+    check_text("unit", name, LONGEST_UNIT)
     return UNITS.get(name.lower(), (name, 1))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import server
 from undertone_aggregator.broker_options import BrokerOptions
 from undertone_aggregator.config import CampaignPlan, StreamPlan, parse_config, read_config
+from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_aggregator.home import Home
 from undertone_aggregator.sample import sample_config
 from undertone_shared.errors import Invalid
@@ -231,3 +232,33 @@ def test_a_share_gives_the_cohorts_stride(share, cycle, stride):
     made = server.plan(cohort_share=share, cycle=cycle)
     assert made.cohort_stride == stride
     assert made.report_share == (1 - 1 / stride if stride else 1)
+
+
+@pytest.mark.parametrize(
+    "unit", ["=1+1", "+cmd|' /C calc'!A0"[:16], "-2", "@SUM(A1)", "\\tWh", "W\\nh", "W\\u202Eh", "\\u200FWh", "\\u0085"]
+)
+def test_a_unit_that_is_a_formula_or_not_seen_is_refused(unit: str) -> None:
+    text = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "{unit}"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=r"campaign\.unit"):
+        parse_config(text, HERE)
+
+
+@pytest.mark.parametrize("unit", ["Wh", "°C", "µg/m³", "€", "‰", "kWh per day", "度"])
+def test_units_of_all_kinds_are_taken(unit: str) -> None:
+    text = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "{unit}"\nbound = 9\nepsilon = 1\n'
+    assert parse_config(text, HERE).campaign.unit == unit
+
+
+def test_a_cell_is_no_formula() -> None:
+    assert [as_cell(text) for text in ("=1+1", "+1", "-a", "@x", "\tx", "Wh", "a=1", "")] == [
+        "'=1+1", "'+1", "'-a", "'@x", "'\tx", "Wh", "a=1", ""
+    ]  # fmt: skip
+
+
+def test_the_names_of_a_page_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text('[server]\npage_names = ["stats.example.org", "a b"]\n')
+    with pytest.raises(Invalid, match="page_names is 'a b'"):
+        _ = Home(tmp_path).server
+    path.write_text('[server]\npage_names = ["stats.example.org"]\n')
+    assert Home(tmp_path).server.page_names == ("stats.example.org",)

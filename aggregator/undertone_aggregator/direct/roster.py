@@ -10,7 +10,7 @@ from undertone_aggregator.direct.connection import Bucket, Connection
 from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.queue import Queue
-from undertone_aggregator.shares import Shares, network_of
+from undertone_aggregator.direct.shares import Shares, network_of
 from undertone_shared.topics import config_topic, report_topic
 
 _TELL_SECONDS = 60.0

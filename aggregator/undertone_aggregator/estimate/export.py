@@ -14,6 +14,7 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.facts import mechanism_facts
 from undertone_aggregator.estimate.estimates import Estimate, Row, plain
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_aggregator.estimate.world import world_learns
 from undertone_shared.errors import Invalid
 
@@ -51,14 +52,17 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
 def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
     """Rows of one kind as CSV with a header; what a row does not have is empty.
 
-    The last columns are the same in each row: unit, ε and what it guarantees, without which no number is complete.
+    Beside the rows' own columns: ``time``, the start as ISO 8601 in the campaign's zone, and what is the same in each
+    row: unit, ε and what it guarantees, without which no number is complete. No text is a formula to a spreadsheet.
     """
     facts = {"unit": results.campaign.unit, "epsilon": results.budget.approximate[0], "guarantee": results.guarantee}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*kind.columns(), *facts])
+    writer.writerow([*kind.columns(), "time", *facts])
     for row in rows:
-        writer.writerow(["" if value is None else value for value in [*row.row().values(), *facts.values()]])
+        columns = row.row()
+        time = datetime.fromtimestamp(columns["start"], results.days.zone).isoformat()
+        writer.writerow([_cell(value) for value in (*columns.values(), time, *facts.values())])
     return text.getvalue()
 
 
@@ -124,6 +128,12 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
     if reporting is not None:
         facts["mechanism"] = asdict(reporting)
     return facts
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    return as_cell(value) if isinstance(value, str) else value
 
 
 def _escaped(text: str) -> str:

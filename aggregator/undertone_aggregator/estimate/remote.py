@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -26,6 +27,10 @@ VERSION = 1
 LARGEST_SELECTION = 20_000
 # Quantiles take the server about a second for each run.
 _PATIENCE_SECONDS = 120.0
+# An answer about the largest selection has some 10 MB; a server that sends without end fills no memory.
+LARGEST_ANSWER = 64 << 20
+_LARGEST_SENTENCE = 1 << 16
+_PIECE = 1 << 16
 _SCHEMES = ("http://", "https://")
 _OTHER = f"does not answer as an Undertone page of version {VERSION} does"
 
@@ -72,7 +77,7 @@ class RemoteResults(Results):
 
     def _connect(self, campaign: str | None, collections: Collections) -> None:
         url = self._url
-        names = [each["name"] for each in self._ask("campaigns")["campaigns"]]
+        names = [printable(each["name"]) for each in self._ask("campaigns")["campaigns"]]
         if campaign is None and len(names) != 1:
             shown = f"the campaigns {', '.join(names)}: name one of them" if names else "no campaign"
             raise Invalid(f"{url} shows {shown}")
@@ -171,7 +176,7 @@ class RemoteResults(Results):
             return []
         slots = [estimate.slot for estimate in estimates]
         asked = self._between(min(slots), max(slots)) | {"group": estimates[0].group}
-        return list(self._ask(f"{self._at}/estimates", asked)["warnings"])
+        return [printable(str(sentence)) for sentence in self._ask(f"{self._at}/estimates", asked)["warnings"]]
 
     # --- asking
 
@@ -195,7 +200,7 @@ class RemoteResults(Results):
         text = self._fetch(path, parameters)
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise Invalid(f"{self._url} {_OTHER}")
@@ -207,7 +212,7 @@ class RemoteResults(Results):
             with urllib.request.urlopen(
                 f"{self._url}/api/v{VERSION}/{path}{query}", timeout=_PATIENCE_SECONDS
             ) as answer:
-                return str(answer.read().decode())
+                return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
             # Before a campaign is chosen there is nothing to be wrong but the address.
             said = _said(wrong) if self._at else ""
@@ -216,11 +221,29 @@ class RemoteResults(Results):
             raise Invalid(f"{self._url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
 
 
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    """The whole answer. Raises ValueError for one that is too large, or still comes after the time for it is over."""
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    data = bytearray()
+    while piece := answer.read1(_PIECE):
+        data += piece
+        if len(data) > LARGEST_ANSWER:
+            raise ValueError(f"its answer has more than {LARGEST_ANSWER >> 20} MB")
+        if time.monotonic() > ends:
+            raise ValueError(f"its answer takes more than {_PATIENCE_SECONDS:g} s")
+    return bytes(data)
+
+
+def printable(text: str) -> str:
+    """Text of another server as a terminal may show it: no control characters, no marks that reorder it."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
 def _said(wrong: urllib.error.HTTPError) -> str:
     """What the page says is wrong; empty where it is none."""
     try:
-        return str(json.loads(wrong.read())["error"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return printable(str(json.loads(wrong.read(_LARGEST_SENTENCE))["error"]))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return ""
 
 

@@ -1,7 +1,7 @@
 """The web application: the page, its files, the API, live news, and, only with a token, actions."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.web import api
-from undertone_aggregator.web.live import LARGEST_AUDIENCE, Full, Live
+from undertone_aggregator.web.hosts import KnownHosts
+from undertone_aggregator.web.live import Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
 from undertone_aggregator.web.openapi import document
 from undertone_aggregator.web.ready import Ready
@@ -155,14 +156,16 @@ class Pages:
     async def events(self, request: Request) -> Response:
         """Server-sent events: the campaign at a glance whenever something is new since the answer began."""
         name = self._name(request)
-        if self._live.audience >= LARGEST_AUDIENCE:
-            raise HTTPException(503, f"{LARGEST_AUDIENCE} pages listen already, which is the most")
-
+        address = _address(request)
+        try:
+            self._live.check_room(address)
+        except Full as full:
+            raise HTTPException(503, str(full)) from None
         await self._live.begin(name)
 
         async def messages() -> Any:
             try:
-                async for message in self._live.listen(name):
+                async for message in self._live.listen(name, address):
                     yield message
             except Full:
                 return
@@ -204,9 +207,12 @@ class Pages:
             answer = JSONResponse({"token": None})
             answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
             return answer
-        entered = self._logins.enter(str((await self._body(request)).get("token", "")))
+        address = _address(request)
+        if self._logins.is_throttled(address):
+            raise HTTPException(429, "too many wrong tokens came from your address: wait a minute")
+        entered = self._logins.enter(str((await self._body(request)).get("token", "")), address)
         if entered is None:
-            raise HTTPException(403, "the token is wrong, or was tried too often: wait a minute")
+            raise HTTPException(403, "the token is wrong")
         answer = JSONResponse({"actions": sorted(self._site.actions()), "token": entered[1]})
         secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
         answer.set_cookie(COOKIE, entered[0], max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
@@ -271,15 +277,23 @@ class Pages:
         return value
 
 
-def make_app(site: Site, logins: Logins | None = None) -> Starlette:
-    """The application over a site; without ``logins`` nothing can be changed."""
+def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()) -> Starlette:
+    """The application over a site; without ``logins`` nothing can be changed.
+
+    ``names``: host names of the page beside this machine's own, see `KnownHosts`.
+    """
     pages = Pages(site, logins)
     return Starlette(
         routes=[*pages.routes(), Mount("/static", StaticFiles(directory=STATIC))],
-        middleware=[Middleware(SafeHeaders)],
+        middleware=[Middleware(SafeHeaders), Middleware(KnownHosts, names=tuple(names))],
         exception_handlers={Invalid: _invalid, HTTPException: _refused, Exception: _failed},
         lifespan=pages.ready.lifespan,
     )
+
+
+def _address(request: Request) -> str:
+    """The address that a request comes from; behind a trusted proxy uvicorn has put the client's there."""
+    return "" if request.client is None else request.client.host
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""What is new, told to every open page: one look at the store for all of them, the oldest dropped for a slow one."""
+"""News for every open page: one look at the store for all of them, the oldest message dropped for a slow one."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
+from undertone_aggregator.direct.shares import Shares, network_of
 from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 
@@ -20,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Full(Exception):
-    """There are as many listeners as there may be."""
+    """There are as many listeners as there may be, and this address has its share of them, or has lost one of them."""
 
 
 class OpenPage:
@@ -29,6 +30,12 @@ class OpenPage:
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque(maxlen=_WAITING)
         self._news = asyncio.Event()
+        self._ended = False
+
+    def end(self) -> None:
+        """Have ``next`` raise Full: another address needs the place."""
+        self._ended = True
+        self._news.set()
 
     def tell(self, message: bytes) -> None:
         """Add a message; the oldest goes when the page does not take them."""
@@ -36,10 +43,12 @@ class OpenPage:
         self._news.set()
 
     async def next(self) -> bytes:
-        """The oldest message that waits."""
-        while not self._messages:
+        """Return the oldest message that waits. Raises Full once `end` was called."""
+        while not (self._messages or self._ended):
             self._news.clear()
             await self._news.wait()
+        if self._ended:
+            raise Full
         return self._messages.popleft()
 
 
@@ -60,13 +69,20 @@ class Live:
         self._message = message
         self._clock = clock
         self._listeners: dict[str, set[OpenPage]] = {}
+        self._shares: Shares[OpenPage] = Shares()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun: dict[str, Mark] = {}
 
     @property
     def audience(self) -> int:
         """How many pages listen."""
-        return sum(map(len, self._listeners.values()))
+        return len(self._shares)
+
+    def check_room(self, address: str) -> None:
+        """Raises Full where all places are taken and no other address has more of them than this one."""
+        own = self._shares.count(network_of(address))
+        if self.audience >= LARGEST_AUDIENCE and own >= self._shares.largest:
+            raise Full(f"{self.audience} pages listen already, {own} of them from your address: close one of these")
 
     async def begin(self, name: str) -> None:
         """Look at a campaign before it is said that somebody listens: whatever is new after that is told."""
@@ -74,11 +90,18 @@ class Live:
             with contextlib.suppress(Invalid, OSError):
                 self._begun.setdefault(name, await asyncio.to_thread(self._look, name))
 
-    async def listen(self, name: str) -> AsyncIterator[bytes]:
-        """The messages about a campaign from now on. Raises Full."""
+    async def listen(self, name: str, address: str = "") -> AsyncIterator[bytes]:
+        """Yield the messages about a campaign from now on.
+
+        Where all places are taken, the oldest listener of the address with the most makes room. Raises Full, see
+        `check_room`, and for a listener that had to make room.
+        """
+        self.check_room(address)
+        network = network_of(address)
         if self.audience >= LARGEST_AUDIENCE:
-            raise Full
+            self._shares.most_crowded().end()
         listener = OpenPage()
+        self._shares.add(network, listener)
         self._listeners.setdefault(name, set()).add(listener)
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(self._watch(name))
@@ -86,6 +109,7 @@ class Live:
             while True:
                 yield await listener.next()
         finally:
+            self._shares.remove(network, listener)
             self._listeners[name].discard(listener)
             if not self._listeners[name]:
                 self._tasks.pop(name).cancel()

@@ -1,10 +1,14 @@
-"""Who may act: a token in a file of mode 0600, a session in a cookie that no script reads and no other site sends."""
+"""Logging in: a token in a file of mode 0600, and a session in a cookie that no script reads and no other site sends.
+
+Wrong tokens are counted by address, so that nobody can lock the operator out from elsewhere.
+"""
 
 import hmac
 import secrets
 import time
 from pathlib import Path
 
+from undertone_aggregator.direct.shares import network_of
 from undertone_shared.errors import Invalid
 
 COOKIE = "undertone_session"
@@ -14,6 +18,9 @@ SESSION_SECONDS = 12 * 3600
 _LARGEST_SESSIONS = 64
 _LEAST_TOKEN = 32
 _TRIES_PER_MINUTE = 10
+_TRY_SECONDS = 60.0
+# Networks whose wrong tokens are remembered; beyond it the one that has been quiet longest is forgotten.
+_LARGEST_NETWORKS = 4096
 
 
 def read_token(path: Path) -> str:
@@ -41,22 +48,35 @@ class Logins:
     def __init__(self, token: str) -> None:
         self._token = token
         self._sessions: dict[str, tuple[float, str]] = {}
-        self._tries: list[float] = []
+        # Network -> when its wrong tokens came, the network that was heard of last at the end.
+        self._tries: dict[str, list[float]] = {}
 
-    def enter(self, token: str) -> tuple[str, str] | None:
-        """(session, token against forged requests) for the right token, None for a wrong one or too many tries."""
+    def is_throttled(self, address: str) -> bool:
+        """Whether so many wrong tokens came from this address (IPv6: its /64) in a minute that it has to wait."""
+        return len(self._recent_tries(network_of(address))) >= _TRIES_PER_MINUTE
+
+    def enter(self, token: str, address: str) -> tuple[str, str] | None:
+        """(session, token against forged requests) for the right token, None for a wrong one or after too many."""
         now = time.monotonic()
-        self._tries = [tried for tried in self._tries if now - tried < 60]
-        if len(self._tries) >= _TRIES_PER_MINUTE:
+        if self.is_throttled(address):
             return None
         if not _equal(token, self._token):
-            self._tries.append(now)
+            network = network_of(address)
+            tries = [*self._recent_tries(network), now]
+            self._tries.pop(network, None)
+            self._tries[network] = tries
+            if len(self._tries) > _LARGEST_NETWORKS:
+                del self._tries[next(iter(self._tries))]
             return None
         while len(self._sessions) >= _LARGEST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
         session, against = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._sessions[session] = (now + SESSION_SECONDS, against)
         return session, against
+
+    def _recent_tries(self, network: str) -> list[float]:
+        earliest = time.monotonic() - _TRY_SECONDS
+        return [tried for tried in self._tries.get(network, ()) if tried > earliest]
 
     def allows(self, session: str | None, against: str | None) -> bool:
         """Whether a request of this session, with this token in its header, may act."""

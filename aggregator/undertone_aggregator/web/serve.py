@@ -1,5 +1,7 @@
 """The page on a socket, by uvicorn."""
 
+from collections.abc import Iterable
+
 from undertone_aggregator.broker_options import is_loopback
 from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
@@ -11,9 +13,18 @@ _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
 
 
-def serve_page(site: Site, host: str, port: int, *, logins: Logins | None = None, remote_actions: bool = False) -> None:
+def serve_page(
+    site: Site,
+    host: str,
+    port: int,
+    *,
+    logins: Logins | None = None,
+    remote_actions: bool = False,
+    names: Iterable[str] = (),
+) -> None:
     """Serve until SIGTERM or Ctrl-C. Every address on the page is relative: a reverse proxy may put any
-    path before it, which it then takes off.
+    path before it, which it then takes off. ``names``: host names that the page answers to beside addresses and this
+    machine's own.
 
     Raises Invalid without the extra ``web``, and for actions on an address that other machines reach, unless
     ``remote_actions`` says that this is meant.
@@ -27,7 +38,7 @@ def serve_page(site: Site, host: str, port: int, *, logins: Logins | None = None
     except ModuleNotFoundError:
         raise Invalid(MISSING) from None
     uvicorn.run(
-        make_app(site, logins),
+        make_app(site, logins, [host, *names]),
         host=host,
         port=port,
         log_level="warning",

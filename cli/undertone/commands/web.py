@@ -37,16 +37,21 @@ def web(
     remote_actions: Annotated[
         bool, typer.Option("--remote-actions", help="Allow that beyond this machine: behind a proxy with TLS.")
     ] = False,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="A host name that the page answers to beside addresses and this machine's own."),
+    ] = None,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
     from undertone_aggregator.home import Home
-    from undertone_aggregator.options import split_address
+    from undertone_aggregator.options import host_name, split_address
     from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
     from undertone_aggregator.web.site import StoreSite, named
 
     host, port = split_address("--listen", listen)
+    page_names = [host_name("--name", name) for name in names or ()]
     if bool(stores) == (home is not None):
         raise Invalid("whose campaigns is not said, expected stores or --home DIR")
     if token is not None and home is None:
@@ -56,7 +61,7 @@ def web(
     if attached:
         threading.Thread(target=_end_with_input, daemon=True).start()
     try:
-        serve_page(site, host, port, logins=logins, remote_actions=remote_actions)
+        serve_page(site, host, port, logins=logins, remote_actions=remote_actions, names=page_names)
     finally:
         site.close()
 

@@ -14,7 +14,7 @@ from undertone_aggregator.direct.gate import Gate
 from undertone_aggregator.direct.limits import Limits
 from undertone_aggregator.direct.queue import Queue
 from undertone_aggregator.direct.roster import Roster
-from undertone_aggregator.shares import Shares, network_of
+from undertone_aggregator.direct.shares import Shares, network_of
 from undertone_device import packets
 
 USERS = [f"meter-{number}" for number in range(300)]

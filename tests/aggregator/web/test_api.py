@@ -31,7 +31,7 @@ TOKEN = "a-token-of-at-least-thirty-two-characters"
 def talk(site: StoreSite, what: Callable[[httpx.AsyncClient], Awaitable[Any]], logins: Logins | None = None) -> Any:
     async def run() -> Any:
         transport = httpx.ASGITransport(make_app(site, logins))
-        async with httpx.AsyncClient(transport=transport, base_url="http://page.test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await what(client)
 
     return asyncio.run(run())
@@ -152,6 +152,8 @@ def test_downloads(site: StoreSite, name: str) -> None:
     answer = get(site, f"campaigns/{name}/download", format="csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [int(row["slot"]) for row in rows] == get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]
+    for row in rows:
+        assert datetime.fromisoformat(row["time"]).timestamp() == int(row["start"])
     assert answer.headers["content-disposition"] == f'attachment; filename="{name}.csv"'
     lines = get(site, f"campaigns/{name}/download", format="jsonl").text.splitlines()
     assert len(lines) == len(rows)
@@ -254,7 +256,7 @@ def test_an_action_needs_the_token_the_cookie_and_the_same_site(acted: tuple[Sto
         for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "cross-site"}):
             assert (await client.post(action, headers={HEADER: against, **headers})).status_code == 403
         assert done == []
-        answer = await client.post(action, headers={HEADER: against, "origin": "http://page.test"})
+        answer = await client.post(action, headers={HEADER: against, "origin": "http://localhost"})
         assert answer.json() == {"done": f"{name} pauses"}
         assert (await client.post(f"{action}x", headers={HEADER: against})).status_code == 404
         await client.delete("/api/v1/session")
@@ -271,14 +273,76 @@ def test_the_token_cannot_be_guessed_in_a_loop(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(login.time, "monotonic", lambda: now[0])
     logins = Logins(TOKEN)
     for _ in range(10):
-        assert logins.enter("wrong") is None
-    assert logins.enter(TOKEN) is None
+        assert logins.enter("wrong", "192.0.2.1") is None
+    assert logins.is_throttled("192.0.2.1")
+    assert logins.enter(TOKEN, "192.0.2.1") is None
     now[0] += 61
-    entered = logins.enter(TOKEN)
+    entered = logins.enter(TOKEN, "192.0.2.1")
     assert entered is not None
     assert logins.allows(*entered)
     now[0] += login.SESSION_SECONDS
     assert not logins.allows(*entered)
+
+
+def test_wrong_tokens_lock_nobody_else_out() -> None:
+    logins = Logins(TOKEN)
+    for number in range(20):
+        logins.enter("wrong", "192.0.2.1")
+        logins.enter("wrong", f"2001:db8::{number:x}")
+    assert logins.is_throttled("192.0.2.1")
+    assert logins.is_throttled("2001:db8::ffff"), "one /64 is one address"
+    for address in ("192.0.2.2", "2001:db8:0:1::1", "127.0.0.1"):
+        assert logins.enter(TOKEN, address) is not None
+
+
+def test_what_is_remembered_of_wrong_tokens_is_bounded() -> None:
+    logins = Logins(TOKEN)
+    for number in range(login._LARGEST_NETWORKS + 100):
+        logins.enter("wrong", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(logins._tries) == login._LARGEST_NETWORKS
+
+
+def test_an_address_that_guesses_is_told_to_wait(acted: tuple[StoreSite, list[str]]) -> None:
+    async def ask(client: httpx.AsyncClient) -> list[int]:
+        return [(await client.post("/api/v1/session", json={"token": "wrong"})).status_code for _ in range(11)]
+
+    assert talk(acted[0], ask, Logins(TOKEN)) == [403] * 10 + [429]
+    acted[0].close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8080", 200),
+        ("LOCALHOST.", 200),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("192.0.2.7", 200),
+        ("stats.example.org", 200),
+        ("evil.example", 421),
+        ("evil.example:8080", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("stats.example.org.evil.example", 421),
+        ("[evil.example]", 421),
+        ("", 421),
+    ],
+)
+def test_a_name_that_is_not_the_pages_is_refused(site: StoreSite, host: str, status: int) -> None:
+    """A site that has its own name resolve to this machine would read the page as its own."""
+
+    async def ask() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(make_app(site, None, ["stats.example.org"]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            paths = ("/", "/api/v1/campaigns", "/static/app.js")
+            return [await client.get(path, headers={"host": host}) for path in paths]
+
+    answers = asyncio.run(ask())
+    assert [answer.status_code for answer in answers] == [status] * 3
+    if status == 421:
+        assert repr(host) in answers[0].json()["error"]
+        assert "page_names" in answers[0].json()["error"]
+        assert "content-security-policy" in answers[0].headers
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:

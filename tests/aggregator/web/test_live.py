@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from undertone_aggregator.web import live
-from undertone_aggregator.web.live import Live, OpenPage
+from undertone_aggregator.web.live import Full, Live, OpenPage
 from undertone_aggregator.web.site import Mark, StoreSite
 
 
@@ -93,6 +93,34 @@ def test_listeners_come_and_go_without_a_trace() -> None:
     asyncio.run(run())
     most = 3 + (time.monotonic() - began) / live.LOOK_SECONDS
     assert len(looks) <= most < 1000, "one look for all of them"
+
+
+def test_one_address_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LARGEST_AUDIENCE", 20)
+
+    async def run() -> None:
+        told = Live(lambda name: (0, 0, 0), lambda name: b"new")
+        hungry = [told.listen("load", f"2001:db8::{number:x}") for number in range(20)]
+        waiting = [asyncio.ensure_future(anext(stream)) for stream in hungry]
+        await asyncio.sleep(0)
+        assert told.audience == 20
+        with pytest.raises(Full):
+            told.check_room("2001:db8::ffff")
+        with pytest.raises(Full):
+            await anext(told.listen("load", "2001:db8::ffff"))
+        other = told.listen("load", "192.0.2.1")
+        stays = asyncio.ensure_future(anext(other))
+        with pytest.raises(Full):
+            await waiting[0]
+        assert told.audience == 20
+        assert not stays.done()
+        assert not waiting[1].done()
+        for task in (*waiting[1:], stays):
+            task.cancel()
+        await asyncio.gather(*waiting[1:], stays, return_exceptions=True)
+        assert told.audience == 0
+
+    asyncio.run(run())
 
 
 def test_news_that_cannot_be_made_once_come_the_next_time(

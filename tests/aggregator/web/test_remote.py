@@ -1,5 +1,6 @@
 """`undertone.connect`: the results of a page that is really served, beside those of its store."""
 
+import contextlib
 import http.server
 import json
 import threading
@@ -143,3 +144,34 @@ def test_other_servers(answers: dict[str, object], sentence: str) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+class Endless(http.server.BaseHTTPRequestHandler):
+    """Answers that go on for ever."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b" " * 65536)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LARGEST_ANSWER", 4 << 20)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(Invalid, match="more than 4 MB"):
+                undertone.connect(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_what_another_server_says_moves_no_cursor() -> None:
+    assert remote.printable("a\x1b[2Jb\u202ec °C") == "a\ufffd[2Jb\ufffdc °C"

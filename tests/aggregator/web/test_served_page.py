@@ -158,7 +158,7 @@ def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
         for _ in range(200):
             made = socket.create_connection((host, int(port)), 120)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             readers.append(made)
         began = time.monotonic()
         done = threading.Event()
@@ -177,7 +177,7 @@ def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
         # Those who left made room: as many again are let in.
         again = [socket.create_connection((host, int(port)), 120) for _ in range(200)]
         for made in again:
-            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert made.recv(12) == b"HTTP/1.1 200"
             made.close()
 

@@ -1,0 +1,63 @@
+"""The names that a page may be asked for by: protection against DNS rebinding.
+
+A web site can have its own name resolve to 127.0.0.1, or to an address of the local network, and then read whatever
+answers there as if it were its own. Such a request still carries the site's name in its Host header. A page therefore
+answers to addresses, to the machine's own names, and to names that its operator lists, and to no other.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_MISDIRECTED = 421
+_LONGEST_SHOWN = 60
+
+
+def name_in(host: str) -> str:
+    """The name or address in a Host header, without port, brackets and final dot, in lower case."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].rstrip(".").lower()
+
+
+def own_names() -> frozenset[str]:
+    """This machine's names, which no other site can have: ``localhost``, its host name, and that name in mDNS."""
+    name = name_in(socket.gethostname())
+    return frozenset({"localhost", name, f"{name.partition('.')[0]}.local"})
+
+
+class KnownHosts:
+    """Middleware that refuses HTTP requests to unknown names with status 421 and a sentence.
+
+    ``names``: further names of this page, such as a reverse proxy passes on. An address is always taken: DNS rebinding
+    needs a name. So is a request without a Host header, which no browser sends.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = own_names() | {name_in(name) for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            hosts = [value.decode("latin-1") for key, value in scope["headers"] if key == b"host"]
+            unknown = [host for host in hosts if not self.knows(host)]
+            if unknown:
+                sentence = (
+                    f"the page was asked for as {unknown[0][:_LONGEST_SHOWN]!r}, which is none of its names:"
+                    " list that name in page_names of [server], or in --name of undertone web, if it is yours"
+                )
+                await JSONResponse({"error": sentence}, status_code=_MISDIRECTED)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def knows(self, host: str) -> bool:
+        """Whether the page answers to this Host header."""
+        name = name_in(host)
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._names
+        return True
