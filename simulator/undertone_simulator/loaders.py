@@ -36,8 +36,10 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
 
 
 def natural_unit(name: str) -> tuple[str, int]:
-    """(natural unit, factor): kWh are counted in Wh, every other unit is its own. Raises Invalid beyond 16 letters and for
-    letters that are not seen."""
+    """(natural unit, factor): kWh are counted in Wh, every other unit is its own.
+
+    Raises Invalid for a name of more than 16 characters, or with one that is not visible.
+    """
     check_text("unit", name, LONGEST_UNIT)
     return UNITS.get(name.lower(), (name, 1))
 
