@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_shared.table import TableMechanism
-
-    Mechanism = WindowMechanism | Hybrid | TableMechanism
+    from undertone_shared.contract import Mechanism as Mechanism
 
 _LARGEST_EDGES = 257
 

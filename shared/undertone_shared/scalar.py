@@ -6,6 +6,7 @@ all others report within [low, theta]. In a threshold epoch everybody is in the 
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.truncation import truncate
@@ -32,7 +33,7 @@ class Cohort:
     """How devices report for the threshold: ``mechanism``, a square wave over the whole range. Raises Invalid."""
 
     def __init__(self, mechanism: "Mechanism"):
-        if mechanism.edges is None:
+        if not isinstance(mechanism, WindowMechanism) or mechanism.edges is None:
             raise Invalid("cohort is not a square-wave with edges")
         self.mechanism = mechanism
 

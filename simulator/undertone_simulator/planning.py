@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
-from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
 from undertone_aggregator.threshold import (
@@ -263,7 +263,7 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
 
 
 def _name(mechanism: Mechanism) -> str:
-    return {"WindowMechanism": "piecewise", "Hybrid": "hybrid", "TableMechanism": "table"}[type(mechanism).__name__]
+    return traits_of(mechanism).kind
 
 
 def _edges(bound: int) -> tuple[int, ...]:

@@ -101,8 +101,36 @@ def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: Draws) -> Uns
     return out
 
 
-# ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism.
-LAWS: dict[type, Callable[[Any, NDArray[Any], int, Draws], Unsigned]] = {
+class _One:
+    """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words have to be drawn again."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n)."""
+        value = int(self._draws.below(n)[0])
+        # A device that has failed draws again later: until then any number within the bound will do.
+        return 0 if len(self._draws.failed) else value
+
+
+def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    """The law of a mechanism that has none in `LAWS`: its own methods, device by device; much slower."""
+    out = np.empty(len(x), dtype=np.uint32)
+    for i, reading in enumerate(x.tolist()):
+        index = np.array([i], dtype=np.intp)
+        own = draws.part(index)
+        entropy: Any = _One(own)
+        part = mechanism.choose(entropy)
+        out[i] = part.draw(part.level(reading, theta, entropy), entropy)
+        draws.join(index, own)
+    return out
+
+
+# ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism: a faster form of
+# `_one_by_one` for the classes that simulations draw by the million.
+Law = Callable[[Any, NDArray[Any], int, Draws], Unsigned]
+LAWS: dict[type, Law] = {
     WindowMechanism: _window,
     TableMechanism: _table,
     Hybrid: _hybrid,
@@ -110,9 +138,6 @@ LAWS: dict[type, Callable[[Any, NDArray[Any], int, Draws], Unsigned]] = {
 
 
 def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> None:
-    if type(mechanism) not in LAWS:
-        known = ", ".join(each.__name__ for each in LAWS)
-        raise Invalid(f"the mechanism is a {type(mechanism).__name__}, expected one of {known}")
     if len(readings) != len(words):
         raise Invalid(f"there are {len(readings)} readings, expected one for each of {len(words)} devices")
     if mechanism.edges is not None or not len(readings):
@@ -139,7 +164,7 @@ def _symbols(
     mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, start: int, stop: int
 ) -> Unsigned:
     out = np.empty(stop - start, dtype=np.uint32)
-    law = LAWS[type(mechanism)]
+    law: Law = LAWS.get(type(mechanism), _one_by_one)
     kind = np.uint32 if mechanism.edges is None else np.int64
     memory = Memory()
     failed = [np.zeros(0, dtype=np.intp)]

@@ -18,6 +18,7 @@ NOT_ON_BOARDS = {
     "shared": {
         "analysis.py",
         "campaign_analysis.py",
+        "contract.py",
         "discovery.py",
         "intake.py",
         "issue.py",

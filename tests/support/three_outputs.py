@@ -38,6 +38,9 @@ class ThreeOutputs:
         u = entropy.below(self.row_total())
         return (u >= first) + (u >= first + second)
 
+    def occurs(self, symbol):
+        return 0 <= symbol < self.symbols
+
     def weights(self, level):
         return list(self._rows[level])
 

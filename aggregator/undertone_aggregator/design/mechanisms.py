@@ -1,18 +1,24 @@
-"""What the server knows of each class of mechanism: one table, and a class that is not in it raises.
+"""What a mechanism is: the members that the product calls, and what the server knows of each class in one table.
 
-To add a mechanism, write its class (see `undertone_shared.mechanism` for what it offers) and a function from it to its
-`Traits`, and enter both in `TABLE`.
+To add a mechanism, write a class with every member of
+`undertone_shared.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
+word in a campaign, in `undertone_shared.notation.KINDS`. `missing` names what is not there yet. docs/mechanisms.md
+shows a whole one.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from undertone_shared import notation
+from undertone_shared.contract import Mechanism as Mechanism
+from undertone_shared.contract import Part
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 
-Mechanism = WindowMechanism | Hybrid | TableMechanism
+_MEMBERS = sorted(name for name in vars(Mechanism) if not name.startswith("_"))
+_PART_MEMBERS = sorted(name for name in vars(Part) if not name.startswith("_"))
 # Numerators and their common denominator.
 Decoded = tuple[tuple[int, ...], int]
 
@@ -47,6 +53,24 @@ def traits_of(mechanism: Any) -> Traits:
         known = ", ".join(each.__name__ for each in TABLE)
         raise Invalid(f"the mechanism is a {type(mechanism).__name__}, expected one of {known}")
     return describe(mechanism)
+
+
+def missing(mechanism: Any) -> list[str]:
+    """What a mechanism lacks before a campaign can carry it, one sentence each; empty for a whole one."""
+    name = type(mechanism).__name__
+    lacks = [f"{name} has no {member}" for member in _MEMBERS if not hasattr(mechanism, member)]
+    if hasattr(mechanism, "parts"):
+        for part in mechanism.parts:
+            lacks += [f"{type(part).__name__} has no {each}" for each in _PART_MEMBERS if not hasattr(part, each)]
+    if type(mechanism) not in TABLE:
+        lacks.append(f"{name} has no traits in {__name__}.TABLE")
+    if hasattr(mechanism, "describe"):
+        described = mechanism.describe()
+        if described.get("kind") not in notation.KINDS:
+            lacks.append(f"the kind {described.get('kind')!r} is not in {notation.__name__}.KINDS")
+        elif notation.parse_mechanism("the mechanism", described).describe() != described:
+            lacks.append(f"what {name}.describe gives is not read back as the same mechanism")
+    return lacks
 
 
 def _window(mechanism: WindowMechanism) -> Traits:

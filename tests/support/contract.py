@@ -1,0 +1,111 @@
+"""What every mechanism must offer to the product, shipped or new: `check_contract` runs all that is called on one."""
+
+import json
+import os
+
+import numpy as np
+
+from support import server
+from support.designed import check_all
+from undertone_aggregator.collect.admission import Admission
+from undertone_aggregator.collect.epochs import Epoch, Timeline
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.landing import RAW, rows_of
+from undertone_aggregator.collect.lane import Lane
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.collect.seen import COUNTED, Seen
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
+from undertone_aggregator.design.mechanisms import missing
+from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_shared import report
+from undertone_shared.campaign import Campaign, write_canonical
+from undertone_shared.entropy import Entropy
+from undertone_shared.topics import report_topic
+from undertone_simulator.draws import GivenWords
+from undertone_simulator.liar import largest_lie
+from undertone_simulator.vectorised import symbols
+
+_DEVICES = 40
+
+
+class _Words:
+    """`Entropy` from given words of 32 bits."""
+
+    def __init__(self, words):
+        self._words = iter(words)
+
+    def below(self, n):
+        mask = (1 << (n - 1).bit_length()) - 1
+        while True:
+            word = int(next(self._words)) & mask
+            if word < n:
+                return word
+
+
+def campaign_of(mechanism, theta):
+    """A campaign whose reports it draws; that it fits into a campaign's size is checked here."""
+    fields = json.loads(server.campaign(theta=theta, cohort_stride=5).body)
+    fields["rule"]["mechanism"] = mechanism.describe()
+    pieces = []
+    write_canonical(fields, pieces.append)
+    return Campaign(b"".join(pieces))
+
+
+def check_contract(mechanism, epsilon, theta):
+    """From the integers over a device, a worker and an estimate to a certificate. Raises AssertionError, or names
+
+    what is missing.
+    """
+    assert missing(mechanism) == []
+    check_all(mechanism, theta, range(mechanism.levels + 1))
+    certify_mechanism("it", mechanism, epsilon, theta, None)
+
+    # A campaign carries it, within the size of one, and a device draws from it.
+    campaign = campaign_of(mechanism, theta)
+    drawn = campaign.rule.report.mechanism
+    assert drawn.describe() == mechanism.describe()
+    entropy, sent = Entropy(os.urandom), []
+    for number in range(_DEVICES):
+        entropy.refill()
+        _, (symbol,), _ = campaign.rule.draw(campaign, server.FIRST, 7 * theta // 10, False, None, entropy)
+        payload = report.pack(report.REPORT, campaign.fingerprint, server.FIRST, (symbol,), 1)
+        sent.append(Delivery(report_topic(server.PREFIX, campaign.name, f"d{number}"), payload, False))
+
+    # A worker takes what is not a threshold turn: one by one, in the lane of many, and as rows that land.
+    members = [campaign.schedule.is_member(campaign.schedule.place(f"d{n}"), server.FIRST) for n in range(_DEVICES)]
+    sent = [delivery for delivery, member in zip(sent, members, strict=True) if not member]
+    slow, lane = Batch(), Batch()
+    for delivery in sent:
+        admission(campaign).judge(*delivery[:3], server.FIRST + 2, slow)
+    Lane(admission(campaign)).judge(sent, server.FIRST + 2, lane)
+    assert slow.outcomes == lane.outcomes == {COUNTED: len(sent)}
+    assert slow.partial == lane.partial
+    assert rows_of(admission(campaign), sent, server.FIRST + 2)["outcome"] == [RAW] * len(sent)
+    assert mechanism.occurs(largest_lie(mechanism))
+    assert not mechanism.occurs(mechanism.symbols)
+
+    # The counts become an estimate, the campaign a certificate.
+    key = Key(campaign.name, campaign.fingerprint, report.REPORT, "all", server.FIRST)
+    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0)])).estimates({key: slow.partial[key]})
+    assert estimate.reports == len(sent)
+    # The cohort of this campaign costs more than the mechanism.
+    _, certificate = certify_campaign(campaign.body, "8")
+    assert certificate.as_json()["integers"] == mechanism.describe()
+
+    # A whole population draws what its devices draw one by one.
+    words = np.random.default_rng(8).integers(0, 1 << 32, (200, 200), dtype=np.uint32)
+    readings = np.arange(200) * theta // 199
+    together = symbols(mechanism, readings, theta, GivenWords(words))
+    for reading, row, symbol in zip(readings.tolist(), words, together.tolist(), strict=True):
+        single = _Words(row)
+        part = mechanism.choose(single)
+        assert part.draw(part.level(reading, theta, single), single) == symbol
+
+
+def admission(campaign):
+    """What a worker of the campaign admits by."""
+    made = Admission(server.PREFIX, campaign.name, 1, Seen(), cells=cells_of)
+    made.timeline = Timeline([Epoch(campaign, 0)])
+    return made
