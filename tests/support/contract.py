@@ -17,7 +17,7 @@ from undertone_aggregator.collect.seen import COUNTED, Seen
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
-from undertone_aggregator.design.mechanisms import missing
+from undertone_aggregator.design.mechanisms import missing, traits_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, write_canonical
@@ -46,7 +46,7 @@ class _Words:
 
 def campaign_of(mechanism, theta):
     """A campaign whose reports it draws; that it fits into a campaign's size is checked here."""
-    fields = json.loads(server.campaign(theta=theta, cohort_stride=5).body)
+    fields = json.loads(server.campaign(theta=theta, cohort_stride=5, bound=2000).body)
     fields["rule"]["mechanism"] = mechanism.describe()
     pieces = []
     write_canonical(fields, pieces.append)
@@ -65,7 +65,7 @@ def check_contract(mechanism, epsilon, theta):
     # A campaign carries it, within the size of one, and a device draws from it.
     campaign = campaign_of(mechanism, theta)
     drawn = campaign.rule.report.mechanism
-    assert drawn.describe() == mechanism.describe()
+    assert json.dumps(drawn.describe()) == json.dumps(mechanism.describe())
     entropy, sent = Entropy(os.urandom), []
     for number in range(_DEVICES):
         entropy.refill()
@@ -88,11 +88,13 @@ def check_contract(mechanism, epsilon, theta):
 
     # The counts become an estimate, the campaign a certificate.
     key = Key(campaign.name, campaign.fingerprint, report.REPORT, "all", server.FIRST)
-    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0)])).estimates({key: slow.partial[key]})
+    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])).estimates(
+        {key: slow.partial[key]}
+    )
     assert estimate.reports == len(sent)
     # The cohort of this campaign costs more than the mechanism.
     _, certificate = certify_campaign(campaign.body, "8")
-    assert certificate.as_json()["integers"] == mechanism.describe()
+    assert certificate.as_json()["integers"] == drawn.describe()
 
     # A whole population draws what its devices draw one by one.
     words = np.random.default_rng(8).integers(0, 1 << 32, (200, 200), dtype=np.uint32)

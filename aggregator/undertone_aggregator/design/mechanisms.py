@@ -6,6 +6,7 @@ word in a campaign, in `undertone_shared.notation.KINDS`. `missing` names what i
 shows a whole one.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,9 +69,14 @@ def missing(mechanism: Any) -> list[str]:
         described = mechanism.describe()
         if described.get("kind") not in notation.KINDS:
             lacks.append(f"the kind {described.get('kind')!r} is not in {notation.__name__}.KINDS")
-        elif notation.parse_mechanism("the mechanism", described).describe() != described:
+        # Reading takes fields out of what is read, so it is described anew.
+        elif _text(notation.parse_mechanism("the mechanism", described)) != _text(mechanism):
             lacks.append(f"what {name}.describe gives is not read back as the same mechanism")
     return lacks
+
+
+def _text(mechanism: Mechanism) -> str:
+    return json.dumps(mechanism.describe(), sort_keys=True)
 
 
 def _window(mechanism: WindowMechanism) -> Traits:

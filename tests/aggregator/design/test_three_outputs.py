@@ -9,7 +9,7 @@ import pytest
 
 from support import server
 from support.contract import check_contract
-from support.designed import small_table
+from support.designed import frozen_tables
 from support.micropython import REPO
 from support.three_outputs import KIND, ThreeOutputs, traits
 from undertone_aggregator.collect.epochs import Epoch, Timeline
@@ -47,8 +47,8 @@ def test_the_shipped_ones_keep_it(make):
 
 
 def test_a_shipped_table_keeps_it():
-    made = small_table(0)
-    check_contract(made, "8", made.reach)
+    for epsilon, theta, made in frozen_tables():
+        check_contract(made, epsilon, theta)
 
 
 MEMBERS = [name for name in vars(Mechanism) if not name.startswith("_")]
