@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.extend([str(HERE / "both"), str(HERE)])
+sys.path.extend([str(HERE / "both"), str(HERE / "sensors/both"), str(HERE)])

@@ -1,10 +1,11 @@
-"""IEC 62056-21 (once IEC 1107) readouts over an optical head: mode C at 300 baud, mode D as it comes.
+"""IEC 62056-21 (once IEC 1107) by an optical head: readouts that are asked for (mode C), telegrams that come (mode D).
 
 Characters have 7 bits and even parity; open the port with 8 bits and no parity, the parity is checked here. A readout
-is ``STX lines ETX BCC``, BCC the exclusive or of everything after STX up to ETX.
+is ``STX lines ETX BCC``, BCC the exclusive or of everything after STX up to ETX. What a meter pushes by itself is
+``/ident CR LF CR LF lines ! CR LF`` and has no BCC: parity alone tells damage there.
 """
 
-from undertone_device.sensors.decimals import units
+from undertone_device.sensors.lines import Lines, brackets, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +13,14 @@ if TYPE_CHECKING:
 
 STX = 2
 ETX = 3
-LARGEST = 8192
+# The speed of the sign-on, and that of a meter that offers none.
 BAUD = 300
+_SLASH = 0x2F
+_END = "!"
+# What the fifth character of a meter's name offers: in mode C a digit, which the reader answers; in mode B a letter,
+# after which the meter changes its speed without an answer.
+_MODE_C = "0123456"
+_MODE_B = "ABCDEF"
 
 
 def _parity(byte: int) -> int:
@@ -27,70 +34,103 @@ def even(text: bytes) -> bytes:
     return bytes([byte | _parity(byte) << 7 for byte in text])
 
 
-# What asks a meter to speak, and what answers its name: read out, at the speed that we speak now.
+# What asks a meter to speak.
 SIGN_ON = even(b"/?!\r\n")
-READ_OUT = even(b"\x06000\r\n")
 
 
-class Readout:
-    """The register ``obis`` (such as ``1.8.0``) in ``unit`` times ``scale``."""
+def answer_to(name: bytes) -> "tuple[bytes, int]":
+    """(what answers a meter's name to get its readout, the readout's baud rate).
 
-    def __init__(self, obis: str, unit: str = "kWh", scale: "Scale" = (1000, 1)):
-        self._obis = obis
+    ``name`` is ``/XXXZ...``, with or without parity bits: Z offers a speed, and the answer takes it. A meter of mode A
+    or B wants no answer. Raises ValueError for what is no name.
+    """
+    text = bytes([byte & 0x7F for byte in name])
+    if len(text) < 5 or text[0] != _SLASH:
+        raise ValueError("the meter does not say its name")
+    offer = chr(text[4])
+    speed = _MODE_C.find(offer)
+    if speed >= 0:
+        return even(b"\x060" + offer.encode() + b"0\r\n"), BAUD << speed
+    # Mode B begins at 600; without an offer the meter stays as it is (mode A).
+    return b"", BAUD << _MODE_B.find(offer) + 1
+
+
+class _Registers:
+    """What both forms have in common: registers, their sum, parity."""
+
+    def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
+        self._lines = Lines(obis, True)
         self._unit = unit
         self._scale = scale
-        # None outside a readout.
-        self._block: bytearray | None = None
-        self._check = 0
-        self._ended = False
+        self._inside = False
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes."""
-        readings = []
+        """The readings that ``data`` completes. Each byte is looked at once."""
+        readings: list[int] = []
         for byte in data:
             if _parity(byte):
-                # Even parity makes the eighth bit part of the sum.
                 self._drop()
-                continue
-            character = byte & 0x7F
-            if self._block is None:
-                if character == STX:
-                    self._block = bytearray()
-                    self._check = 0
-            elif self._ended:
-                if character == self._check:
-                    try:
-                        readings.append(self._value(bytes(self._block).decode()))
-                    except ValueError:
-                        self.bad += 1
-                    self._block = None
-                    self._ended = False
-                else:
-                    self._drop()
             else:
-                self._check ^= character
-                if character == ETX:
-                    self._ended = True
-                elif len(self._block) < LARGEST:
-                    self._block.append(character)
-                else:
-                    self._drop()
+                self._take(byte & 0x7F, readings)
         return readings
 
+    def _take(self, character: int, readings: "list[int]") -> None:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        self._drop()
+        self._inside = True
+        self._lines.begin()
+
     def _drop(self) -> None:
-        if self._block is not None:
+        if self._inside:
             self.bad += 1
-        self._block = None
+        self._inside = False
+
+    def _finish(self, readings: "list[int]") -> None:
+        try:
+            # A time may follow the value. The standard lets a meter omit units that its codes imply.
+            texts = [brackets(text)[0] for text in self._lines.values()]
+            readings.append(sum([quantity(text, self._unit, self._scale, True) for text in texts]))
+        except ValueError:
+            self.bad += 1
+        self._inside = False
+
+
+class Readout(_Registers):
+    """The sum of the registers ``obis`` (such as ``1.8.0``) of a readout with BCC, in ``unit`` times ``scale``."""
+
+    def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
+        super().__init__(obis, unit, scale)
+        self._check = 0
         self._ended = False
 
-    def _value(self, text: str) -> int:
-        head = self._obis + "("
-        lines = [line for line in text.split("\r\n") if line.startswith(head) or line.split(":")[-1].startswith(head)]
-        if len(lines) != 1:
-            raise ValueError("the register is missing, or there twice")
-        line = lines[0]
-        value = line[line.find("(") + 1 : line.find(")")].split("*")
-        if value[1:] != [self._unit]:
-            raise ValueError("the register has another unit")
-        return units(value[0], self._scale)
+    def _take(self, character: int, readings: "list[int]") -> None:
+        if self._inside and self._ended:
+            if character == self._check:
+                self._lines.end()
+                self._finish(readings)
+            else:
+                self._drop()
+        elif character == STX:
+            self._begin()
+            self._check = 0
+            self._ended = False
+        elif self._inside:
+            self._check ^= character
+            if character == ETX:
+                self._ended = True
+            else:
+                self._lines.add(character)
+
+
+class Telegram(_Registers):
+    """The sum of the registers ``obis`` of each telegram that a meter pushes, in ``unit`` times ``scale``."""
+
+    def _take(self, character: int, readings: "list[int]") -> None:
+        if character == _SLASH:
+            # No value and no name contains it.
+            self._begin()
+        elif self._inside and self._lines.add(character) == _END:
+            self._finish(readings)

@@ -1,73 +1,95 @@
 """DSMR P1 telegrams (Netherlands, Belgium, Luxembourg, Sweden): DSMR 4 and later, which end with a CRC.
 
-``/ident CR LF CR LF lines !CRC CR LF``, the CRC-16/ARC from ``/`` to ``!`` as four upper-case hexadecimal digits.
-Telegrams of DSMR 2 and 3 carry none and are refused: nothing would tell a damaged one.
+``/ident CR LF CR LF lines !CRC CR LF``, the CRC-16/ARC from ``/`` to ``!`` in upper-case hexadecimal digits: four of
+them, while some meters leave out leading zeros. Telegrams of DSMR 2 and 3 carry no CRC and are refused here.
+
+Gas, water and heat meters sit behind the electricity meter on channels of their own: ``0-1:24.2.1(time)(value*unit)``,
+the channel being the digit after ``0-``. The time is when that meter was read, ``YYMMDDhhmmss`` and S or W.
 """
 
 from undertone_device.sensors.crc import ARC, crc16
-from undertone_device.sensors.decimals import units
+from undertone_device.sensors.lines import Lines, brackets, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from undertone_device.sensors.decimals import Scale
 
-LARGEST = 4096
+_SLASH = 0x2F
+_BANG = 0x21
+_LF = 10
+# CRC, CR, LF.
 _TAIL = 6
+_OUTSIDE = 0
+_INSIDE = 1
+_ENDING = 2
+_TIME = 13
 
 
 class P1:
     """The sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``) in ``unit`` times ``scale``."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
-        self._obis = obis
+        self._lines = Lines(obis, False)
         self._unit = unit
         self._scale = scale
-        self._buffer = b""
+        self._state = _OUTSIDE
+        self._crc = 0
+        self._tail = b""
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes."""
-        self._buffer += data
-        readings = []
-        while True:
-            start = self._buffer.find(b"/")
-            end = self._buffer.find(b"!", start + 1)
-            if start < 0:
-                self._buffer = b""
-                break
-            if end < 0 or len(self._buffer) < end + 1 + _TAIL:
-                self._buffer = self._buffer[start:]
-                if len(self._buffer) > LARGEST:
-                    self._drop(1)
-                    continue
-                break
-            telegram = self._buffer[start : end + 1]
-            tail = self._buffer[end + 1 : end + 1 + _TAIL]
-            if tail != b"%04X\r\n" % crc16(telegram, ARC, 0):
-                # The last of what looks like several beginnings is tried next: no byte is summed more than twice.
-                last = self._buffer.rfind(b"/", start + 1, end)
-                self._drop(end + 1 if last < 0 else last)
-                continue
-            self._buffer = self._buffer[end + 1 + _TAIL :]
-            try:
-                readings.append(self._sum(telegram.decode()))
-            except ValueError:
-                self.bad += 1
+        """The readings that ``data`` completes. Each byte is looked at once and summed at most once."""
+        readings: list[int] = []
+        view = memoryview(data)
+        # Where the bytes begin that the CRC does not cover yet.
+        start = 0
+        for i in range(len(data)):
+            byte = data[i]
+            if byte == _SLASH:
+                # No value and no name contains it: a telegram begins, and the last one did not end.
+                if self._state != _OUTSIDE:
+                    self.bad += 1
+                self._state = _INSIDE
+                self._lines.begin()
+                self._crc = 0
+                start = i
+            elif self._state == _INSIDE:
+                if byte == _BANG:
+                    self._crc = crc16(view[start : i + 1], ARC, self._crc)
+                    self._tail = b""
+                    self._state = _ENDING
+                else:
+                    self._lines.add(byte)
+            elif self._state == _ENDING:
+                self._tail += bytes([byte])
+                if byte == _LF or len(self._tail) == _TAIL:
+                    self._finish(readings)
+                    self._state = _OUTSIDE
+        if self._state == _INSIDE:
+            self._crc = crc16(view[start:], ARC, self._crc)
         return readings
 
-    def _drop(self, length: int) -> None:
-        self.bad += 1
-        self._buffer = self._buffer[length:]
+    def _finish(self, readings: "list[int]") -> None:
+        try:
+            if self._tail not in (b"%04X\r\n" % self._crc, b"%X\r\n" % self._crc):
+                raise ValueError("the CRC does not fit")
+            readings.append(sum([self._value(text) for text in self._lines.values()]))
+        except ValueError:
+            self.bad += 1
 
-    def _sum(self, telegram: str) -> int:
-        total = 0
-        for code in self._obis:
-            head = "\n%s(" % code
-            at = telegram.find(head)
-            if at < 0 or telegram.find(head, at + 1) >= 0:
-                raise ValueError("a register is missing, or there twice")
-            value = telegram[at + len(head) : telegram.find(")", at)].split("*")
-            if value[1:] != [self._unit]:
-                raise ValueError("a register has another unit")
-            total += units(value[0], self._scale)
-        return total
+    def _value(self, text: str) -> int:
+        fields = brackets(text)
+        if len(fields) == 2:
+            _check_time(fields[0])
+        elif len(fields) != 1:
+            raise ValueError("a register is no single value")
+        return quantity(fields[-1], self._unit, self._scale, False)
+
+
+def _check_time(text: str) -> None:
+    """Raise ValueError unless the text is a time such as ``101209110000W``: a meter that is not there has none."""
+    for digit in text[:-1]:
+        if digit not in "0123456789":
+            raise ValueError("not a time")
+    if len(text) != _TIME or text[-1] not in "SW" or not 1 <= int(text[2:4]) <= 12 or not 1 <= int(text[4:6]) <= 31:
+        raise ValueError("not a time")

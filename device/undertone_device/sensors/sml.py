@@ -18,8 +18,17 @@ LARGEST = 4096
 _ESCAPE = b"\x1b\x1b\x1b\x1b"
 _START = _ESCAPE + b"\x01\x01\x01\x01"
 _DEPTH = 16
+_LENGTH_BYTES = 3
+_INTEGER_BYTES = 8
 # The DLMS unit codes of what is counted: watt hours, watts, cubic metres.
 UNITS = {"Wh": 30, "W": 27, "m3": 13}
+# DZG DVS-7412 meters of these serial numbers write a power of less than four bytes unsigned and call it signed; a
+# negative power always has four bytes there.
+_SERIAL = b"\x01\x00\x60\x01\x00\xff"
+_POWER = b"\x01\x00\x10\x07\x00\xff"
+_DZG = b"\x0a\x01DZG"
+_DZG_BYTES = 10
+_UNSIGNED_POWER = ((42000000, 48999999), (55000000, 58999999))
 
 
 class Sml:
@@ -29,73 +38,95 @@ class Sml:
         self._obis = obis
         self._unit = UNITS[unit]
         self._scale = scale
-        self._buffer = b""
+        # None outside a frame.
+        self._frame: bytearray | None = None
+        # The escape's bytes so far, 5 to 7 within one that is written twice; the 01 after it; what the end lacks.
+        self._escapes = 0
+        self._ones = 0
+        self._left = 0
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes."""
-        self._buffer += data
-        readings = []
-        while True:
-            start = self._buffer.find(_START)
-            if start < 0:
-                # The last seven bytes may be the beginning of a start.
-                self._buffer = self._buffer[-len(_START) + 1 :]
-                break
-            end = _end(self._buffer, start + len(_START))
-            if end is None:
-                self._buffer = self._buffer[start:]
-                if len(self._buffer) <= LARGEST:
-                    break
-                self.bad += 1
-                self._buffer = self._buffer[1:]
-                continue
-            frame = self._buffer[start:end]
-            crc = crc16(memoryview(frame)[:-2], X25, 0xFFFF) ^ 0xFFFF
-            if frame[-2] | frame[-1] << 8 != crc or frame[-3] > 3:
-                self.bad += 1
-                # The last of what looks like several starts is tried next: no byte is summed more than twice.
-                last = self._buffer.rfind(_START, start + 1, end)
-                self._buffer = self._buffer[end - len(_START) + 1 if last < 0 else last :]
-                continue
-            self._buffer = self._buffer[end:]
-            body = frame[len(_START) : -8 - frame[-3]].replace(_ESCAPE + _ESCAPE, _ESCAPE)
-            try:
-                readings.append(self._value(body))
-            except (ValueError, IndexError):
-                self.bad += 1
+        """The readings that ``data`` completes. Each byte is looked at once and summed at most once."""
+        readings: list[int] = []
+        for byte in data:
+            if self._frame is not None:
+                self._frame.append(byte)
+                if len(self._frame) > LARGEST:
+                    self._drop()
+            if self._left:
+                self._left -= 1
+                if not self._left:
+                    self._finish(readings)
+            elif byte == 0x1B:
+                self._ones = 0
+                self._escapes = (self._escapes + 1) % 8
+            elif self._escapes >= 4 or self._ones:
+                self._mark(byte)
+            else:
+                self._escapes = 0
         return readings
+
+    def _mark(self, byte: int) -> None:
+        """Take the byte that follows an escape, or the ones after it."""
+        if byte == 1:
+            self._ones += 1
+            if self._ones == 4:
+                # Within a frame it would be escaped: the frame before did not end.
+                self._drop()
+                self._frame = bytearray(_START)
+        elif byte == 0x1A and not self._ones and self._frame is not None:
+            self._left = 3
+        if byte != 1 or self._ones == 4:
+            self._ones = 0
+        self._escapes = 0
+
+    def _drop(self) -> None:
+        if self._frame is not None:
+            self.bad += 1
+        self._frame = None
+        self._left = 0
+
+    def _finish(self, readings: "list[int]") -> None:
+        frame = bytes(self._frame or b"")
+        crc = crc16(memoryview(frame)[:-2], X25, 0xFFFF) ^ 0xFFFF
+        if frame[-2] | frame[-1] << 8 != crc or frame[-3] > 3:
+            self._drop()
+            # What was taken for fill and CRC may be the beginning of the next frame.
+            while self._escapes < 3 and frame[-1 - self._escapes] == 0x1B:
+                self._escapes += 1
+            return
+        self._frame = None
+        try:
+            readings.append(self._value(frame[len(_START) : -8 - frame[-3]].replace(_ESCAPE + _ESCAPE, _ESCAPE)))
+        except (ValueError, IndexError):
+            self.bad += 1
 
     def _value(self, body: bytes) -> int:
         entries: list[Any] = []
         at = 0
         while at < len(body):
             at, value = _parse(body, at, 0)
-            _entries(value, self._obis, entries)
-        if len(entries) != 1:
+            _collect(value, entries)
+        wanted = [entry for entry in entries if entry[0] == self._obis]
+        if len(wanted) != 1:
             raise ValueError("the register is missing, or there twice")
-        _, _, _, unit, exponent, value, _ = entries[0]
+        _, _, _, unit, exponent, value, _, size = wanted[0]
         if unit != self._unit or not isinstance(value, int):
             raise ValueError("the register has another unit")
         exponent = exponent or 0
         if not isinstance(exponent, int) or not -12 <= exponent <= 12:
             raise ValueError("the scaler is out of range")
+        if value < 0 and size < 4 and self._obis == _POWER and _writes_unsigned(entries):
+            value += 1 << 8 * size
         return scaled(value * 10 ** max(exponent, 0), 10 ** max(-exponent, 0), self._scale)
 
 
-def _end(buffer: bytes, at: int) -> "int | None":
-    """Where the frame that begins before ``at`` ends, None if it does not yet."""
-    while True:
-        at = buffer.find(_ESCAPE, at)
-        if at < 0 or len(buffer) < at + 8:
-            return None
-        if buffer[at + 4] == 0x1A:
-            return at + 8
-        at += 8 if buffer[at + 4 : at + 8] == _ESCAPE else 1
-
-
 def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
-    """(where it ends, value): list, int, bool or bytes; None where an optional field is absent."""
+    """(where it ends, value): list, int, bool or bytes; None where an optional field is absent.
+
+    A list has one element more: how many bytes its sixth one, the value of an entry, has.
+    """
     if depth > _DEPTH:
         raise ValueError("lists are nested too deeply")
     if data[at] == 0:
@@ -107,12 +138,19 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     while data[at + size - 1] & 0x80:
         length = length << 4 | data[at + size] & 0x0F
         size += 1
+        if size > _LENGTH_BYTES:
+            raise ValueError("a length is too long")
     at += size
     if kind == 0x70:
         values = []
-        for _ in range(length):
+        width = 0
+        for i in range(length):
+            start = at
             at, value = _parse(data, at, depth + 1)
             values.append(value)
+            if i == 5:
+                width = at - start - 1
+        values.append(width)
         return at, values
     end = at + length - size
     if not at <= end <= len(data):
@@ -120,7 +158,7 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     field = data[at:end]
     if kind == 0:
         return end, field if field else None
-    if not field or kind not in (0x40, 0x50, 0x60):
+    if not 1 <= len(field) <= _INTEGER_BYTES or kind not in (0x40, 0x50, 0x60):
         raise ValueError("a field is of no known type")
     value = 0
     for byte in field:
@@ -130,9 +168,26 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     return end, value
 
 
-def _entries(value: "Any", name: bytes, entries: "list[Any]") -> None:
+def _collect(value: "Any", entries: "list[Any]") -> None:
+    """Add the lists of seven within ``value``, which may be entries."""
     if isinstance(value, list):
-        if len(value) == 7 and value[0] == name:
+        if len(value) == 8 and isinstance(value[0], bytes):
             entries.append(value)
         for inner in value:
-            _entries(inner, name, entries)
+            _collect(inner, entries)
+
+
+def _writes_unsigned(entries: "list[Any]") -> bool:
+    """Whether one of the entries is the serial number of a meter that calls unsigned powers signed."""
+    for entry in entries:
+        serial = entry[5]
+        if entry[0] != _SERIAL or not isinstance(serial, bytes):
+            continue
+        if len(serial) == _DZG_BYTES and serial[: len(_DZG)] == _DZG:
+            number = 0
+            for byte in serial[len(_DZG) :]:
+                number = number << 8 | byte
+            for low, high in _UNSIGNED_POWER:
+                if low <= number <= high:
+                    return True
+    return False

@@ -5,19 +5,25 @@ import socket
 import time
 from typing import Any, Protocol
 
+from undertone_device import clock
 from undertone_device.sensors import modbus
-from undertone_device.sensors.iec62056 import BAUD, READ_OUT, SIGN_ON, Readout
+from undertone_device.sensors.iec62056 import BAUD, SIGN_ON, Readout, Telegram, answer_to
 from undertone_device.sensors.p1 import P1
 from undertone_device.sensors.sml import UNITS, Sml
+from undertone_device.slot_value import TICKS_MASK
 from undertone_device.sources.source import Fields, Kind, Source
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 5
 # A meter pushes at least every ten seconds.
 _SILENT_SECONDS = 60
-# A readout of 300 baud takes half a minute.
-_READOUT_SECONDS = 60
 _ANSWER_SECONDS = 2
+# A meter's name has up to 26 characters, of 10 bits at 300 baud, and comes up to 1.5 s after the sign-on.
+_NAME_SECONDS = 5
+# Long readouts of real meters have 10,000 characters; within one, a meter is silent for at most 1.5 s.
+_LARGEST_READOUT = 32768
+_SILENCE_SECONDS = 5
+_BITS = 10
 _ANSWERS = 3
 _KWH = (1000, 1)
 
@@ -106,29 +112,46 @@ class Asked(Source):
 
 
 class Optical(Asked):
-    """IEC 62056-21 mode C at 300 baud: sign on, wait for the meter's name, take the readout."""
+    """IEC 62056-21 modes A, B, C: sign on at 300 baud, take the speed that the meter offers, read its readout."""
 
     def __init__(self, fields: Fields):
         super().__init__(fields, BAUD)
         self._fields = fields
 
     def ask(self, port: Any) -> int:
-        """The register's reading."""
-        meter = Readout(self._fields["obis"][0], self._fields.get("unit", "kWh"), self._fields.get("scale", _KWH))
+        """The sum of the registers. How long it may take follows from the speed."""
+        meter = Readout(*_registers(self._fields))
         port.write(SIGN_ON)
-        end = time.monotonic() + _READOUT_SECONDS
-        port.timeout = _ANSWER_SECONDS
-        name = bytes(byte & 0x7F for byte in port.read_until(b"\x0a"))
-        if not name.startswith(b"/"):
-            raise OSError(f"{self._path}: the meter does not answer the sign-on")
-        port.write(READ_OUT)
+        port.timeout = _NAME_SECONDS
+        try:
+            answer, baud = answer_to(port.read_until(b"\x0a"))
+        except ValueError:
+            raise OSError(f"{self._path}: the meter does not answer the sign-on") from None
+        self._change_speed(port, answer, baud)
+        port.timeout = _SILENCE_SECONDS
+        end = time.monotonic() + _LARGEST_READOUT * _BITS // baud
         while time.monotonic() < end:
-            readings = meter.feed(port.read(256))
+            data = port.read(max(port.in_waiting, 1))
+            if not data:
+                raise OSError(f"{self._path}: the meter falls silent at {baud} baud before its readout ends")
+            readings = meter.feed(data)
             if readings:
                 return readings[0]
             if meter.bad:
-                raise ValueError(f"{self._path}: the readout is damaged, or has no register {self._fields['obis'][0]}")
-        raise OSError(f"{self._path}: no readout within {_READOUT_SECONDS} s")
+                codes = ", ".join(self._fields["obis"])
+                raise ValueError(f"{self._path}: the readout is damaged, or has no register {codes} in this unit")
+        raise OSError(f"{self._path}: the readout has more than {_LARGEST_READOUT} characters")
+
+    def _change_speed(self, port: Any, answer: bytes, baud: int) -> None:
+        if answer:
+            started = clock.ticks()
+            port.write(answer)
+            port.flush()
+            # Some adapters say too early that all is sent.
+            left = 1000 * len(answer) * _BITS // port.baudrate - (clock.ticks() - started & TICKS_MASK)
+            clock.sleep_ms(max(left, 0))
+        if baud != port.baudrate:
+            port.baudrate = baud
 
 
 class ModbusRtu(Asked):
@@ -193,8 +216,17 @@ def _register(fields: Fields) -> modbus.Register:
     )
 
 
+def _registers(fields: Fields) -> tuple[tuple[str, ...], str, tuple[int, int]]:
+    """Registers, unit and scale of a meter that speaks in text."""
+    return fields["obis"], fields.get("unit", "kWh"), fields.get("scale", _KWH)
+
+
 def _p1(fields: Fields) -> Pushed:
-    return Pushed(fields, P1(fields["obis"], fields.get("unit", "kWh"), fields.get("scale", _KWH)), 115200)
+    return Pushed(fields, P1(*_registers(fields)), 115200)
+
+
+def _mode_d(fields: Fields) -> Pushed:
+    return Pushed(fields, Telegram(*_registers(fields)), 9600)
 
 
 def _sml(fields: Fields) -> Pushed:
@@ -225,6 +257,7 @@ KINDS = {
     "p1": Kind(("port", "obis"), _SERIAL + _METER, _p1),
     "sml": Kind(("port", "obis"), _SERIAL + _METER, _sml),
     "iec62056": Kind(("port", "obis"), _SERIAL + _METER, Optical),
+    "iec62056-d": Kind(("port", "obis"), _SERIAL + _METER, _mode_d),
     "modbus-rtu": Kind(("port", "slave", "address"), _SERIAL + _REGISTER, ModbusRtu),
     "modbus-tcp": Kind(("host", "slave", "address"), ("tcp_port",) + _REGISTER, ModbusTcp),
 }

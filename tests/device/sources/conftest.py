@@ -4,17 +4,14 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
+import termios
 import threading
 import tty
-from pathlib import Path
 
 import pytest
 
 from undertone_device.config import parse_config
 from undertone_device.sources import open_source
-
-sys.path.append(str(Path(__file__).parents[1] / "sensors/both"))
 
 
 @pytest.fixture
@@ -41,6 +38,8 @@ class Meter:
         self.path = os.ttyname(other)
         self._other = other
         self.asked = b""
+        # The speed of the line when each question came, as `termios` names it.
+        self.speeds = []
         self._threads = []
 
     def say(self, data):
@@ -66,6 +65,7 @@ class Meter:
                     # Once unplugged, the number may be another file's.
                     if self.end != end:
                         return
+                    self.speeds.append(termios.tcgetattr(end)[5])
                     os.write(end, answer)
                     turn += 1
 

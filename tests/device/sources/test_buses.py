@@ -3,14 +3,16 @@
 import contextlib
 import socket
 import struct
+import termios
 import threading
 import time
 
 import pytest
+import serial
 from frames import OBIS_1_8_0, SML, TELEGRAM, flipped
 
 from undertone_device.sensors.crc import MODBUS, crc16
-from undertone_device.sensors.iec62056 import READ_OUT, SIGN_ON, even
+from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
 from undertone_device.sources import buses
 
 
@@ -85,20 +87,127 @@ def test_a_silent_or_strange_meter_is_said(opened, meter, monkeypatch):
     assert "silent, or what it says is damaged" in source.trouble
 
 
-def test_an_optical_head(opened, meter):
-    lines = b"0.0.0(1)\r\n1.8.0(00123.456*kWh)\r\n!\r\n"
+NAME = even(b"/LGZ5\\2ZMD\r\n")
+
+
+def readout(lines):
     check = 3
     for byte in lines:
         check ^= byte
-    readout = even(b"\x02" + lines + b"\x03" + bytes([check & 0x7F]))
-    source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
-    meter.answer((SIGN_ON, even(b"/LGZ5\\2ZMD\r\n")), (READ_OUT, readout))
+    return even(b"\x02" + lines + b"\x03" + bytes([check & 0x7F]))
+
+
+def test_an_optical_head(opened, meter):
+    answer = readout(b"0.0.0(1)\r\n1.8.1(00100.000*kWh)\r\n1.8.2(00023.456*kWh)\r\n!\r\n")
+    source = opened(kind="iec62056", port=meter.path, obis=["1.8.1", "1.8.2"])
+    meter.answer((SIGN_ON, NAME), (answer_to(NAME)[0], answer))
     assert source.read(0) == 123456
-    assert meter.asked == SIGN_ON + READ_OUT
-    meter.answer((SIGN_ON, even(b"/LGZ5\\2ZMD\r\n")), (READ_OUT, readout[:-1] + b"\x00"))
+    assert meter.asked == SIGN_ON + even(b"\x06050\r\n")
+    meter.answer((SIGN_ON, NAME), (answer_to(NAME)[0], answer[:-1] + b"\x00"))
     with pytest.raises(ValueError, match="damaged"):
         source.read(0)
     assert "damaged" in source.trouble
+
+
+@pytest.mark.parametrize(("offer", "baud"), [("5", 9600), ("0", 300)])
+def test_the_line_takes_the_speed_that_the_meter_offers(opened, meter, offer, baud, monkeypatch):
+    """A readout of 9,000 characters takes five minutes at 300 baud and ten seconds at 9600."""
+    name = even(f"/LGZ{offer}\\2ZMD\r\n".encode())
+    history = b"".join(b"1.8.0*%02d(00001.000*kWh)\r\n" % (i % 100) for i in range(400))
+    answer = readout(b"1.8.0(00123.456*kWh)\r\n" + history + b"!\r\n")
+    assert len(answer) > 9000
+    ports = []
+
+    def open_port(path, baud):
+        ports.append(serial.Serial(path, baud, timeout=0))
+        return ports[-1]
+
+    monkeypatch.setattr(buses, "open_port", open_port)
+    source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
+    meter.answer((SIGN_ON, name), (answer_to(name)[0], answer))
+    assert source.read(0) == 123456
+    # What is answered goes out at 300 baud still.
+    assert meter.speeds == [termios.B300, termios.B300]
+    assert ports[0].baudrate == baud
+    assert not ports[0].is_open
+
+
+def test_a_meter_may_take_as_long_as_its_speed_needs(opened, meter, monkeypatch):
+    """The clock stands still but for the line: 4,560 characters at 300 baud are 152 s."""
+    name = even(b"/LGZ0ZMD\r\n")
+    answer = readout(b"1.8.0(00123.456*kWh)\r\n" + b"x" * 4525 + b"\r\n!\r\n")
+    clock = Line()
+    monkeypatch.setattr(buses, "time", clock)
+    monkeypatch.setattr(buses, "clock", clock)
+    monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, answer))
+    source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
+    assert source.read(0) == 123456
+    assert 150 < clock.now < 160
+    # One that never ends is left.
+    monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, even(b"\x02" + b"x" * 100_000)))
+    with pytest.raises(OSError, match="more than 32768 characters"):
+        source.read(0)
+    monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, answer[:1000]))
+    with pytest.raises(OSError, match="falls silent at 300 baud"):
+        source.read(0)
+    monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(b"", b""))
+    with pytest.raises(OSError, match="does not answer the sign-on"):
+        source.read(0)
+
+
+class Line:
+    """A clock that a serial line's characters advance, and ports on that line."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def ticks(self):
+        return int(1000 * self.now)
+
+    def sleep_ms(self, milliseconds):
+        self.now += milliseconds / 1000
+
+    def port(self, *answers):
+        return LinePort(self, b"".join(answers))
+
+
+class LinePort:
+    def __init__(self, line, answer):
+        self._line, self._answer = line, answer
+        self.baudrate = 300
+        self.timeout = 0
+        self.in_waiting = 0
+
+    def reset_input_buffer(self):
+        pass
+
+    def write(self, data):
+        self._line.now += len(data) * 10 / self.baudrate
+
+    def flush(self):
+        pass
+
+    def close(self):
+        pass
+
+    def read(self, size):
+        data, self._answer = self._answer[:size], self._answer[size:]
+        self._line.now += len(data) * 10 / self.baudrate if data else self.timeout
+        return data
+
+    def read_until(self, end):
+        return self.read(self._answer.find(end) + 1)
+
+
+def test_a_meter_that_pushes_text(opened, meter):
+    source = opened(kind="iec62056-d", port=meter.path, obis="1.8.0")
+    assert not source.polled
+    source.arrived()
+    meter.say(even(b"/HAG5eHZ010C_EHZ1ZA22\r\n\r\n1-0:1.8.0*255(001234.5678)\r\n!\r\n"))
+    assert wait_for(source) == [1234568]
 
 
 def test_a_serial_modbus_meter(opened, meter):

@@ -20,7 +20,7 @@ from undertone_device.config import read_config
 from undertone_device.gateway import Device
 from undertone_device.reporter import Reporter
 from undertone_device.sensors.crc import MODBUS, crc16
-from undertone_device.sensors.iec62056 import READ_OUT, SIGN_ON, even
+from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
 from undertone_device.sources import buses
 from undertone_shared import issue
 
@@ -97,7 +97,8 @@ def iec62056(meter):
     for byte in lines:
         check ^= byte
     readout = even(b"\x02" + lines + b"\x03" + bytes([check & 0x7F]))
-    meter.answer(*[(SIGN_ON, even(b"/LGZ5\\2ZMD\r\n")), (READ_OUT, readout)] * 100)
+    name = even(b"/LGZ5\\2ZMD\r\n")
+    meter.answer(*[(SIGN_ON, name), (answer_to(name)[0], readout)] * 100)
     return {"kind": "iec62056", "port": meter.path, "obis": "1.8.0", "scale": [1, 1]}, meter.unplug
 
 

@@ -71,23 +71,68 @@ def test_what_is_no_reading():
         b"\x7f\x8f",
         b"\xff\xff\xff\x0f",
         b"\x20\x10",
+        entry(value=b"\x5a" + bytes(9)),
+        b"\x8f\x8f\x8f\x0f" + bytes(60),
     ):
         sml = Sml(OBIS_1_8_0)
         assert sml.feed(frame(body)) == [], body
         assert sml.bad == 1, body
 
 
-def test_what_looks_like_many_beginnings_is_checked_once():
+def test_a_beginning_within_a_frame_ends_it():
     sml = Sml(OBIS_1_8_0)
     assert sml.feed(SML[:8] * 200 + b"\x1b\x1b\x1b\x1b\x1a\x00AA" + SML) == [READING]
-    assert sml.bad <= 2
-    assert sml.feed(SML[:8] * 200 + SML) == [READING]
-    assert sml.bad <= 4
+    assert sml.bad == 200
+    assert sml.feed(SML[:-1] + SML) == [READING]
+    assert sml.feed(SML[:-3] + SML) == [READING]
+    assert sml.bad == 202
 
 
 def test_noise_does_not_grow():
     sml = Sml(OBIS_1_8_0)
     for _ in range(5):
         assert sml.feed(SML[:8] + b"\x42" * 1000) == []
-    assert len(sml._buffer) <= LARGEST + 1008
-    assert sml.feed(SML)[-1:] == [READING]
+        assert len(sml._frame) <= LARGEST
+    assert sml.feed(b"\x42" * LARGEST) == []
+    assert sml._frame is None
+    assert sml.feed(SML) == [READING]
+
+
+def test_escapes_that_touch_others():
+    escape = b"\x1b\x1b\x1b\x1b"
+    for literal in (b"\x1b", b"\x1b\x1b\x1b", escape, escape + b"\x1b\x1b", escape + escape):
+        for after in (b"", b"\x01\x01\x01\x01", b"\x1a\x00\x00"):
+            field = bytes([1 + len(literal + after)]) + literal.replace(escape, escape + escape) + after
+            assert Sml(OBIS_1_8_0).feed(frame(entry() + field)) == [0x1234], (literal, after)
+
+
+def serial_entry(serial):
+    number = bytes([serial >> shift & 255 for shift in (32, 24, 16, 8, 0)])
+    return entry(b"\x01\x00\x60\x01\x00\xff", 255, b"\x01", b"\x0b\x0a\x01DZG" + number)
+
+
+def power(serial, value):
+    return frame(serial_entry(serial) + entry(POWER, 27, b"\x52\xfe", value))
+
+
+POWER = b"\x01\x00\x10\x07\x00\xff"
+
+
+def test_a_dzg_meters_unsigned_power():
+    """The values of its known readings: 328.05 W written as 53 80 25, and -1260.61 W as 55 ff fe 13 93."""
+    for serial, value, reading in (
+        (42000000, b"\x53\x80\x25", 32805),
+        (48999999, b"\x53\x80\x25", 32805),
+        (55000000, b"\x52\xff", 255),
+        (58999999, b"\x54\x80\x00\x00", 8388608),
+        (42000000, b"\x55\xff\xfe\x13\x93", -126061),
+        (42000000, b"\x53\x12\x34", 0x1234),
+        (41999999, b"\x53\x80\x25", -32731),
+        (49000000, b"\x53\x80\x25", -32731),
+        (60000000, b"\x53\x80\x25", -32731),
+        (42000000 + (1 << 32), b"\x53\x80\x25", -32731),
+    ):
+        assert Sml(POWER, "W", (100, 1)).feed(power(serial, value)) == [reading], (serial, value)
+    # Another register of that meter is what it says.
+    other = serial_entry(42000000) + entry(value=b"\x53\xff\xfe")
+    assert Sml(OBIS_1_8_0).feed(frame(other)) == [-2]
