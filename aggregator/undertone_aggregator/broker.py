@@ -241,7 +241,8 @@ pid_file {self._pid_file}
             if not path.exists():
                 credentials.write_private(path, credentials.new_password() + "\n")
         users = credentials.server_users(self.password(credentials.AGGREGATOR))
-        credentials.write_passwords(self._passwords, {**users, credentials.ANALYST: self.password(credentials.ANALYST)})
+        analysts = credentials.analyst_users(self.password(credentials.ANALYST))
+        credentials.write_passwords(self._passwords, {**users, **analysts})
 
     def _left_running(self) -> bool:
         return running_pid(self.directory) is not None and self._accepts()

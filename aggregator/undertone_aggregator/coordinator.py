@@ -76,6 +76,7 @@ class Coordinator:
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._begin(0)
         self._at_home: set[Series] = set()
+        self._announced = b""
         for sentence in self.rounds.warnings():
             self.journal.say("warning", f"warning: {sentence}")
         if len(self._timeline):
@@ -177,13 +178,15 @@ class Coordinator:
             self.status(now)
 
     def _tell_home(self, newest: Epoch, series: set[Series]) -> None:
-        """Home Assistant hears of series that it does not know yet."""
+        """Announce the series to Home Assistant, again when there is another one or the campaign has changed."""
         home = self.config.server.home_assistant
-        if home and not series <= self._at_home:
+        if home:
             self._at_home |= series
             cost = guarantee_of(self._timeline, self._budget)
             topic, message = discovery(home, self.prefix, newest.campaign, self._at_home, cost.sentence)
-            self.outlet.publish(topic, message, again=True)
+            if message != self._announced:
+                self._announced = message
+                self.outlet.publish(topic, message, again=True)
 
     def _estimates(self, first: int, last: int) -> list[Estimate]:
         """Raw and filtered estimates of settled slots, from what may be published."""

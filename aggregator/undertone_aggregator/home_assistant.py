@@ -1,9 +1,10 @@
 """The campaign as a device of Home Assistant: each group's mean with its interval, and θ."""
 
+import math
 from collections.abc import Iterable
 from importlib import metadata
 
-from undertone_aggregator.estimate.estimates import Series
+from undertone_aggregator.estimate.estimates import MODEL, Series
 from undertone_shared.campaign import Campaign
 from undertone_shared.discovery import Sensor, config_topic, message
 from undertone_shared.issue import aggregate_topic
@@ -12,6 +13,22 @@ VERSION = metadata.version("undertone-ldp")
 # Slots without news after which a number is unknown.
 _STALE_SLOTS = 6
 _LEAST_STALE_SECONDS = 300
+# Shown steps are at most this share of the largest reading, far below the error of any fleet's mean.
+_STEP_SHARE = 1000
+_MOST_DIGITS = 6
+# Units that stand for one quantity alone in Home Assistant, and whose class a momentary value may have. Energy is not
+# among them: Home Assistant wants a meter's total there, and a mean over homes is none.
+_DEVICE_CLASSES = {
+    "power": ("mW", "W", "kW", "MW"),
+    "temperature": ("°C", "°F"),
+    "voltage": ("mV", "V"),
+    "current": ("mA", "A"),
+    "frequency": ("Hz", "kHz", "MHz"),
+    "illuminance": ("lx",),
+    "apparent_power": ("VA",),
+    "reactive_power": ("var",),
+    "pressure": ("Pa", "hPa", "kPa", "mbar", "bar"),
+}
 
 
 def identifier_of(campaign: str) -> str:
@@ -19,20 +36,56 @@ def identifier_of(campaign: str) -> str:
     return f"undertone_{campaign}"
 
 
+def device_class_of(unit: str, measure: str) -> str:
+    """Home Assistant's class for readings in this unit, "" where none is surely true.
+
+    A ``sum`` adds samples up, and a ``counter`` is a difference: neither is a momentary value in its unit.
+    """
+    if measure in ("sum", "counter", "duration"):
+        return ""
+    return next((name for name, units in _DEVICE_CLASSES.items() if unit in units), "")
+
+
+def precision_of(campaign: Campaign) -> int:
+    """Digits after the point of what is shown: steps of at most θ/1000, or bound/1000 before θ is known."""
+    largest = campaign.rule.theta or campaign.bound
+    return min(max(0, math.ceil(math.log10(_STEP_SHARE / largest))), _MOST_DIGITS)
+
+
 def discovery(
     home: str, prefix: str, campaign: Campaign, series: Iterable[Series], guarantee: str
 ) -> tuple[str, bytes]:
-    """(topic, message) that shows these series; ``home`` is Home Assistant's prefix. The guarantee is in the model."""
+    """(topic, message) that shows these series; ``home`` is Home Assistant's prefix. The guarantee is in the model.
+
+    In threshold rounds, whose numbers are a fitted model and no estimates, the series' state is unknown.
+    """
     status = aggregate_topic(prefix, campaign.name, "status")
+    lost = "value_json.lost.all.reports"
     sensors = [
-        Sensor("theta", "theta", status, "theta", campaign.unit, diagnostic=True),
-        Sensor("lost", "reports lost", status, "", template="value_json.lost.all.reports", diagnostic=True),
+        Sensor("theta", "theta", status, "theta", campaign.unit, diagnostic=True, precision=0),
+        Sensor("lost", "reports lost", status, "", template=lost, diagnostic=True, state_class="total_increasing"),
+        Sensor("phase", "phase", status, "phase", diagnostic=True),
     ]
+    digits, kind = precision_of(campaign), device_class_of(campaign.unit, campaign.measure)
     for each in sorted(series):
         topic = aggregate_topic(prefix, campaign.name, each.topic)
         key = each.topic.replace("/", "_").replace("-", "_")
         for field, words in (("estimate", "mean"), ("low", "95 % from"), ("high", "95 % to")):
-            sensors.append(Sensor(f"{key}_{field}", f"{each} {words}", topic, field, campaign.unit))
+            # Home Assistant takes "None" for an unknown state.
+            known = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
+            sensors.append(
+                Sensor(
+                    f"{key}_{field}",
+                    f"{each} {words}",
+                    topic,
+                    field,
+                    campaign.unit,
+                    template=f"value_json.{field} | round({digits}) if {known} else none",
+                    precision=digits,
+                    device_class=kind,
+                    state_class="measurement",
+                )
+            )
     stale = max(_STALE_SLOTS * campaign.slot_seconds, _LEAST_STALE_SECONDS)
     identifier = identifier_of(campaign.name)
     model = f"{campaign.measure} of {campaign.sensor}; {guarantee}"

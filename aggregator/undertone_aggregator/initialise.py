@@ -110,7 +110,8 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     for name, password in users.items():
         credentials.write_private(folder / f"{name}.password", password + "\n")
     workers = credentials.server_users(users[credentials.AGGREGATOR])
-    credentials.write_passwords(folder / BROKER / "passwords", {**users, **workers})
+    analysts = credentials.analyst_users(users[credentials.ANALYST])
+    credentials.write_passwords(folder / BROKER / "passwords", {**analysts, **users, **workers})
     credentials.write_access_rules(folder / BROKER / "access", DEFAULT_PREFIX)
     port = wishes.port if wishes.managed else wishes.port or (PLAIN_PORT if wishes.authority is None else TLS_PORT)
     if not wishes.managed:

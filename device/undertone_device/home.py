@@ -93,9 +93,13 @@ class Home:
     def _config(self) -> bytes:
         topic = self._topic
         sensors = [
-            discovery.Sensor("day", "most epsilon of any 24 hours", topic, "day", "ε"),
-            discovery.Sensor("month", "epsilon of the last thirty days", topic, "month", "ε"),
-            discovery.Sensor("ever", "epsilon spent ever", topic, "ever", "ε"),
+            discovery.Sensor(
+                "day", "most epsilon of any 24 hours", topic, "day", "ε", precision=2, state_class="measurement"
+            ),
+            discovery.Sensor(
+                "month", "epsilon of the last thirty days", topic, "month", "ε", precision=2, state_class="measurement"
+            ),
+            discovery.Sensor("ever", "epsilon spent ever", topic, "ever", "ε", precision=2, state_class="measurement"),
             discovery.Sensor("last_report", "last report", topic, "last_report"),
             discovery.Sensor("paused", "paused", topic, "paused", binary=True),
             discovery.Sensor("why", "why nothing was reported", topic, "why", diagnostic=True),

@@ -21,7 +21,9 @@ ORIGIN = "Undertone"
 class Sensor:
     """One sensor: ``key`` names it within its device; ``field`` of the object on ``topic`` is its state.
 
-    ``template`` in place of a field is a Jinja expression over ``value_json``. ``binary``: on or off.
+    ``template`` in place of a field is a Jinja expression over ``value_json``. ``binary``: on or off. ``precision``:
+    digits after the point that the state has and that are shown. ``device_class``, ``state_class``: Home Assistant's
+    words for what is measured and for the statistics that make sense of it.
     """
 
     def __init__(
@@ -34,6 +36,9 @@ class Sensor:
         template: str = "",
         binary: bool = False,
         diagnostic: bool = False,
+        precision: "int | None" = None,
+        device_class: str = "",
+        state_class: str = "",
     ):
         self.key = key
         self.name = name
@@ -42,6 +47,9 @@ class Sensor:
         self.template = template or "value_json.%s" % field
         self.binary = binary
         self.diagnostic = diagnostic
+        self.precision = precision
+        self.device_class = device_class
+        self.state_class = state_class
 
     def component(self, identifier: str, expire_seconds: int) -> "dict[str, Any]":
         """What Home Assistant reads of it."""
@@ -59,7 +67,12 @@ class Sensor:
             component["payload_off"] = "False"
         elif self.unit:
             component["unit_of_measurement"] = self.unit
-            component["state_class"] = "measurement"
+        if self.state_class:
+            component["state_class"] = self.state_class
+        if self.device_class:
+            component["device_class"] = self.device_class
+        if self.precision is not None:
+            component["suggested_display_precision"] = self.precision
         if self.diagnostic:
             component["entity_category"] = "diagnostic"
         return component

@@ -174,7 +174,10 @@ class FleetFiles:
                 for path in sorted((folder / "devices").glob("*/"))
                 if path.name in users
             }
-            credentials.write_access_rules(self.broker / "access", self.config.broker.prefix, active)
+            home_assistant = self.config.server.home_assistant
+            credentials.write_access_rules(
+                self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant
+            )
 
 
 def revoke_at_home(home: Home, name: str, device: str) -> str:

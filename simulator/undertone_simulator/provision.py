@@ -209,11 +209,13 @@ def provision(
     for user, password in servers.items():
         credentials.write_private(directory / f"{user}.password", password + "\n")
     workers = credentials.server_users(servers[credentials.AGGREGATOR])
+    analysts = credentials.analyst_users(servers[credentials.ANALYST])
     policy_text = json.dumps(policy, indent=2) + "\n"
     admitted = {name: write_device(config, name, devices / name, target, policy_text, outbox) for name in names}
-    credentials.write_passwords(directory / "passwords", {**admitted, **servers, **workers})
+    credentials.write_passwords(directory / "passwords", {**admitted, **analysts, **servers, **workers})
     own = {name: [config.campaign.name] for name in names}
-    credentials.write_access_rules(directory / "access", config.broker.prefix, own)
+    home_assistant = config.server.home_assistant
+    credentials.write_access_rules(directory / "access", config.broker.prefix, own, home_assistant=home_assistant)
     if target.certificates and target.authority is not None:
         revoke_certificates(target.authority)
     return admitted
@@ -223,6 +225,7 @@ def write_device(
     config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
 ) -> Secret:
     """One device's files in a new folder, for nobody else to read; what lets it in. Raises OSError."""
+    credentials.check_device_name(name)
     folder.mkdir(mode=0o700)
     give_to_owner(folder, folder.parent)
     _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import subprocess
 from pathlib import Path
@@ -85,6 +86,49 @@ def test_who_may_do_what(broker: ManagedBroker) -> None:
         assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config"}
         assert {topic for topic, _ in analyst.heard} == {"t/c/aggregate/all", "t/c/config"}
         assert {topic for topic, _ in d1.heard} == {"t/c/config"}
+
+
+def test_several_analysts_read_home_assistants_discovery_at_once(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    found, status = "homeassistant/device/undertone_c/config", "homeassistant/status"
+    with ManagedBroker(tmp_path / "broker", prefix="t") as broker, contextlib.ExitStack() as stack:
+        password = broker.password("analyst")
+        readers = [stack.enter_context(User(broker, name, password)) for name in credentials.ANALYSTS]
+        server = stack.enter_context(User(broker, "aggregator", broker.password("aggregator")))
+        for reader in readers:
+            reader.listen("homeassistant/#")
+        readers[0].publish(found, retain=True)
+        readers[0].publish(status)
+        server.publish(found, retain=True)
+        wait_for(lambda: all((found, b"x") in reader.heard for reader in readers))
+        for reader in readers:
+            assert sorted(topic for topic, _ in reader.heard) == [found, status], "an analyst announces nothing"
+
+
+def test_the_operators_own_rules_outlive_the_next_device(tmp_path: Path) -> None:
+    path = tmp_path / "access"
+    credentials.write_access_rules(path, "t")
+    lines = path.read_text().splitlines()
+    hint = lines.index(credentials._OWN_HINT)
+    own = ["user grafana", "topic read t/+/aggregate/#"]
+    path.write_text("\n".join([*lines[: hint + 1], *own, *lines[hint + 1 :]]) + "\n")
+    for devices in ({"d1": ["c"]}, {"d1": ["c"], "d2": ["c"]}, {}):
+        credentials.write_access_rules(path, "t", devices)
+        assert path.read_text().splitlines()[hint + 1 : hint + 3] == own
+        assert ("user d2" in path.read_text()) == ("d2" in devices)
+    path.write_text(path.read_text().replace(credentials._OWN_END, ""))
+    before = path.read_text()
+    with pytest.raises(Invalid, match="your own rules"):
+        credentials.write_access_rules(path, "t")
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["analyst", "analyst-2", "aggregator", "aggregator-0"])
+def test_no_device_has_a_name_of_the_servers_users(name: str) -> None:
+    with pytest.raises(Invalid, match=name):
+        credentials.check_device_name(name)
 
 
 def test_strangers_are_refused(broker: ManagedBroker) -> None:

@@ -5,12 +5,14 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import pytest
 
 from support.server import two_epochs
 from undertone_aggregator.estimate.estimates import Series
-from undertone_aggregator.home_assistant import discovery, removal
+from undertone_aggregator.home_assistant import device_class_of, discovery, removal
 from undertone_shared.discovery import message
 from undertone_shared.errors import Invalid
 
@@ -22,14 +24,43 @@ def announced() -> tuple[str, dict[str, object]]:
     return topic, json.loads(text)
 
 
+def state_of(component: dict[str, Any], value: dict[str, object]) -> str:
+    """What Home Assistant makes of a message, by the template language that it uses."""
+    return jinja2.Template(component["value_template"]).render(value_json=value)
+
+
+@pytest.mark.parametrize(
+    ("unit", "measure", "expected"),
+    [
+        ("W", "mean", "power"),
+        ("W", "sum", ""),
+        ("Wh", "sum", ""),
+        ("°C", "last", "temperature"),
+        ("%", "mean", ""),
+        ("A", "max", "current"),
+        ("", "mean", ""),
+    ],
+)
+def test_a_class_is_named_only_where_it_is_true(unit: str, measure: str, expected: str) -> None:
+    assert device_class_of(unit, measure) == expected
+
+
 def test_every_series_has_its_mean_and_interval() -> None:
     topic, value = announced()
     assert topic == "homeassistant/device/undertone_meters/config"
     components = value["components"]
     assert isinstance(components, dict)
-    assert len(components) == 2 + 3 * len(SERIES)
+    assert len(components) == 3 + 3 * len(SERIES)
     assert components["all_raw_estimate"]["state_topic"] == "undertone/v2/meters/aggregate/all/raw"
-    assert components["north_west_raw_2_low"]["value_template"] == "{{ value_json.low }}"
+    low = components["north_west_raw_2_low"]
+    assert state_of(low, {"kind": "report", "low": 12.345678901234567}) == str(round(12.345678901234567, 1))
+    assert state_of(low, {"kind": "model", "low": 12.3}) == "None", "a threshold round estimates nothing"
+    assert state_of(low, {"kind": "report", "low": None}) == "None"
+    assert low["suggested_display_precision"] == 1
+    assert low["state_class"] == "measurement"
+    assert "device_class" not in low, "energy would be a meter's total"
+    assert "state_class" not in components["theta"]
+    assert components["lost"]["state_class"] == "total_increasing"
     assert len({component["unique_id"] for component in components.values()}) == len(components)
     device = value["device"]
     assert isinstance(device, dict)

@@ -24,7 +24,9 @@ def _group() -> None:
 @app.command()
 def rotate(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
-    user: Annotated[str, typer.Argument(help="aggregator, with its workers' users, or analyst.")] = "aggregator",
+    user: Annotated[
+        str, typer.Argument(help="aggregator, with its workers' users, or analyst, with analyst-2 to analyst-8.")
+    ] = "aggregator",
 ) -> None:
     """A new password for the server, or for who reads estimates; the old one is refused from now on.
 
@@ -37,7 +39,8 @@ def rotate(
     if user not in (credentials.AGGREGATOR, credentials.ANALYST):
         raise Invalid(f"user is {user!r}, expected {credentials.AGGREGATOR} or {credentials.ANALYST}")
     password = credentials.new_password()
-    changed = credentials.server_users(password) if user == credentials.AGGREGATOR else {user: password}
+    users = credentials.server_users if user == credentials.AGGREGATOR else credentials.analyst_users
+    changed = users(password)
     with credentials.alone(home.broker):
         credentials.change_passwords(home.broker / "passwords", changed)
     path = home.folder / f"{user}.password"
