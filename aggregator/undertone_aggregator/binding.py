@@ -4,7 +4,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from undertone_shared.schedule import SEED_BYTES
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
+# Of the plan that is in force, in the store.
+_VERSION = "version"
 # The campaign's life.
 STATE = "state"
 RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
@@ -103,6 +105,29 @@ def open_campaign(
     return bytes.fromhex(meta["cohort_seed"])
 
 
+def version_of(meta: Mapping[str, str]) -> int:
+    """The version of the plan that is in force, as ``meta`` of a store has it."""
+    return int(meta.get(_VERSION, "1"))
+
+
+def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
+    """Make the changes of a plan whose ``version`` is the one in force; the new version.
+
+    Raises Invalid for a plan of an older version, which somebody else has changed meanwhile, and as `open_campaign`.
+    """
+    with store.transaction():
+        version = version_of(store.meta())
+        # A change that can never be made is refused as that.
+        open_campaign(store, plan, stream, apply=True)
+        if plan.version != version:
+            raise Invalid(
+                f"campaign.version is {plan.version}, expected {version}: the plan was changed meanwhile, begin again"
+                " from what undertone campaign show prints"
+            )
+        store.set_meta({_VERSION: str(version + 1)})
+    return version + 1
+
+
 def bind_counting(store: Store, counts: str) -> None:
     """Note who counts a campaign's reports, see `undertone_aggregator.landing_options`. Raises Invalid for another.
 
@@ -118,8 +143,28 @@ def bind_counting(store: Store, counts: str) -> None:
         store.set_meta({_COUNTS: counts})
 
 
-def known_refusals(folder: Path, campaign: Campaign) -> str:
-    """How many of the policies below ``folder``/devices refuse a campaign, and why; empty when none is known."""
+@dataclass(frozen=True)
+class Refusals:
+    """How many of the ``known`` policies of devices refuse a campaign, and the reasons with their numbers."""
+
+    known: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def refusing(self) -> int:
+        """How many refuse it."""
+        return sum(self.reasons.values())
+
+    def __str__(self) -> str:
+        if not self.known:
+            return ""
+        worst = sorted(self.reasons, key=lambda reason: -self.reasons[reason])[:3]
+        why = f" ({'; '.join(worst)})" if worst else ""
+        return f"{self.refusing} of {self.known} known policies refuse it{why}"
+
+
+def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
+    """Which of the policies below ``folder``/devices refuse a campaign."""
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
     for data, devices in policies.items():
@@ -129,21 +174,14 @@ def known_refusals(folder: Path, campaign: Campaign) -> str:
             reasons[f"{refused.reason}: {refused}"] += devices
         except Invalid as wrong:
             reasons[f"not a policy: {wrong}"] += devices
-    if not policies:
-        return ""
-    why = "; ".join(reason for reason, _ in reasons.most_common(3))
-    return f"{reasons.total()} of {policies.total()} known policies refuse it" + (f" ({why})" if why else "")
+    return Refusals(policies.total(), reasons)
 
 
-def refusals_of(config: Config, now: int) -> str:
-    """Who among the known policies would refuse what the configuration issues next."""
-    from undertone_aggregator.collect.partial import Partial
-    from undertone_aggregator.collection import collection_of
+def refusals_of(config: Config, now: int) -> Refusals:
+    """Which of the known policies would refuse what the configuration issues next."""
+    from undertone_aggregator.preview import epochs_of
 
-    plan = config.campaign
-    seed = plan.cohort_seed or bytes(SEED_BYTES)
-    source = collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
-    return known_refusals(config.fleet or config.folder, source.first(now).campaign)
+    return known_refusals(config.fleet or config.folder, epochs_of(config).first(now).campaign)
 
 
 def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
@@ -163,10 +201,10 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
 
 
 def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
-    facts = {field.name: _plain(getattr(plan, field.name)) for field in fields(plan)}
+    facts = {each.name: _plain(getattr(plan, each.name)) for each in fields(plan) if each.name != _VERSION}
     facts["collect"] = "stream" if stream else "reports"
     if stream:
-        facts |= {f"stream.{field.name}": _plain(getattr(stream, field.name)) for field in fields(stream)}
+        facts |= {f"stream.{each.name}": _plain(getattr(stream, each.name)) for each in fields(stream)}
     return facts
 
 

@@ -73,6 +73,8 @@ class Coordinator:
         self._heard, self._retired = b"", False
         self._world: Published | None = None
         self._told_at = -math.inf
+        # While it decides on θ and designs a mechanism, which takes seconds to minutes, and when it last went on.
+        self.choosing, self.advanced = False, time.monotonic()
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._begin(0)
         self._at_home: set[Series] = set()
@@ -98,8 +100,12 @@ class Coordinator:
             self._issue(self.rounds.first(now), now)
         due = self.rounds.due(self._timeline, now)
         if due is not None and self._looked < due <= now:
-            with CHOICES.timed(self.plan.name):
-                self._look(due, now)
+            self.choosing = True
+            try:
+                with CHOICES.timed(self.plan.name):
+                    self._look(due, now)
+            finally:
+                self.choosing = False
         if now >= self._published_at + REPUBLISH_SECONDS:
             self.broadcast(now)
         self._show(now)
@@ -113,6 +119,7 @@ class Coordinator:
             self._published_at = now
 
     def _progress(self, what: str) -> None:
+        self.advanced = time.monotonic()
         if time.monotonic() > self._told_at + _PATIENCE_SECONDS:
             self.journal.say("progress", f"theta and the mechanism: {what}")
             self._told_at = time.monotonic()
@@ -209,12 +216,6 @@ class Coordinator:
             # Its numbers move with every slot: once until what it warns of is over.
             self.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
         return [estimate for estimate in estimates if estimate.slot >= first]
-
-    @property
-    def ends(self) -> int | None:
-        """The Unix second at which the newest epoch's last slot ends; None before the first."""
-        newest = self._timeline.last
-        return None if newest is None else newest.campaign.end
 
     def retire(self, now: int) -> None:
         """Take the campaign off the air; reports that are under way are still counted."""

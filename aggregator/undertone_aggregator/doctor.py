@@ -17,6 +17,7 @@ from undertone_aggregator.home import CAMPAIGNS, SERVER, Home
 from undertone_aggregator.options import family_of, split_address
 from undertone_aggregator.server_options import ServerOptions
 from undertone_aggregator.signing import read_key
+from undertone_aggregator.state import read_state
 from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
@@ -40,6 +41,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
+    yield from _state(home)
     yield from _machine(disk)
     configs = []
     for name in home.names():
@@ -54,6 +56,20 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield _store(config)
     if configs:
         yield from examine_broker(configs)
+
+
+def _state(home: Home) -> Iterator[Finding]:
+    """What a running server says of itself and its campaigns."""
+    served, now = read_state(home.state), time.time()
+    if served is None:
+        yield Finding("server", OK, "none runs on this folder now")
+        return
+    problems = served.problems(now)
+    if not problems:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(served.started))
+        yield Finding("server", OK, f"it runs since {since} and takes in reports")
+    for sentence in problems if served.alive(now) else problems[:1]:
+        yield Finding("server", FAILURE, sentence, "see its log")
 
 
 def _files(home: Home) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,18 +21,21 @@ Answer = tuple[int, str, bytes]
 
 
 def answer(server: "Server", path: str) -> Answer:
-    """What a path says. ``/healthz``: the process lives; ``/readyz``: every campaign that should takes in reports."""
+    """What a path says. ``/healthz``: the server goes on; ``/readyz``: reports are taken in and kept, see `problems`
+    of `undertone_aggregator.state.ServerState`.
+    """
     if path == "/metrics":
         from undertone_aggregator.metrics import text
 
         return 200, TEXT, text(server)
-    status = server.status()
+    now, state = time.time(), server.state()
     if path == "/healthz":
-        return 200, JSON, _json({"status": "ok", "campaigns": len(status)})
+        alive = state.alive(now)
+        row = {"status": "ok" if alive else "hangs", "campaigns": len(state.campaigns)}
+        return 200 if alive else 503, JSON, _json(row)
     if path == "/readyz":
-        ready = bool(status) and all(state["ready"] for state in status.values() if state["state"] == "running")
-        failed = any(state["state"] in ("failed", "starting") for state in status.values())
-        return 200 if ready and not failed else 503, JSON, _json(status)
+        row = state.row(now)
+        return 200 if row["ready"] else 503, JSON, _json(row)
     return 404, JSON, _json({"error": "expected /metrics, /healthz or /readyz"})
 
 

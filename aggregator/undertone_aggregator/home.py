@@ -4,6 +4,7 @@ DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL 
 DIR/campaigns/NAME.toml    [campaign], [stream]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
+DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.state`
 DIR/broker                 passwords and access rules of all devices, and mosquitto's own files
 """
 
@@ -26,6 +27,7 @@ SERVER = "server.toml"
 CAMPAIGNS = "campaigns"
 BROKER = "broker"
 FLEETS = "fleets"
+STATE = "state.json"
 _SHARED = ("broker", "store", "server")
 _OWN = ("campaign", "stream")
 
@@ -67,6 +69,11 @@ class Home:
     def broker(self) -> Path:
         """Where the broker's files stand."""
         return self.folder / BROKER
+
+    @property
+    def state(self) -> Path:
+        """Where the server writes its state."""
+        return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
         """Where a campaign's devices stand."""
@@ -110,6 +117,10 @@ class Home:
         """A folder on the disk that the stores are on, or will be."""
         stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
         return stores if stores is not None and stores.is_dir() else self.folder
+
+    def remove(self, name: str) -> None:
+        """Drop a campaign's plan; its server ends it. Raises Invalid, OSError."""
+        self.file(name).unlink()
 
     def write_plan(self, name: str, text: str) -> None:
         """Replace a campaign's plan."""

@@ -1,6 +1,5 @@
 """`undertone worker`: a process that joins the workers of a campaign, knowing its store and a password alone."""
 
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -43,8 +42,12 @@ class Joining:
             raise Invalid(f"--store is {self.store}, expected {shared_examples()}")
         most = SHARDS if self.shards is None else self.shards
         means = Means(self.store, cells_of, self._open_intake, say, clock, failpoint, most)
-        ready = functools.partial(say, "every partition has its session: reports are kept")
-        work_together(self.campaign or "", means, stop, ready)
+
+        def note(ready: bool) -> None:
+            if ready:
+                say("every partition has its session: reports are kept")
+
+        work_together(self.campaign or "", means, stop, note)
 
     def _open_intake(self, plan: IngestPlan, say: Say) -> Intake:
         with open_store(self.store, campaign=plan.campaign, read_only=True) as store:

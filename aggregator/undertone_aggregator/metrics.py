@@ -1,21 +1,22 @@
 """Metrics for Prometheus: read from the stores at each scrape, so that restarts and several workers add up."""
 
-import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from undertone_aggregator.collect.admission import OUTCOMES
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store, open_store
 from undertone_aggregator.collect.timing import CHOICES, COMMITS
 from undertone_aggregator.dropped import DROPPED, Dropped
+from undertone_aggregator.state import STATES
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.many import Server
 
-STATES = ("running", "paused", "retired", "starting", "failed")
 COUNTER, GAUGE = "counter", "gauge"
 # Name (a counter's gets _total) -> (type, help, labels).
 FAMILIES = {
@@ -28,6 +29,10 @@ FAMILIES = {
     "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
     "undertone_reports_lost": (GAUGE, "Reports that devices drew and nobody saw.", ("campaign", "group")),
     "undertone_reports_lost_since_seconds": (GAUGE, "Unix time of the oldest gap.", ("campaign",)),
+    "undertone_ready": (GAUGE, "1 when /readyz answers 200: reports are taken in and kept.", ()),
+    "undertone_campaign_signed": (GAUGE, "1 when the campaign is signed, 0 when its key is not there.", ("campaign",)),
+    "undertone_silence_seconds": (GAUGE, "For how long no report has come, 0 when none is due.", ("campaign",)),
+    "undertone_alarms_all": (COUNTER, "Alarms since the server started, from 0 on.", ("campaign",)),
     "undertone_broker_connected": (GAUGE, "1 while the way out to the broker stands.", ()),
     "undertone_broker_stored": (GAUGE, "Messages that the broker holds, for whomever.", ()),
     "undertone_commits": (COUNTER, "Transactions of this process's ingest threads.", ("campaign",)),
@@ -93,8 +98,10 @@ class Families:
 def _collect(server: "Server", families: Families) -> None:
     families.add("undertone_build_info", 1, _version())
     families.add("undertone_uptime_seconds", time.time() - server.started)
-    families.add("undertone_disk_free_bytes", shutil.disk_usage(server.disk).free)
-    families.add("undertone_broker_connected", server.outlet.connected)
+    now, state = time.time(), server.state()
+    families.add("undertone_disk_free_bytes", state.free)
+    families.add("undertone_broker_connected", state.reachable)
+    families.add("undertone_ready", not state.problems(now))
     if server.outlet.stored is not None:
         families.add("undertone_broker_stored", server.outlet.stored)
     endpoint = server.source.facts()
@@ -107,10 +114,18 @@ def _collect(server: "Server", families: Families) -> None:
             families.add("undertone_endpoint_refused", n, reason)
     for (campaign, event), n in sorted(server.journal.rung.items()):
         families.add("undertone_alarms", n, campaign, event)
-    for name, status in server.status().items():
-        for state in STATES:
-            families.add("undertone_campaign_state", status["state"] == state, name, state)
-        families.add("undertone_campaign_ready", status["ready"], name)
+    rung = Counter(dict.fromkeys(("", *state.campaigns), 0))
+    for (campaign, _), n in server.journal.rung.items():
+        rung[campaign] += n
+    for campaign, n in sorted(rung.items()):
+        families.add("undertone_alarms_all", n, campaign)
+    for name, status in state.campaigns.items():
+        for word in STATES:
+            families.add("undertone_campaign_state", status.state == word, name, word)
+        families.add("undertone_campaign_ready", status.ready, name)
+        families.add("undertone_silence_seconds", status.silence(now), name)
+        if status.signed is not None:
+            families.add("undertone_campaign_signed", status.signed, name)
         families.add("undertone_commits", COMMITS.of(name).times, name)
         families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)
         families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
@@ -126,8 +141,9 @@ def _collect(server: "Server", families: Families) -> None:
 def _read(name: str, store: Store, families: Families) -> None:
     outcomes, groups, epochs = store.outcomes(), by_group(store.losses()), store.epochs()
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
-    for outcome, n in sorted(outcomes.items()):
-        families.add("undertone_deliveries", n, name, outcome)
+    # All of them from 0 on: a series that begins at 1 has not increased, and no alert would fire.
+    for outcome in sorted({*OUTCOMES, *outcomes}):
+        families.add("undertone_deliveries", outcomes[outcome], name, outcome)
     for group, (n, _) in sorted(groups.items()):
         families.add("undertone_reports_lost", n, name, group)
     if EVERYBODY not in groups:

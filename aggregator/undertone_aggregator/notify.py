@@ -1,8 +1,9 @@
-"""What systemd is told (sd_notify(3)): that the server is ready, stops, and is alive."""
+"""The service manager's ear (sd_notify(3)): it hears that the server is ready, goes on, and stops."""
 
+import math
 import os
 import socket
-import threading
+import time
 
 
 def notify(state: str) -> None:
@@ -15,14 +16,22 @@ def notify(state: str) -> None:
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
-def watchdog(stop: threading.Event) -> None:
-    """Say so at half the interval that systemd waits for, until ``stop`` is set."""
-    microseconds = os.environ.get("WATCHDOG_USEC", "")
-    if not microseconds.isdecimal() or not int(microseconds):
-        return
+class Watchdog:
+    """systemd's watchdog: a server whose loop does not call ``beat`` for as long as WatchdogSec says is started again.
 
-    def beat() -> None:
-        while not stop.wait(int(microseconds) / 2e6):
+    The loop itself beats, so that a loop that hangs is seen.
+    """
+
+    def __init__(self) -> None:
+        microseconds = os.environ.get("WATCHDOG_USEC", "")
+        wanted = microseconds.isdecimal() and int(microseconds) > 0
+        # A quarter of what systemd waits for.
+        self._every = int(microseconds) / 4e6 if wanted else math.inf
+        self._beaten_at = -math.inf
+
+    def beat(self) -> None:
+        """Say that the loop goes on, unless that was said just now."""
+        now = time.monotonic()
+        if self._every < math.inf and now >= self._beaten_at + self._every:
+            self._beaten_at = now
             notify("WATCHDOG=1")
-
-    threading.Thread(target=beat, name="watchdog", daemon=True).start()

@@ -42,18 +42,31 @@ def run_page(home: Home, journal: Journal) -> Iterator[None]:
 def _run(command: list[str], where: str, journal: Journal, stop: threading.Event) -> None:
     journal.say("page", f"the page is at http://{where}")
     while not stop.is_set():
-        # What it says goes where this server's words go; however this process ends, its standard input ends with it.
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
-            while page.poll() is None and not stop.wait(0.2):
-                pass
-            if page.returncode is None:
-                page.terminate()
-                try:
-                    page.wait(_STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    page.kill()
+        try:
+            ended = _once(command, stop)
+        except OSError as wrong:
+            # As when the machine has no memory or no process left for it: it will have again.
+            journal.say_once("page", f"the page cannot be started, trying again: {wrong}")
+        else:
+            if ended is None:
                 return
-        journal.say_once("page", f"the page ended with code {page.returncode}: it is started again")
+            journal.say_once("page", f"the page ended with code {ended}: it is started again")
         stop.wait(_AGAIN_SECONDS)
+
+
+def _once(command: list[str], stop: threading.Event) -> int | None:
+    """Run the page once; its exit code, None where ``stop`` ended it. Raises OSError."""
+    # What it says goes where this server's words go; however this process ends, its standard input ends with it.
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
+        while page.poll() is None and not stop.wait(0.2):
+            pass
+        if page.returncode is not None:
+            return page.returncode
+        page.terminate()
+        try:
+            page.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            page.kill()
+    return None

@@ -21,6 +21,7 @@ from undertone_aggregator.election import Candidate, Elected, Election, Unoppose
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.source import Outgoing, Source
+from undertone_aggregator.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.watch import Look, Watch
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
@@ -33,6 +34,8 @@ _TICK_SECONDS = 0.1
 # How often it is asked whether an operator has paused it.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
+# Whether the store's campaign was ever signed.
+_SIGNED = "signed"
 
 
 @dataclass
@@ -68,9 +71,17 @@ class Running:
     def __init__(self, config: Config, source: Source, journal: Journal, options: Options) -> None:
         self.config = config
         self.journal = journal
-        self.state = RUNNING
         self.coordinator: Coordinator | None = None
         self._begun = False
+        # What the operator wants, and what keeps the store from being written.
+        self._life, self._trouble = RUNNING, ""
+        self._signed: bool | None = None
+        self._newest: int | None = None
+        self._epochs = 0
+        self._due: int | None = None
+        self._end: int | None = None
+        # When its loop went on last; None outside it.
+        self._advanced: float | None = None
         self._lease: Lease | None = None
         self._source = source
         self._options = options
@@ -87,12 +98,40 @@ class Running:
         """Whether devices are told to report, and what they send is kept."""
         return self._begun and all(worker.ready for worker in self._workers)
 
+    @property
+    def state(self) -> CampaignState:
+        """Where it stands; any thread may ask."""
+        coordinator = self.coordinator
+        if not self._begun:
+            return CampaignState(STARTING, self._trouble)
+        state = self._life
+        if state == RUNNING and self._end is not None and self._options.clock() > self._end:
+            state = OVER
+        elif state == RUNNING and coordinator is not None and coordinator.choosing:
+            state = CHOOSING
+        return CampaignState(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed)
+
+    @property
+    def idle(self) -> float:
+        """Seconds since its loop, or a choice of θ in it, went on; 0 while it starts or stops."""
+        coordinator, advanced = self.coordinator, self._advanced
+        if advanced is None:
+            return 0.0
+        if coordinator is not None:
+            advanced = max(advanced, coordinator.advanced)
+        return time.monotonic() - advanced
+
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
         """Until ``stop`` is set; then everything read is committed and acknowledged.
 
         A start without room on the disk waits for it.
         """
-        until_room(lambda: self._run(outlet, stop), lambda said: self.journal.say_once("room", said), stop)
+
+        def wait_for_room(said: str) -> None:
+            self._trouble = said.removeprefix("alarm: ")
+            self.journal.say_once("room", said)
+
+        until_room(lambda: self._run(outlet, stop), wait_for_room, stop)
 
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
@@ -103,7 +142,7 @@ class Running:
                 config.campaign,
                 config.stream,
                 apply=self._options.apply,
-                refusing=lambda: refusals_of(config, int(clock())),
+                refusing=lambda: str(refusals_of(config, int(clock()))),
             )
             bind_counting(store, config.landing.counts)
             if config.landing.folder is not None:
@@ -120,6 +159,7 @@ class Running:
                     self._begun = True
                     self._tick(election, seed, store, outlet, stop)
                 finally:
+                    self._advanced = None
                     for worker in self._workers:
                         worker.stop()
                     self._check()
@@ -135,6 +175,7 @@ class Running:
     def _clear(self) -> None:
         self._workers.clear()
         self._begun, self._lease, self.coordinator = False, None, None
+        self._trouble, self._advanced = "", None
 
     def _election(self, store: Store) -> Election:
         """Whether it coordinates is asked of the database where workers on any machine share the campaign."""
@@ -157,18 +198,26 @@ class Running:
                 if leases is not None and self.config.shares:
                     store.fence(lambda: leases.renew(lease))
                 out = Elected(outlet, election)
-                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, self._sign())
+                sign = self._sign(store)
+                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, sign)
         return self.coordinator
 
-    def _sign(self) -> Callable[[bytes], bytes] | None:
-        """What signs campaigns; None without a key."""
+    def _sign(self, store: Store) -> Callable[[bytes], bytes] | None:
+        """What signs campaigns; None without a key, which is an alarm where there was one."""
         path = self.config.secret(self.config.server.signing_key)
-        if not path.exists():
-            self.journal.say("warning", f"warning: there is no {path}: campaigns are not signed")
+        self._signed = path.exists()
+        if not self._signed:
+            said = f"there is no {path}: campaigns are not signed"
+            if store.meta().get(_SIGNED):
+                self.journal.alarm("unsigned", f"{said}, though they were: devices that verify them refuse them")
+            else:
+                self.journal.say("warning", f"warning: {said}")
             return None
         from undertone_aggregator.signing import read_key
 
-        return read_key(path).sign
+        sign = read_key(path).sign
+        store.set_meta({_SIGNED: "1"})
+        return sign
 
     def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
         """Raises Invalid when devices follow a campaign of this name that the store does not know."""
@@ -237,38 +286,45 @@ class Running:
         plan = self.config.campaign
         watch = Watch(plan.slot_seconds, plan.settle_slots)
         while not stop.wait(_TICK_SECONDS):
+            self._advanced = time.monotonic()
             self._check()
             try:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
-                    self._note_state(store.meta().get(STATE, RUNNING))
+                    self._note(store)
                 coordinator = self._lead(election, seed, store, outlet)
                 if coordinator is None:
                     continue
                 if time.monotonic() > looked + _WATCH_SECONDS:
                     looked = time.monotonic()
-                    for event, sentence in watch.look(self._look(store, coordinator.ends)):
+                    for event, sentence in watch.look(self._look(store)):
                         self.journal.alarm(event, sentence)
-                if self.state == RETIRED:
+                if self._life == RETIRED:
                     coordinator.retire(int(self._options.clock()))
-                elif self.state != PAUSED:
+                elif self._life != PAUSED:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
+                self._trouble = ""
             except Fenced:
                 # The election tells of it, and asks for another coordinator when we are elected again.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
+                self._trouble = f"the store cannot be written: {wrong}"
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
 
-    def _look(self, store: Store, end: int | None) -> Look:
-        free = shutil.disk_usage(self.config.disk).free
-        now = self._options.clock()
-        return Look(now, time.monotonic(), store.outcomes(), store.newest_slot(), free, end)
+    def _note(self, store: Store) -> None:
+        """Read what the state is made of."""
+        self._life = store.meta().get(STATE, RUNNING)
+        newest = store.newest_slot()
+        self._newest = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
+        if self._epochs != store.epoch_count():
+            epochs = store.epochs()
+            self._epochs = len(epochs)
+            self._due, self._end = epochs[0].campaign.epoch, epochs[-1].campaign.end
 
-    def _note_state(self, state: str) -> None:
-        if state != self.state:
-            self.journal.say("state", f"campaign {self.name} is {state}, it was {self.state}", state=state)
-            self.state = state
+    def _look(self, store: Store) -> Look:
+        free = shutil.disk_usage(self.config.disk).free
+        return Look(self._options.clock(), time.monotonic(), store.outcomes(), free, self.state)
 
     def _check(self) -> None:
         for worker in self._workers:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from undertone_aggregator.collect.admission import REASONS
 from undertone_aggregator.collect.seen import CONFLICT
 from undertone_aggregator.collect.store import RECEIVED
+from undertone_aggregator.state import OVER, CampaignState
 
 # Slots without a report, beyond those that may still be under way.
 _SILENT_SLOTS = 3
@@ -22,17 +23,13 @@ Ringing = tuple[str, str]
 
 @dataclass(frozen=True)
 class Look:
-    """One look: ``now`` in Unix seconds, ``ticks`` of a monotonic clock, ``newest`` slot with a report, ``free`` bytes.
-
-    ``end``: when the newest epoch's last slot ends, None before the first.
-    """
+    """One look: ``now`` in Unix seconds, ``ticks`` of a monotonic clock, ``free`` bytes where the store is."""
 
     now: float
     ticks: float
     outcomes: Mapping[str, int]
-    newest: int | None
     free: int
-    end: int | None
+    state: CampaignState
 
 
 @dataclass
@@ -56,7 +53,7 @@ class Watch:
         yield from self._silence(look)
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
-        if look.end is not None and look.now > look.end:
+        if look.state.state == OVER:
             yield "ended", "the campaign is over: its last slot has ended, and devices are silent"
         last = self._last
         if last is None:
@@ -74,9 +71,8 @@ class Watch:
             yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
-        if look.newest is None:
-            return
-        allowed = (self.settle_slots + _SILENT_SLOTS) * self.slot_seconds
-        silent = look.now - (look.newest + 1) * self.slot_seconds
-        if silent > allowed:
-            yield "silent", "no report has come for several slots, though some came before"
+        # The first slot has to end before a report of it can come.
+        slots = self.settle_slots + _SILENT_SLOTS + (look.state.newest is None)
+        if look.state.silence(look.now) > slots * self.slot_seconds:
+            before = "since the campaign began" if look.state.newest is None else "for several slots"
+            yield "silent", f"no report has come {before}"

@@ -21,6 +21,7 @@ from undertone_aggregator.collect.seen import Seen, device_key
 from undertone_aggregator.collect.store import Store, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.credentials import Secret
+from undertone_aggregator.groups import append_groups
 from undertone_aggregator.home import Home
 from undertone_device.config import read_config
 from undertone_device.settings import DEFAULT_OUTBOX
@@ -81,6 +82,9 @@ class FleetFiles:
         groups = self.config.campaign.groups
         if groups is None and group != EVERYBODY:
             raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
+        if groups is not None:
+            # Before any device is made: a file that the server refuses stops the campaign.
+            append_groups(self.config.path(groups), group, [])
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
         known = self.devices()
@@ -100,8 +104,7 @@ class FleetFiles:
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
         self._write(admitted)
         if groups is not None:
-            with self.config.path(groups).open("a", encoding="utf-8") as file:
-                file.writelines(f"{name},{group}\n" for name in names)
+            append_groups(self.config.path(groups), group, names)
         return names
 
     def rotate(self, name: str) -> Path:

@@ -69,7 +69,7 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
 
 def run(ingest: Ingest, stop: threading.Event) -> None:
     """Until told to stop, which may be soon."""
-    ingest.run(stop, lambda: print("ready", flush=True))
+    ingest.run(stop, lambda ready: print("ready", flush=True) if ready else None)
 
 
 def answer(port: int, stop: threading.Event) -> None:

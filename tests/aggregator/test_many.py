@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,6 +22,8 @@ from support.ci import absent
 from support.deliveries import wait_for
 from support.many import PLAN, Running, undertone
 from undertone_aggregator import health
+from undertone_aggregator.binding import RUNNING
+from undertone_aggregator.broker_process import running_pid
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.sessions import take_over
@@ -28,10 +32,11 @@ from undertone_aggregator.collection import cells_of
 from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.many import Server, _first
+from undertone_aggregator.many import Member, Server, _first
 from undertone_aggregator.metrics import FAMILIES
 from undertone_aggregator.running import Options
 from undertone_aggregator.source import Outgoing, Source
+from undertone_aggregator.state import FAILED, CampaignState, read_state
 from undertone_shared.errors import Invalid
 
 
@@ -80,12 +85,12 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     wait_for(lambda: "failed" in running.events("gas"))
     status, body = running.get("/readyz")
     assert status == 503
-    assert json.loads(body)["gas"]["failure"].startswith("campaign.epsilon: epsilon is '50'")
-    assert json.loads(body)["power"]["ready"]
+    assert json.loads(body)["campaigns"]["gas"]["reason"].startswith("campaign.epsilon: epsilon is '50'")
+    assert json.loads(body)["campaigns"]["power"]["ready"]
     Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
     wait_for(lambda: running.get("/readyz")[0] == 200)
     (folder / "campaigns" / "gas.toml").unlink()
-    wait_for(lambda: "gas" not in json.loads(running.get("/readyz")[1]))
+    wait_for(lambda: "gas" not in running.states())
 
 
 def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[], Running]) -> None:
@@ -99,29 +104,104 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         # An editor's lock is no file of ours at all.
         (campaigns / ".#power.toml").symlink_to("user@host.1234:5")
 
-    def ready() -> dict[str, dict[str, str]]:
-        return json.loads(running.get("/readyz")[1])
-
     running = start()
     spoil()
     for name in names:
         wait_for(lambda name=name: "failed" in running.events(name))
-    assert ready()["power"]["ready"]
-    assert "is 'no name'" in ready()["no name"]["failure"]
-    assert ready().keys() == {*names, "power", "water"}
+    assert running.states()["power"]["ready"]
+    assert "is 'no name'" in running.states()["no name"]["reason"]
+    assert running.states().keys() == {*names, "power", "water"}
     running.end()
     # Nor does a restart want every plan to be one; the first of them is not.
     running = Running(folder)
     try:
-        wait_for(lambda: bool(running.port) and "power" in ready() and bool(ready()["power"]["ready"]))
-        wait_for(lambda: all(ready().get(name, {}).get("failure") for name in names))
+        wait_for(lambda: bool(running.port) and running.ready("power"))
+        wait_for(lambda: all(running.states().get(name, {}).get("state") == "failed" for name in names))
         listed = undertone("campaign", "list", str(folder)).stdout
         assert "power: running" in listed
         assert "no name: " in listed
         failed = [row["check"] for row in json.loads(undertone("doctor", str(folder), "--json").stdout) if row["fix"]]
         assert {f"campaign {name}" for name in names} <= set(failed)
+        assert "server" in failed, "what runs says it, too"
     finally:
         running.end()
+
+
+def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    second = undertone("serve", str(folder))
+    assert (second.returncode, "another server serves" in second.stderr) == (2, True), second.stderr
+    assert running.get("/readyz")[0] == 200
+    assert all(state["state"] == "running" for state in running.states().values())
+
+
+def test_a_broker_that_is_gone_makes_the_server_not_ready(folder: Path, start: Callable[[], Running]) -> None:
+    (folder / "server.toml").write_text((folder / "server.toml").read_text() + "keepalive = 5\n")
+    running = start()
+    assert running.get("/readyz")[0] == 200
+    broker = running_pid(folder / "broker")
+    assert broker is not None
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        # Its sessions are told by their keepalive that nobody answers.
+        wait_for(lambda: running.get("/readyz")[0] == 503, what="a server that sees its broker gone")
+        assert any("broker" in problem for problem in json.loads(running.get("/readyz")[1])["problems"])
+        wait_for(lambda: "broker" in str(read_state(folder / "state.json").problems(time.time())))  # type: ignore[union-attr]
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    wait_for(lambda: running.get("/readyz")[0] == 200)
+
+
+def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
+    folder: Path, start: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, chosen = start(), threading.Event()
+    assert running.server is not None
+    power = running.server.members["power"].running
+    wait_for(lambda: power is not None and power.coordinator is not None)
+    assert power is not None and power.coordinator is not None  # noqa: PT018
+    coordinator = power.coordinator
+    monkeypatch.setattr(coordinator.rounds, "due", lambda *_: 1)
+    monkeypatch.setattr(coordinator, "_looked", -1)
+    monkeypatch.setattr(coordinator, "_look", lambda *_: chosen.wait(240))
+    try:
+        wait_for(lambda: running.states()["power"]["state"] == "choosing")
+        # Its own plan goes meanwhile, and another's comes.
+        (folder / "campaigns" / "power.toml").unlink()
+        Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
+        wait_for(lambda: running.ready("gas"), what="the new campaign")
+        assert running.states()["power"]["state"] == "stopping"
+    finally:
+        chosen.set()
+
+
+def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    wait_for(lambda: "epoch" in running.events("water"))
+    done = undertone("campaign", "delete", str(folder), "water")
+    assert done.returncode == 0, done.stderr
+    assert running.states().keys() == {"power"}
+    assert not list((folder / "stores").glob("water*"))
+    source = running.server.outlet  # type: ignore[union-attr]
+    wait_for(lambda: source.heard.get("undertone-test/many/water/config") == b"", what="the broker to forget it")
+
+
+def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    outlet = cast(Outgoing, SimpleNamespace(connected=True))
+    server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), Options())
+    beats: list[int] = []
+    monkeypatch.setattr(server._watchdog, "beat", lambda: beats.append(1))
+    well, hung = SimpleNamespace(idle=1.0, state=CampaignState(RUNNING)), SimpleNamespace(idle=3600.0)
+    member = Member.__new__(Member)
+    member.failure, member.note = "", ""
+    server.members["power"] = member
+    for member.running, beaten, state in ((well, 1, RUNNING), (hung, 1, FAILED), (well, 2, RUNNING)):  # type: ignore[assignment]
+        server._pass()
+        assert len(beats) == beaten
+        written = read_state(tmp_path / "state.json")
+        assert written is not None
+        assert written.campaigns["power"].state == state
 
 
 def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
@@ -230,7 +310,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     plan = folder / "changed.toml"
     plan.write_text(PLAN.format(name="power", epsilon=2))
     shown = undertone("campaign", "diff", str(folder), "power", str(plan))
-    assert (shown.returncode, shown.stdout) == (1, 'campaign.epsilon "1" -> "2"\n')
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (1, 'campaign.epsilon "1" -> "2"')
     # A file that was changed by hand changes nothing.
     Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
     wait_for(lambda: "plan" in running.events("water"))
@@ -243,7 +323,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     assert "a running campaign cannot change it" in refused.stderr
     for verb, state in (("pause", "paused"), ("resume", "running"), ("retire", "retired")):
         assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is {state}")
-        wait_for(lambda state=state: json.loads(running.get("/readyz")[1])["power"]["state"] == state)
+        wait_for(lambda state=state: running.states()["power"]["state"] == state)
     assert undertone("campaign", "resume", str(folder), "power").returncode == 2
     listed = json.loads(undertone("campaign", "list", str(folder), "--json").stdout)
     assert {row["campaign"]: row["state"] for row in listed} == {

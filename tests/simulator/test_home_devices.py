@@ -195,9 +195,9 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
 
     opened = Home(home.folder)
     text = opened.file("water").read_text()
-    assert "0 of 3 known policies" in refusals_of(opened.config("water", text), int(time.time()))
+    assert "0 of 3 known policies" in str(refusals_of(opened.config("water", text), int(time.time())))
     dearer = opened.config("water", text.replace('epsilon = "1"', 'epsilon = "2"'))
-    assert "3 of 3 known policies" in refusals_of(dearer, int(time.time()))
+    assert "3 of 3 known policies" in str(refusals_of(dearer, int(time.time())))
 
 
 def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:

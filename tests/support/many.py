@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
@@ -60,8 +61,13 @@ class Running:
 
     def ready(self, *names: str) -> bool:
         """Whether these campaigns take in reports."""
-        states = json.loads(self.get("/readyz")[1])
+        states = self.states()
         return all(states.get(name, {}).get("ready") for name in names)
+
+    def states(self) -> dict[str, Any]:
+        """What /readyz says of each campaign."""
+        campaigns: dict[str, Any] = json.loads(self.get("/readyz")[1])["campaigns"]
+        return campaigns
 
     def events(self, campaign: str) -> list[str]:
         lines = map(json.loads, self.log.getvalue().splitlines())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.collect.devices import UNGROUPED, Devices
 from undertone_aggregator.collect.inventory import REVOKED
 from undertone_aggregator.collect.partial import EVERYBODY
-from undertone_aggregator.collect.seen import CONFLICT, DUPLICATE, UNVERIFIED, Seen, device_key, digest
+from undertone_aggregator.collect.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.collect.tally import Tally
 from undertone_shared import intake
@@ -48,6 +48,8 @@ DUPLICATES = {
     DUPLICATE: "the same bytes again",
     UNVERIFIED: "for an interval beyond memory, or too old to compare",
 }
+# Every word that a delivery is judged by.
+OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
 
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400

@@ -3,21 +3,23 @@
 import threading
 from collections.abc import Callable
 
-# Works until the event is set; calls the function when it is ready.
-Body = Callable[[threading.Event, Callable[[], None]], None]
+# Says whether work goes on as it should now: at the first time that it does, and at each change.
+Ready = Callable[[bool], None]
+# Works until the event is set; calls the function when it is ready, and when it is no longer.
+Body = Callable[[threading.Event, Ready], None]
 
 
 class Background:
     """A thread that works until it is stopped."""
 
     def __init__(self, name: str, body: Body) -> None:
-        self._ready = threading.Event()
+        self._ready = False
         self._failure: BaseException | None = None
         self._stop = threading.Event()
 
         def work() -> None:
             try:
-                body(self._stop, self._ready.set)
+                body(self._stop, self._note)
             except BaseException as failure:
                 self._failure = failure
 
@@ -26,8 +28,8 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """Whether it said so."""
-        return self._ready.is_set()
+        """Whether it says that it is."""
+        return self._ready and not self.ended
 
     @property
     def ended(self) -> bool:
@@ -47,3 +49,6 @@ class Background:
         """Let it commit and acknowledge what it has read, then end it."""
         self._stop.set()
         self._thread.join()
+
+    def _note(self, ready: bool) -> None:
+        self._ready = ready

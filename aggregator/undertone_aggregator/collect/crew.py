@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from undertone_aggregator.collect.background import Background
+from undertone_aggregator.collect.background import Background, Body, Ready
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, Say, nowhere
 from undertone_aggregator.collect.intake import Intake
@@ -52,7 +52,7 @@ class Means:
         return Ingest(plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, **options)
 
 
-def work_together(campaign: str, means: Means, stop: threading.Event, ready: Callable[[], None]) -> None:
+def work_together(campaign: str, means: Means, stop: threading.Event, ready: Ready) -> None:
     """Take part until ``stop`` is set; then everything read is committed and acknowledged, and the leases let go.
 
     Begins when a server has written the campaign's plan, and again when that changes. Raises Invalid.
@@ -70,7 +70,7 @@ def work_together(campaign: str, means: Means, stop: threading.Event, ready: Cal
         stop.wait(LOOK_SECONDS)
 
 
-def _take_part(name: str, means: Means, store: Store, stop: threading.Event, ready: Callable[[], None]) -> None:
+def _take_part(name: str, means: Means, store: Store, stop: threading.Event, ready: Ready) -> None:
     """Until ``stop`` is set or the plan has changed."""
     leases = store.leases
     if leases is None:
@@ -84,18 +84,21 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
         text = plan_text(store)
         crew = Crew(name, read_plan(store, means.cells), means, leases)
         held.callback(crew.close)
-        begun = False
+        begun = told = False
         while not stop.is_set():
             try:
                 if plan_text(store) != text:
                     return
                 crew.look()
-                if not begun and leases.begun():
-                    begun = True
-                    ready()
+                begun = begun or leases.begun()
+                works = begun
             except StoreError as wrong:
                 # What we own stays ours until its time is over, and goes on when the database is back.
                 means.say(f"the store cannot be reached, trying again: {wrong}")
+                works = False
+            if works != told:
+                told = works
+                ready(told)
             stop.wait(LOOK_SECONDS)
 
 
@@ -151,17 +154,17 @@ class Crew:
             except StoreError as wrong:
                 self._means.say(f"partition {role}: {wrong}")
 
-    def _body(self, lease: Lease) -> Callable[[threading.Event, Callable[[], None]], None]:
+    def _body(self, lease: Lease) -> Body:
         plan, means = replace(self._plan, worker=self._partitions[lease.role]), self._means
 
-        def body(stop: threading.Event, _: Callable[[], None]) -> None:
+        def body(stop: threading.Event, _: Ready) -> None:
             with open_store(means.url, campaign=plan.campaign) as store:
                 leases = store.leases
                 assert leases is not None
                 store.fence(lambda: leases.renew(lease))
                 try:
                     ingest = means.ingest(plan, store, still_ours=Tenure(leases, lease))
-                    ingest.run(stop, lambda: leases.begin(lease))
+                    ingest.run(stop, lambda ready: leases.begin(lease) if ready else None)
                 finally:
                     with contextlib.suppress(StoreError):
                         leases.release(lease)

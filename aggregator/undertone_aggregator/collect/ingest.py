@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from undertone_aggregator.collect.admission import Admission, worker_shards
+from undertone_aggregator.collect.background import Ready
 from undertone_aggregator.collect.cells import Cells
 from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
@@ -121,21 +122,21 @@ class Ingest:
         self._stale = False
         self._records = 0
         self._stop = threading.Event()
+        self._ready: Ready = lambda _: None
+        self._told = False
 
-    def run(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+    def run(self, stop: threading.Event, ready: Ready) -> None:
         """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
 
-        ``ready`` is called once the broker keeps reports for this worker's session.
+        ``ready`` is called with True when the broker keeps reports for this worker's session and the store takes them,
+        and with False when one of both is no longer so.
         """
-        told = False
-        self._stop = stop
+        self._stop, self._ready = stop, ready
         collect_rarely()
         try:
             while not stop.is_set():
                 self.step()
-                if self._intake.ready and not told:
-                    told = True
-                    ready()
+                self._tell(self._intake.ready)
         finally:
             self._intake.close()
             self._gather(Landing.gather)
@@ -182,6 +183,7 @@ class Ingest:
                 # Nothing is acknowledged, so the broker keeps what we cannot store.
                 self._say(f"the store cannot be written, trying again: {wrong}")
                 self._stale = True
+                self._tell(False)
                 if self._stop.wait(RETRY_SECONDS):
                     return False
         if batch.conflicting:
@@ -193,6 +195,11 @@ class Ingest:
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
+
+    def _tell(self, ready: bool) -> None:
+        if ready != self._told:
+            self._told = ready
+            self._ready(ready)
 
     def _count(self, deliveries: Sequence[Delivery], now: int) -> Batch:
         batch = Batch()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from undertone_aggregator.collect.background import Background
+from undertone_aggregator.collect.background import Background, Ready
 from undertone_aggregator.collect.crew import Means, OpenIntake, work_together
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, Say
 from undertone_aggregator.collect.room import until_room
@@ -23,7 +23,7 @@ class Worker(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the broker keeps reports for it."""
+        """Whether the broker keeps reports for it now, and the store takes them."""
 
     def check(self) -> None:
         """Raises what ended a thread; starts a process again that has died, unless it was stopped."""
@@ -67,8 +67,8 @@ class ProcessWorker:
 
     @property
     def ready(self) -> bool:
-        """Whether the broker keeps reports for it."""
-        return self._ready
+        """Whether the broker keeps reports for it now, and the store takes them."""
+        return self._ready and self._process.is_alive()
 
     @property
     def pid(self) -> int | None:
@@ -80,8 +80,8 @@ class ProcessWorker:
         with contextlib.suppress(EOFError, OSError):
             while self._pipe.poll():
                 message = self._pipe.recv()
-                if message is None:
-                    self._ready = True
+                if isinstance(message, bool):
+                    self._ready = message
                 else:
                     self._say(f"worker {self._plan.name}: {message}")
         if self._stopped:
@@ -129,12 +129,12 @@ def _work(
             pipe.recv()
         stop.set()
 
-    def send(message: str | None) -> None:
+    def send(message: str | bool) -> None:
         with contextlib.suppress(OSError):
             pipe.send(message)
 
     threading.Thread(target=watch, daemon=True).start()
-    work(plan, url, open_intake, send, clock, failpoint, stop, lambda: send(None))
+    work(plan, url, open_intake, send, clock, failpoint, stop, send)
 
 
 def work(
@@ -145,7 +145,7 @@ def work(
     clock: Callable[[], float],
     failpoint: Failpoint,
     stop: threading.Event,
-    ready: Callable[[], None],
+    ready: Ready,
 ) -> None:
     """One worker until ``stop`` is set: on the shards of its number, or on what it gets of those that are shared."""
     own = Means(url, plan.cells, open_intake, say, clock, failpoint)

@@ -161,6 +161,11 @@ class OpenCampaign:
         return dict(json.loads(self._store.meta().get("status", "{}")))
 
     @property
+    def life(self) -> str | None:
+        """What an operator wants of the campaign, see `undertone_aggregator.binding.STATES`; None: it has not begun."""
+        return self._store.meta().get("state")
+
+    @property
     def mark(self) -> tuple[int, int, int]:
         """(epochs, newest slot, deliveries): changes whenever the store says something else."""
         return self._store.epoch_count(), self._store.newest_slot() or 0, self._store.outcomes()["received"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.home import Home
 from undertone_aggregator.life import Action
 from undertone_aggregator.results import open_results
+from undertone_aggregator.state import FAILED, read_state, state_of
 from undertone_shared.errors import Invalid
 
 T = TypeVar("T")
@@ -26,7 +28,11 @@ class Site(Protocol):
         """``what`` of a campaign's results. Raises Invalid for a campaign that has not begun, KeyError for none."""
 
     def state(self, name: str) -> dict[str, Any]:
-        """What the running server says of a campaign (devices, losses, alarms); empty when none runs."""
+        """What the running server says of a campaign (devices, losses, alarms); empty when none runs.
+
+        Of a server's folder also ``state`` and ``reason``, ``newest_report`` (Unix second), and ``problems``: why the
+        server takes in no reports.
+        """
 
     def mark(self, name: str) -> Mark:
         """Changes whenever anything that is shown may have changed."""
@@ -110,11 +116,34 @@ class HomeSite(StoreSite):
         self._home = home
         self._adding = threading.Lock()
 
+    def read(self, name: str, what: Callable[[Results], T]) -> T:
+        try:
+            return super().read(name, what)
+        except (Invalid, KeyError):
+            reason = self._failure(name)
+            if reason is None:
+                raise
+            raise Invalid(f"campaign {name} has failed: {reason}") from None
+
+    def state(self, name: str) -> dict[str, Any]:
+        now, served = time.time(), read_state(self._home.state)
+        said = self.read(name, lambda results: {"life": results.life, **results.status})
+        state = state_of(served, name, said.pop("life"), now)
+        facts = {"state": state.state, "reason": state.reason, "newest_report": state.newest}
+        return {**said, **facts, "problems": [] if served is None else served.problems(now)}
+
     def names(self) -> list[str]:
         known: list[str] = []
         for name in self._home.names():
-            with self._adding, contextlib.suppress(Invalid, OSError):
+            with self._adding:
                 if name not in self._stores:
-                    self.add(name, self._home.config(name).store_url)
-                known.append(name)
+                    with contextlib.suppress(Invalid, OSError):
+                        self.add(name, self._home.config(name).store_url)
+                if name in self._stores or self._failure(name) is not None:
+                    known.append(name)
         return known
+
+    def _failure(self, name: str) -> str | None:
+        """Why a campaign fails, as its server says; None where it does not."""
+        state = state_of(read_state(self._home.state), name, None, time.time())
+        return state.reason if state.state == FAILED else None

@@ -1,6 +1,9 @@
 """``undertone campaign``: the life of a server's campaigns; each change is shown before it is made."""
 
+import contextlib
 import json
+import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +12,13 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
+    from undertone_aggregator.binding import Refusals
     from undertone_aggregator.config import Config
     from undertone_aggregator.home import Home
+
+_KEY = re.compile(r"[a-z_]+")
+_CAMPAIGN = re.compile(r"^\[campaign\][^\n]*", re.MULTILINE)
+_VERSION = re.compile(r"^version\s*=.*$", re.MULTILINE)
 
 app = typer.Typer(help="Make, show, change and end the campaigns of a server's folder.", no_args_is_help=True)
 
@@ -35,40 +43,46 @@ def create(
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot.")] = 1800,
     options: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option, as in --set rounds=[48,96].")
+        list[str] | None, typer.Option("--set", help="Any other option, as in --set rounds=[48,96] --set window=24h.")
     ] = None,
     collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget.")] = "reports",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would be, and write nothing.")] = False,
 ) -> None:
-    """Write a campaign's plan; a server that runs begins it at once."""
+    """Show what a campaign costs in privacy and what would go badly, and write its plan; a server that runs begins it
+    at once. `undertone campaign delete` takes back one of which nothing was reported.
+    """
+    import time
+
     from undertone_aggregator.home import Home
+    from undertone_aggregator.preview import preview
 
     home = Home(folder)
     if home.file(name).exists():
         raise Invalid(
             f"there is a campaign {name} in {folder} already: undertone campaign diff shows what would change"
         )
-    lines = [
-        "[campaign]",
-        *(f"{key} = {_toml(value)}" for key, value in (("name", name), ("sensor", sensor), ("unit", unit))),
-        f"bound = {bound}",
-        f"epsilon = {_toml(epsilon)}",
-        f"slot_seconds = {slot_seconds}",
-        f"collect = {_toml(collect)}",
-    ]
+    lines = {"name": _toml(name), "version": "1", "sensor": _toml(sensor), "unit": _toml(unit), "bound": str(bound)}
+    lines |= {"epsilon": _toml(epsilon), "slot_seconds": str(slot_seconds), "collect": _toml(collect)}
     for text in options or ():
-        key, equals, value = text.partition("=")
-        if not equals:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not _KEY.fullmatch(key):
             raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
-        lines.append(f"{key.strip()} = {value.strip()}")
-    plan = "\n".join([*lines, ""])
-    home.config(name, plan)
+        if key in lines:
+            raise Invalid(f"--set is {text!r}, but {key} is given already")
+        lines[key] = _value(value)
+    plan = "\n".join(["[campaign]", *(f"{key} = {value}" for key, value in lines.items()), ""])
+    config = home.config(name, plan)
+    print("\n".join(preview(config, int(time.time()))))
+    if dry_run:
+        print("nothing was written")
+        return
     home.write_plan(name, plan)
     print(f"campaign {name}: {home.file(name)}")
 
 
 @app.command("list")
 def show_all(folder: Folder, as_json: AsJson = False) -> None:
-    """All campaigns with their states."""
+    """All campaigns with their states, and why where there is a reason."""
     from undertone_aggregator.home import Home
 
     home = Home(folder)
@@ -81,7 +95,8 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
             print(f"{row['campaign']}: {row['error']}")
             continue
         theta = "" if row["theta"] is None else f", theta = {row['theta']}"
-        print(f"{row['campaign']}: {row['state']}, {row['epochs']} epochs{theta}, {row['received']} deliveries")
+        why = f" ({row['reason']})" if row["reason"] else ""
+        print(f"{row['campaign']}: {row['state']}{why}, {row['epochs']} epochs{theta}, {row['received']} deliveries")
 
 
 @app.command()
@@ -104,34 +119,59 @@ def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> Non
     """What a changed plan would change, and who would refuse it; nothing is made. Exit code 1 if anything differs."""
     from undertone_aggregator.home import Home
 
-    made, said = _changes(Home(folder), name, plan.read_text())
+    made, refusals, warnings = _changes(Home(folder), name, plan.read_text())
     if as_json:
-        print(json.dumps({"changes": [str(change) for change in made], "refusals": said}))
+        rows = {"changes": [str(change) for change in made], "refusals": str(refusals), "warnings": warnings}
+        print(json.dumps(rows))
     else:
-        print("\n".join([*map(str, made), *([said] if said and made else [])]) if made else "nothing would change")
+        said = [str(refusals)] if refusals.known else []
+        print("\n".join([*map(str, made), *said, *warnings]) if made else "nothing would change")
     if made:
         raise typer.Exit(1)
 
 
 @app.command()
-def apply(folder: Folder, name: Name, plan: Plan) -> None:
-    """Make the changes that diff shows; a server that runs takes them up with the next epoch."""
-    from undertone_aggregator.binding import open_campaign
+def apply(
+    folder: Folder,
+    name: Name,
+    plan: Plan,
+    although_refused: Annotated[
+        bool, typer.Option("--although-refused", help="Also where policies of devices refuse the changed campaign.")
+    ] = False,
+) -> None:
+    """Make the changes that diff shows; a server that runs takes them up with the next epoch.
+
+    The plan must be of the version that is in force, and no device's policy may refuse it.
+    """
+    from undertone_aggregator.binding import apply_plan, version_of
     from undertone_aggregator.collect.store import open_store
     from undertone_aggregator.home import Home
 
     home, text = Home(folder), plan.read_text()
-    made, said = _changes(home, name, text)
-    if made:
-        config = home.config(name, text)
-        with open_store(config.store_url, campaign=name) as store:
-            open_campaign(store, config.campaign, config.stream, apply=True)
+    made, refusals, warnings = _changes(home, name, text)
+    config = home.config(name, text)
+    with open_store(config.store_url, campaign=name) as store:
+        version = version_of(store.meta())
+        if made:
+            if refusals.refusing and not although_refused:
+                raise Invalid(f"{refusals}: nothing was changed, --although-refused makes the change all the same")
+            version = apply_plan(store, config.campaign, config.stream)
     # Also where nothing changes: the store has the changes of a command that was cut short, the plan has not.
-    home.write_plan(name, text)
+    home.write_plan(name, _with_version(text, version))
     if not made:
         print("nothing would change")
         return
-    print("\n".join(["changed:", *map(str, made), *([said] if said else [])]))
+    said = [str(refusals)] if refusals.known else []
+    print("\n".join([f"changed, version {version} is in force:", *map(str, made), *said, *warnings]))
+
+
+@app.command()
+def delete(folder: Folder, name: Name) -> None:
+    """Delete a campaign of which nothing was reported yet, its plan and its store; retire any other."""
+    from undertone_aggregator.home import Home
+    from undertone_aggregator.life import delete
+
+    print(delete(Home(folder), name))
 
 
 def _life(verb: str, explain: str) -> None:
@@ -155,19 +195,41 @@ def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], str]":
+def _value(text: str) -> str:
+    """TOML of an option's value; what is no TOML by itself, as 24h is not, is text."""
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        if set(tomllib.loads(f"value = {text}")) == {"value"}:
+            return text
+    return _toml(text)
+
+
+def _with_version(text: str, version: int) -> str:
+    """A plan's text with this version in [campaign], in the place of the one that it has."""
+    line = f"version = {version}"
+    if _VERSION.search(text):
+        return _VERSION.sub(line, text, count=1)
+    return _CAMPAIGN.sub(lambda table: f"{table[0]}\n{line}", text, count=1)
+
+
+def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":
+    """What the plan in ``text`` changes, which devices refuse it, and its warnings; its files are read."""
     import time
 
-    from undertone_aggregator.binding import changes, refusals_of
+    from undertone_aggregator.binding import Refusals, changes, refusals_of
     from undertone_aggregator.collect.store import open_store
+    from undertone_aggregator.preview import check_files, epochs_of
 
     config = home.config(name, text)
+    check_files(config)
     with open_store(config.store_url, campaign=name, read_only=True) as store:
         meta = store.meta()
     if "facts" not in meta:
         raise Invalid(f"campaign {name} has not begun: nothing of it is applied, change campaigns/{name}.toml itself")
     made = changes(meta, config.campaign, config.stream)
-    return made, refusals_of(config, int(time.time())) if made else ""
+    if not made:
+        return made, Refusals(), []
+    warnings = [f"warning: {sentence}" for sentence in epochs_of(config).warnings()]
+    return made, refusals_of(config, int(time.time())), warnings
 
 
 def _glance(home: "Home", name: str) -> dict[str, Any]:
@@ -179,19 +241,28 @@ def _glance(home: "Home", name: str) -> dict[str, Any]:
 
 
 def _facts(home: "Home", name: str) -> dict[str, Any]:
+    import time
+
     from undertone_aggregator.binding import STATE
-
-    config: Config = home.config(name)
-    facts: dict[str, Any] = {"campaign": name, "state": "new", "epochs": 0, "theta": None, "received": 0, "lost": 0}
     from undertone_aggregator.collect.store import RECEIVED, NoStore, open_store
+    from undertone_aggregator.state import FAILED, read_state, state_of
 
+    served, now, life = read_state(home.state), time.time(), None
+    facts: dict[str, Any] = {"campaign": name, "state": "", "reason": "", "newest_report": None}
+    facts |= {"epochs": 0, "theta": None, "received": 0, "lost": 0}
     try:
+        config: Config = home.config(name)
         with open_store(config.store_url, campaign=name, read_only=True) as store:
-            epochs = store.epochs()
-            facts |= {"state": store.meta().get(STATE, "new"), "epochs": len(epochs)}
+            epochs, life = store.epochs(), store.meta().get(STATE)
+            facts |= {"epochs": len(epochs)}
             facts |= {"received": store.outcomes()[RECEIVED], "lost": sum(store.losses().values())}
             if epochs:
                 facts["theta"] = epochs[-1].campaign.rule.theta
-    except NoStore as wrong:
-        facts["note"] = str(wrong)
-    return facts
+    except NoStore:
+        pass
+    except (Invalid, OSError):
+        # A server that runs says in its own words why the campaign fails.
+        if state_of(served, name, life, now).state != FAILED:
+            raise
+    state = state_of(served, name, life, now)
+    return facts | {"state": state.state, "reason": state.reason, "newest_report": state.newest}

@@ -33,7 +33,7 @@ def serve(
     from undertone_aggregator.health import serve_health
     from undertone_aggregator.home import Home
     from undertone_aggregator.many import open_server
-    from undertone_aggregator.notify import notify, watchdog
+    from undertone_aggregator.notify import notify
     from undertone_aggregator.page_process import run_page
     from undertone_aggregator.running import Options
 
@@ -41,7 +41,6 @@ def serve(
     home = Home(folder)
     # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
     signal.signal(signal.SIGHUP, lambda *_: None)
-    watchdog(stop)
     with (
         open_server(home, stop, journal, Options(take_over=take_over)) as server,
         serve_health(server, health or home.server.health),
@@ -49,4 +48,3 @@ def serve(
     ):
         notify("READY=1")
         server.run(stop)
-        notify("STOPPING=1")

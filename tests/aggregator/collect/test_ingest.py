@@ -72,7 +72,7 @@ def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.M
     store.failures = 10**9
     stop = threading.Event()
     stop.set()
-    ingest.run(stop, lambda: None)
+    ingest.run(stop, lambda _: None)
     assert not ingest.commit(reports(5)), "nothing may be acknowledged"
     store.failures = 0
     assert store.outcomes()["received"] == 0
@@ -86,7 +86,7 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
     failing = make(store, said, ListIntake(reports(5)), turns)
     well = make(healthy, [], ListIntake(reports(5)), turns)
     store.failures = 10**9
-    threads = [threading.Thread(target=ingest.run, args=(stop, lambda: None)) for ingest in (failing, well)]
+    threads = [threading.Thread(target=ingest.run, args=(stop, lambda _: None)) for ingest in (failing, well)]
     threads[0].start()
     while not said:
         time.sleep(0.01)
@@ -144,7 +144,7 @@ def test_what_is_committed_is_acknowledged_and_nothing_else(store: Failing, monk
 def test_it_is_ready_when_its_intake_is_and_closes_it_at_the_end(store: Failing) -> None:
     intake = ListIntake(reports(5))
     stop = threading.Event()
-    make(store, [], intake).run(stop, stop.set)
+    make(store, [], intake).run(stop, lambda ready: stop.set() if ready else None)
     assert (intake.closed, intake.waiting, store.outcomes()["counted"]) == (True, 0, 5)
 
 

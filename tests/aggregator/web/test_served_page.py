@@ -1,7 +1,10 @@
 """The page of a server's folder: every campaign of it, also new ones, their life's verbs, and `serve` that runs it."""
 
+import errno
 import http.client
+import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -9,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, undertone
-from undertone_aggregator import credentials
+from undertone_aggregator import credentials, page_process
 from undertone_aggregator.binding import STATE
 from undertone_aggregator.collect.inventory import ACTIVE, REVOKED, Device
 from undertone_aggregator.collect.store import open_store
@@ -117,6 +121,25 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
     with pytest.raises(OSError, match="refused"):
         ask(home, "GET", "campaigns")
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_page_that_could_not_be_started_is_started_later(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the machine has no process left for it for a moment."""
+    started, begin = threading.Event(), subprocess.Popen
+    failures = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))] * 2
+
+    def popen(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        started.set()
+        return begin([sys.executable, "-c", "input()"], **options)
+
+    monkeypatch.setattr(page_process.subprocess, "Popen", popen)
+    monkeypatch.setattr(page_process, "_AGAIN_SECONDS", 0.01)
+    log = io.StringIO()
+    with run_page(home, Journal(log)):
+        assert started.wait(120)
+    assert "cannot be started" in log.getvalue()
 
 
 def test_a_server_that_is_killed_leaves_no_page_behind(home: Home) -> None:

@@ -1,0 +1,161 @@
+"""`undertone campaign create`, `apply` and `delete`: what a plan means is seen before it is on the air."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.many import undertone
+from undertone_aggregator.binding import apply_plan, open_campaign
+from undertone_aggregator.collect.store import RECEIVED, Batch, open_store
+from undertone_aggregator.config import Config
+from undertone_aggregator.groups import append_groups, read_groups
+from undertone_aggregator.home import Home
+from undertone_shared.errors import Invalid
+
+CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    return Home(tmp_path)
+
+
+def create(home: Home, *options: str, code: int = 0, name: str = "power") -> str:
+    done = undertone("campaign", "create", str(home.folder), name, *CREATE, *options)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+def begin(home: Home, name: str = "power") -> Config:
+    """As its server does when it starts."""
+    config = home.config(name)
+    with open_store(config.store_url, campaign=name) as store:
+        open_campaign(store, config.campaign, config.stream)
+    return config
+
+
+def apply(home: Home, text: str, *options: str, code: int = 0) -> str:
+    plan = home.folder / "changed.toml"
+    plan.write_text(text)
+    done = undertone("campaign", "apply", str(home.folder), "power", str(plan), *options)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing(home: Home) -> None:
+    shown = create(home, "--set", "rounds=[40]", "--dry-run")
+    assert "privacy: " in shown
+    assert "warning: threshold rounds of 40 slots" in shown
+    assert home.names() == []
+    assert "warning: " in create(home, "--collect", "stream"), "48 reports, and then silence"
+    assert home.names() == ["power"]
+
+
+def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
+    create(home, "--set", "window=24h")
+    assert home.config("power").campaign.window == 86400
+    for option, named in (
+        ("rounds=[48,", "campaign.rounds"),
+        ("colour=red", "colour"),
+        ("bound=5", "bound is given already"),
+        ("bound", "'bound'"),
+        ("blocks=1\nlevels=2", "campaign.blocks"),
+    ):
+        said = create(home, "--set", option, code=2, name="other")
+        assert named in said
+        assert "column" not in said
+    assert home.names() == ["power"]
+
+
+def test_every_file_that_a_plan_names_is_read_before_it_is_written(home: Home) -> None:
+    groups = home.folder / "groups.csv"
+    assert "groups.csv" in create(home, "--set", "groups=groups.csv", code=2)
+    groups.write_text("g-1,north\n")
+    assert "groups.csv" in create(home, "--set", "groups=groups.csv", code=2)
+    assert home.names() == []
+    groups.write_text("device,group\n")
+    create(home, "--set", "groups=groups.csv")
+    begin(home)
+    groups.write_text("device,group\nd-1,all\n")
+    text = home.file("power").read_text()
+    assert "all" in apply(home, text.replace('epsilon = "1"', 'epsilon = "2"'), code=2)
+    assert home.file("power").read_text() == text
+
+
+def test_devices_are_added_to_groups_as_the_server_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv"
+    append_groups(path, "all", ["d-1"])
+    assert not path.exists(), "all is everybody, and no line"
+    append_groups(path, "north", ["d-2", "d-3"])
+    append_groups(path, "all", ["d-4"])
+    path.write_text(path.read_text().rstrip())
+    append_groups(path, "south", ["d-5"])
+    assert read_groups(path) == {"d-2": "north", "d-3": "north", "d-5": "south"}
+    with pytest.raises(Invalid, match="'status'"):
+        append_groups(path, "status", ["d-6"])
+    path.write_text("d-2,north\n")
+    with pytest.raises(Invalid, match="device,group"):
+        append_groups(path, "north", ["d-6"])
+    assert path.read_text() == "d-2,north\n"
+
+
+def test_of_two_changes_of_one_version_the_second_is_refused(home: Home) -> None:
+    create(home)
+    config = begin(home)
+    text = home.file("power").read_text()
+    first, second = text.replace('epsilon = "1"', 'epsilon = "2"'), text + "min_reports = 20\n"
+    assert "version 2" in apply(home, first)
+    assert home.config("power").campaign.version == 2
+    assert "campaign.version is 1, expected 2" in apply(home, second, code=2)
+    assert home.config("power").campaign.min_reports == 10
+    assert "nothing would change" in apply(home, home.file("power").read_text())
+    assert "version 3" in apply(home, home.file("power").read_text() + "min_reports = 20\n")
+    # Side by side: it is the store that decides.
+    with (
+        open_store(config.store_url, campaign="power") as store,
+        pytest.raises(Invalid, match=r"campaign\.version is 1, expected 3"),
+    ):
+        apply_plan(store, config.campaign, config.stream)
+
+
+def test_a_change_that_devices_refuse_is_made_only_when_that_is_asked_for(home: Home) -> None:
+    create(home)
+    begin(home)
+    policy = {
+        "version": 1,
+        "sensor": "load",
+        "measures": ["sum"],
+        "cap": [1, 1],
+        "slot_seconds": 1,
+        "theta": [1, 1000],
+        "duration_seconds": 10**8,
+        "period_seconds": 86400,
+        "reports_per_period": 86400,
+        "epoch_seconds": 1,
+        "insecure": True,
+    }
+    device = home.fleet("power") / "devices/power-001"
+    device.mkdir(parents=True)
+    (device / "policy.json").write_text(json.dumps(policy))
+    text = home.file("power").read_text()
+    dearer = text.replace('epsilon = "1"', 'epsilon = "2"')
+    assert "1 of 1 known policies refuse it" in apply(home, dearer, code=2)
+    assert home.file("power").read_text() == text
+    assert "1 of 1 known policies refuse it" in apply(home, dearer, "--although-refused")
+    assert home.config("power").campaign.epsilon == 2
+
+
+def test_a_campaign_that_nobody_reported_to_is_deleted_and_no_other(home: Home) -> None:
+    create(home)
+    assert undertone("campaign", "delete", str(home.folder), "power").returncode == 0
+    assert home.names() == []
+    create(home)
+    config = begin(home)
+    with open_store(config.store_url, campaign="power") as store:
+        store.commit("0of1", Batch(outcomes=Counter({RECEIVED: 1})))
+    refused = undertone("campaign", "delete", str(home.folder), "power")
+    assert (refused.returncode, "1 deliveries" in refused.stderr) == (2, True)
+    assert home.names() == ["power"]
