@@ -15,6 +15,7 @@ from undertone_device.home import open_home
 from undertone_device.paho_transport import PahoTransport
 from undertone_device.settings import Config
 from undertone_device.sources import open_source
+from undertone_device.sources.background import Background
 from undertone_device.storage import FileStorage
 from undertone_shared.errors import Invalid
 
@@ -48,7 +49,8 @@ class Device:
         )
         self.name = config.name
         self._as_json = as_json
-        read = self._source.read if self._source.polled else None
+        self._background = Background(self._source) if self._source.slow else None
+        read = (self._background or self._source).read if self._source.polled else None
         self._client = assembly.make_client(
             config,
             policy,
@@ -69,10 +71,7 @@ class Device:
 
     def step(self, milliseconds: int) -> None:
         """One round: samples in, reports out, and the status on file when it changed."""
-        reporter = self._client.reporter
-        for sample in self._source.arrived():
-            self._heard = clock.unix_time()
-            reporter.observe(sample, self._heard)
+        self._observe()
         self._client.step(milliseconds)
         now = clock.unix_time()
         state = self._state(now)
@@ -91,6 +90,24 @@ class Device:
         text = json.dumps(state)
         self._written, self._written_at = json.loads(text), now
         self._write(text)
+
+    def _observe(self) -> None:
+        """Take the samples that have come since the last round."""
+        reporter = self._client.reporter
+        for sample in self._source.arrived():
+            self._heard = clock.unix_time()
+            reporter.observe(sample, self._heard)
+        campaign = reporter.campaign
+        if self._background is None or campaign is None:
+            return
+        now = clock.unix_time()
+        try:
+            answer = self._background.answer(now, campaign.slot_seconds)
+        except (OSError, ValueError):
+            self._client.counts["sensor_failures"] += 1
+        else:
+            if answer is not None:
+                reporter.observe(answer, now)
 
     def finish(self) -> None:
         """Send what waits, and leave."""
@@ -124,7 +141,7 @@ class Device:
                 self._said = sentence
                 self.say(sentence)
             return None
-        return dict(described, source=self._source.trouble or self._silence(now))
+        return dict(described, source=(self._background or self._source).trouble or self._silence(now))
 
     def _silence(self, now: int) -> str:
         campaign = self._client.reporter.campaign

@@ -1,12 +1,15 @@
 """The transport of phones and gateways: the same five calls over paho-mqtt."""
 
 import struct
+import threading
 from typing import TYPE_CHECKING
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
+from undertone_device import clock
 from undertone_device.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, LOST, MESSAGE
+from undertone_device.slot_value import TICKS_MASK
 from undertone_device.stream_transport import ANSWER_MILLISECONDS
 from undertone_shared.errors import Invalid
 
@@ -19,8 +22,32 @@ if TYPE_CHECKING:
 _PACKETS = 100
 
 
+class _Opening:
+    """A connection that a thread of its own opens: a name's look-up, TCP and TLS may each take long."""
+
+    def __init__(self, client: paho.Client, host: str, port: int, keepalive: int):
+        self.client = client
+        self.error = ""
+        self.done = threading.Event()
+        self.started = clock.ticks()
+        threading.Thread(target=self._open, args=(host, port, keepalive), daemon=True).start()
+
+    def _open(self, host: str, port: int, keepalive: int) -> None:
+        try:
+            self.client.connect(host, port, keepalive)
+        except OSError as error:
+            self.error = str(error)
+        except Exception as error:  # such as ValueError for a host that can be no name
+            self.error = f"{host}: {error}"
+        self.done.set()
+
+    def elapsed(self) -> int:
+        """Milliseconds since it began."""
+        return clock.ticks() - self.started & TICKS_MASK
+
+
 class PahoTransport:
-    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`.
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`. Only ``poll`` ever waits.
 
     Each connection is a new paho client with a clean session, so that paho never resends by itself what the
     outbox will resend. Raises Invalid for a keepalive of 0.
@@ -43,13 +70,14 @@ class PahoTransport:
         self._user = user
         self._password = password
         self._context = context
+        self._opening: _Opening | None = None
         self._client: paho.Client | None = None
         self._events: list[Event] = []
         self._topics: dict[int, str] = {}
         self.oversized = 0
 
     def connect(self) -> None:
-        """Open a connection; ("connected",) or ("lost", why) follows. Raises OSError."""
+        """Begin a connection, without waiting; ("connected",) or ("lost", why) follows."""
         self._drop()
         client = paho.Client(
             CallbackAPIVersion.VERSION2, self._client_id, clean_session=True, reconnect_on_failure=False
@@ -59,17 +87,7 @@ class PahoTransport:
             client.username_pw_set(self._user, self._password)
         if self._context is not None:
             client.tls_set_context(self._context)
-        client.on_connect = self._on_connect
-        client.on_message = self._on_message
-        client.on_publish = self._on_publish
-        client.on_subscribe = self._on_subscribe
-        client.on_disconnect = self._on_disconnect
-        host, port, keepalive = self._address
-        try:
-            client.connect(host, port, keepalive)
-        except ValueError as error:  # a host that can be no name
-            raise OSError(f"{host}: {error}") from None
-        self._client = client
+        self._opening = _Opening(client, *self._address)
 
     def subscribe(self, topic: str) -> None:
         """Ask for a topic's messages."""
@@ -84,6 +102,8 @@ class PahoTransport:
 
     def poll(self, milliseconds: int) -> "list[Event]":
         """Send, wait for at most this long, receive."""
+        if self._opening is not None and (lost := self._opened(milliseconds)):
+            return [(LOST, lost)]
         if self._client is None:
             return []
         try:
@@ -104,6 +124,27 @@ class PahoTransport:
             self._drop()
         return events
 
+    def _opened(self, milliseconds: int) -> str:
+        """Wait for the connection that is being opened, for at most this long. Returns why it is lost, if it is."""
+        opening = self._opening
+        if opening is None:
+            return ""
+        if not opening.done.wait(milliseconds / 1000):
+            if opening.elapsed() < ANSWER_MILLISECONDS:
+                return ""
+            # The thread ends by itself, and its connection with it.
+            self._opening = None
+            return f"no connection within {ANSWER_MILLISECONDS // 1000} s"
+        self._opening = None
+        if not opening.error:
+            client = self._client = opening.client
+            client.on_connect = self._on_connect
+            client.on_message = self._on_message
+            client.on_publish = self._on_publish
+            client.on_subscribe = self._on_subscribe
+            client.on_disconnect = self._on_disconnect
+        return opening.error
+
     def close(self) -> None:
         """Say goodbye and release the descriptor."""
         if self._client is not None:
@@ -113,6 +154,7 @@ class PahoTransport:
 
     def _drop(self) -> None:
         # Dropping the last reference closes the socket and paho's pair of sockets.
+        self._opening = None
         self._client = None
         self._topics.clear()
         self._events = []

@@ -55,7 +55,7 @@ class Transport(Protocol):
     oversized: int
 
     def connect(self) -> None:
-        """Open a connection; ("connected",) or ("lost", why) follows. Raises OSError."""
+        """Begin a connection; ("connected",) or ("lost", why) follows. Raises OSError if it has failed at once."""
 
     def subscribe(self, topic: str) -> None:
         """Ask for a topic's messages."""

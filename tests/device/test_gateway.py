@@ -94,6 +94,30 @@ def test_whatever_a_library_raises_is_no_sample(polled):
     assert source.trouble == "no sample: the source failed with RuntimeError"
 
 
+def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
+    """Opening a FIFO for reading waits for its writer."""
+    folder = home({"kind": "file", "path": "meter"}, slot_seconds=DAY)
+    os.mkfifo(folder / "meter")
+    device = Device(read_config(str(folder / "device.json")), False, lambda *_: None)
+    now = int(time.time())
+    reporter = device._client.reporter
+    observed = []
+    reporter.observe = lambda sample, when: observed.append(sample)
+    epoch = now // DAY * DAY
+    last = epoch // DAY + 2
+    campaign = make_campaign(slot_seconds=DAY, epoch=epoch, last_slot=last, cycle=1, measure="last")
+    reporter.accept(issue.pack(campaign, now), now)
+    for _ in range(3):
+        device.step(0)
+    assert observed == []
+    (folder / "meter").write_text("5\n")
+    end = time.monotonic() + 60
+    while not observed and time.monotonic() < end:
+        device.step(20)
+    assert observed == [5]
+    device.finish()
+
+
 def test_a_damaged_pause_pauses_and_is_told(home):
     folder = home({"kind": "constant", "value": 5})
     device = opened(folder)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import socket
+import threading
 import time
 
 import paho.mqtt.client as paho
@@ -109,13 +111,34 @@ def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_p
         leave(watcher)
 
 
+def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(config, tmp_path, monkeypatch):
+    answered = threading.Event()
+    asked = []
+
+    def getaddrinfo(*arguments):
+        asked.append(arguments)
+        assert answered.wait(60)
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    name_broker(tmp_path, host="home.example")
+    home = open_home(config)
+    for _ in range(3):
+        home.show(STATUS)
+    assert home.trouble == ""
+    home.close()
+    home = open_home(config)
+    answered.set()
+    show_until(home, lambda: "no such name" in home.trouble)
+    assert len(asked) == 2
+
+
 def test_a_broker_that_is_away_is_said_and_found_later(config, tmp_path, mosquitto_binary, free_port, monkeypatch):
     monkeypatch.setattr("undertone_device.home._RETRY_SECONDS", 0)
     port = free_port()
     name_broker(tmp_path, host="localhost", tcp_port=port)
     home = open_home(config)
-    home.show(STATUS)
-    assert "refused" in home.trouble
+    show_until(home, lambda: "refused" in home.trouble)
     with PrivateBroker(mosquitto_binary, tmp_path, port):
         show_until(home, lambda: home._connected)
         assert home.trouble == ""

@@ -93,7 +93,9 @@ class Pushed(Source):
 
 
 class Asked(Source):
-    """The answer of a meter on a serial port that speaks when it is asked: the loop waits for it."""
+    """The answer of a meter on a serial port that speaks when it is asked."""
+
+    slow = True
 
     def __init__(self, fields: Fields, baud: int):
         self._path = fields["port"]
@@ -170,6 +172,8 @@ class ModbusRtu(Asked):
 
 class ModbusTcp(Source):
     """One register over TCP, a connection for each sample. The protocol has no checksum: two answers must agree."""
+
+    slow = True
 
     def __init__(self, fields: Fields):
         self._address = (fields["host"], fields.get("tcp_port", 502))

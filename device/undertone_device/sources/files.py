@@ -24,6 +24,8 @@ class Constant(Source):
 class File(Source):
     """The integer in a file, read anew each time."""
 
+    slow = True
+
     def __init__(self, fields: Fields):
         self._path = fields["path"]
 
@@ -34,7 +36,9 @@ class File(Source):
 
 
 class Command(Source):
-    """What a command prints; the loop waits for it."""
+    """What a command prints."""
+
+    slow = True
 
     def __init__(self, fields: Fields):
         self._command = fields["command"]

@@ -1,9 +1,12 @@
 """What another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
 
+import contextlib
+import http.client
+import io
 import json
+import socket
 import time
-import urllib.error
-import urllib.request
+import urllib.parse
 from typing import Any
 
 from undertone_device.packets import CONNECTED, DENIED, LOST, MESSAGE
@@ -91,37 +94,66 @@ class Topic(Source):
         self._transport.close()
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """No redirection is followed: it would take the token to whichever host it names."""
+class _Answer(io.RawIOBase):
+    """What a socket receives, with one deadline for all of it: a server that dribbles is left, too."""
 
-    def redirect_request(self, *answer: Any) -> None:
-        return None
+    def __init__(self, connection: socket.socket, end: float):
+        self._connection = connection
+        self._end = end
 
+    def readable(self) -> bool:
+        return True
 
-_DIRECT = urllib.request.build_opener(_Stay)
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What `http.client` reads an answer from."""
+        return io.BufferedReader(self)
 
 
 class Entity(Source):
     """The state of a Home Assistant entity, by its REST API with a long-lived token."""
 
+    slow = True
+
     def __init__(self, fields: Fields):
         url = fields["url"].rstrip("/")
-        if not url.startswith(("http://", "https://")):
-            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https://")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise Invalid(f"source.url is {url!r}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.netloc.count("@"):
+            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https:// and a host")
+        self._kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
+        self._address = (parts.hostname, port)
+        self._path = f"{parts.path}/api/states/{fields['entity']}"
         self._url = f"{url}/api/states/{fields['entity']}"
         self._token = _secret(fields, "token_file")
         self._scale = fields.get("scale", (1, 1))
 
     def sample(self, now: int) -> int:
-        """The state now; ``unavailable`` and ``unknown`` are none."""
-        request = urllib.request.Request(self._url, headers={"Authorization": f"Bearer {self._token}"})
-        try:
-            with _DIRECT.open(request, timeout=_ANSWER_SECONDS) as answer:
+        """The state now; ``unavailable`` and ``unknown`` are none. No redirection is followed with the token."""
+        host, port = self._address
+        end = time.monotonic() + _ANSWER_SECONDS
+        connection = self._kind(host, port, timeout=_ANSWER_SECONDS)
+        with contextlib.closing(connection):
+            headers = {"Authorization": f"Bearer {self._token}", "Connection": "close"}
+            connection.request("GET", self._path, headers=headers)
+            answer = http.client.HTTPResponse(_Answer(connection.sock, end), method="GET")  # type: ignore[arg-type]
+            with answer:
+                answer.begin()
+                if not 200 <= answer.status < 300:
+                    # Not where to: an address may carry a secret, and this sentence goes into status and log.
+                    elsewhere = " and points elsewhere: name that address in source.url"
+                    points = elsewhere if answer.getheader("Location") else ""
+                    raise OSError(f"{self._url} answers {answer.status}{points}")
                 text = answer.read(_LARGEST)
-        except urllib.error.HTTPError as error:
-            # Not where to: an address may carry a secret, and what is said here stands in status and log.
-            points = " and points elsewhere: name that address in source.url" if error.headers.get("Location") else ""
-            raise OSError(f"{self._url} answers {error.code}{points}") from None
         return number_in(text, "state", self._scale)
 
 

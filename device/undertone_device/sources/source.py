@@ -23,6 +23,8 @@ class Source:
     """
 
     polled = True
+    # Whether a sample may be long in coming; `background` then asks for it in a thread.
+    slow = False
     trouble = ""
 
     def read(self, now: int) -> int | None:
@@ -57,6 +59,7 @@ class Plausible(Source):
 
     def __init__(self, source: Source, bounds: tuple[int, int] | None = None, twice: bool = False):
         self.polled = source.polled
+        self.slow = source.slow
         self._source = source
         self._bounds = bounds or (-_LARGEST, _LARGEST)
         self._twice = twice

@@ -99,6 +99,9 @@ def test_a_fifo_gives_what_has_arrived(tmp_path):
         ({"kind": "modbus-tcp", "host": "h", "slave": 1, "address": 0, "form": "double"}, "source.form"),
         ({"kind": "modbus-tcp", "host": "h", "slave": 300, "address": 0}, "source.slave"),
         ({"kind": "home-assistant", "url": "ftp://h", "entity": "e", "token_file": "t"}, "source.url"),
+        ({"kind": "home-assistant", "url": "http://", "entity": "e", "token_file": "t"}, "source.url"),
+        ({"kind": "home-assistant", "url": "http://h:x", "entity": "e", "token_file": "t"}, "source.url"),
+        ({"kind": "home-assistant", "url": "http://u:p@h", "entity": "e", "token_file": "t"}, "source.url"),
     ],
 )
 def test_a_source_that_does_not_fit_is_refused_by_its_field(fields, words):

@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from undertone_device.sources import network
 from undertone_device.sources.network import number_in
 from undertone_shared.errors import Invalid
 
@@ -76,8 +77,29 @@ def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_pref
 
 def test_a_broker_that_is_gone_is_said(opened, free_port):
     source = opened(kind="mqtt", host="localhost", tcp_port=free_port(), topic="a")
-    assert source.arrived() == []
+    end = time.monotonic() + 30
+    while not source.trouble and time.monotonic() < end:
+        assert source.arrived() == []
     assert "refused" in source.trouble
+
+
+def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(opened, monkeypatch):
+    answered = threading.Event()
+
+    def getaddrinfo(*arguments):
+        assert answered.wait(60)
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    source = opened(kind="mqtt", host="broker.example", topic="a")
+    for _ in range(3):
+        assert source.arrived() == []
+    assert source.trouble == ""
+    answered.set()
+    end = time.monotonic() + 30
+    while not source.trouble and time.monotonic() < end:
+        source.arrived()
+    assert source.trouble == "no sample: no such name"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +200,43 @@ def test_an_answer_that_is_no_http(opened, tmp_path):
                 source.read(0)
             thread.join()
             assert source.trouble.startswith("no sample: ")
+
+
+class Dribble:
+    """A connection that gives its beginning, and then a byte a second for ever."""
+
+    def __init__(self, begun):
+        self.now = 0.0
+        self.deadlines = []
+        self._begun = begun
+
+    def settimeout(self, seconds):
+        self.deadlines.append(seconds)
+
+    def recv_into(self, buffer):
+        self.now += 1
+        piece, self._begun = self._begun or b"x", b""
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def sendall(self, data):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"])
+def test_a_server_that_dribbles_has_one_deadline_for_the_whole_answer(opened, tmp_path, monkeypatch, begun):
+    """Each byte comes in time; the answer, of head and body, does not."""
+    (tmp_path / "token").write_text("secret")
+    line = Dribble(begun)
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", line))
+    monkeypatch.setattr(network.time, "monotonic", lambda: line.now)
+    source = opened(kind="home-assistant", url="http://h", entity="e", token_file=str(tmp_path / "token"))
+    with pytest.raises(OSError, match="no whole answer within 5 s"):
+        source.read(0)
+    assert line.deadlines == [5, 4, 3, 2, 1]
 
 
 def test_no_token_goes_where_an_answer_points(opened, home, tmp_path):
