@@ -26,12 +26,13 @@ help:
 test: check tools
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-services: .venv/.installed tools services docs-test
-	$(BIN)/pytest -m "services and not slow" --ignore tests/docs -n $(WORKERS) --dist worksteal $(ARGS)
+# With those of the guides: `make test` runs the rest of `make docs-test`.
+test-services: .venv/.installed tools services
+	$(BIN)/pytest -m "services and not slow" -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The commands and examples of the guides, their figures, links and paths; then the site, built --strict.
 docs-test: .venv/.installed tools
-	$(BIN)/pytest -m "not slow and not exhaustive" tests/docs tests/cli/test_api.py tests/test_docs.py -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -m "not slow and not exhaustive" tests/docs tests/cli/test_api.py tests/test_docs.py -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The drawings of docs/, from their text; graphviz makes them.
 diagrams:

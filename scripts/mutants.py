@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -27,9 +28,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
 # What privacy and counting rest on -> the tests that hold it, the quick ones first.
-BOTH = "tests/shared/both"
 DEVICE = "tests/device/both"
 COLLECT = "tests/aggregator/collect"
+
+
+def _both(name: str) -> str:
+    return f"tests/shared/both/test_{name}.py"
+
+
 _SLOT = (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py")
 _DEVICE = (*_SLOT, *(f"{DEVICE}/test_{name}.py" for name in ("rest", "signature", "turns", "rest_model")))
 _CERTIFICATE = (
@@ -38,8 +44,17 @@ _CERTIFICATE = (
     "tests/cli/test_certify.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
-    "shared/undertone_shared/policy.py": (*_SLOT, f"{DEVICE}/test_rest.py", f"{DEVICE}/test_signature.py", BOTH),
-    "shared/undertone_shared/stream_policy.py": (f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py", BOTH),
+    "shared/undertone_shared/policy.py": (
+        *_SLOT,
+        _both("campaign"),
+        f"{DEVICE}/test_rest.py",
+        f"{DEVICE}/test_signature.py",
+    ),
+    "shared/undertone_shared/stream_policy.py": (
+        _both("stream"),
+        f"{DEVICE}/test_policy_limits.py",
+        f"{DEVICE}/test_stream.py",
+    ),
     "device/undertone_device/guard.py": _DEVICE,
     "device/undertone_device/ledger.py": (
         "tests/device/test_ledger_file.py",
@@ -70,18 +85,28 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/design/certificate.py": _CERTIFICATE,
     "aggregator/undertone_aggregator/design/published.py": _CERTIFICATE,
     "aggregator/undertone_aggregator/design/audit.py": ("tests/aggregator/design/test_table.py", *_CERTIFICATE),
-    "shared/undertone_shared/mechanism.py": (BOTH,),
-    "shared/undertone_shared/entropy.py": (BOTH,),
-    "shared/undertone_shared/gaussian.py": (BOTH,),
-    "shared/undertone_shared/stream.py": (BOTH, f"{DEVICE}/test_stream.py"),
-    "shared/undertone_shared/scalar.py": (BOTH, f"{DEVICE}/test_reporter.py"),
-    "shared/undertone_shared/schedule.py": (BOTH, f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_turns.py"),
-    "shared/undertone_shared/campaign.py": (BOTH, f"{DEVICE}/test_reporter.py"),
-    "shared/undertone_shared/checks.py": (BOTH, *_SLOT),
-    "shared/undertone_shared/ed25519.py": (BOTH, f"{DEVICE}/test_signature.py"),
-    "shared/undertone_shared/intake.py": (BOTH, f"{COLLECT}/test_admission.py"),
-    "shared/undertone_shared/report.py": (BOTH,),
-    "shared/undertone_shared/table.py": (BOTH,),
+    "shared/undertone_shared/mechanism.py": (
+        _both("mechanisms"),
+        _both("scalar"),
+        _both("campaign"),
+        _both("shipped_sizes"),
+    ),
+    "shared/undertone_shared/entropy.py": (_both("entropy"), _both("draw_memory"), _both("gaussian"), _both("stream")),
+    "shared/undertone_shared/gaussian.py": (_both("gaussian"), _both("stream")),
+    "shared/undertone_shared/stream.py": (_both("stream"), f"{DEVICE}/test_stream.py"),
+    "shared/undertone_shared/scalar.py": (_both("scalar"), _both("campaign"), f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/schedule.py": (
+        _both("schedule"),
+        _both("campaign"),
+        f"{DEVICE}/test_turns.py",
+        f"{DEVICE}/test_reporter.py",
+    ),
+    "shared/undertone_shared/campaign.py": (_both("campaign"), f"{DEVICE}/test_reporter.py"),
+    "shared/undertone_shared/checks.py": (_both("campaign"), _both("scalar"), _both("mechanisms"), *_SLOT),
+    "shared/undertone_shared/ed25519.py": (_both("ed25519"), f"{DEVICE}/test_signature.py"),
+    "shared/undertone_shared/intake.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
+    "shared/undertone_shared/report.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
+    "shared/undertone_shared/table.py": (_both("mechanisms"), _both("designed_tables"), _both("campaign")),
     "aggregator/undertone_aggregator/collect/sql_store.py": (
         f"{COLLECT}/test_store.py",
         f"{COLLECT}/test_sql_store.py",
@@ -89,7 +114,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/collect/database.py": (f"{COLLECT}/test_store.py", f"{COLLECT}/test_sql_store.py"),
     "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
     "aggregator/undertone_aggregator/collect/moments.py": (f"{COLLECT}/test_moments.py", f"{COLLECT}/test_partial.py"),
-    "aggregator/undertone_aggregator/rounds.py": ("tests/aggregator/test_rounds.py", "tests/aggregator/test_binary.py"),
+    "aggregator/undertone_aggregator/rounds.py": (
+        "tests/aggregator/test_rounds_timing.py",
+        "tests/aggregator/test_binary.py",
+        "tests/aggregator/test_rounds.py",
+    ),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": (
         "tests/aggregator/estimate/test_reconstruct.py",
         "tests/aggregator/estimate/test_stale.py",
@@ -152,7 +181,7 @@ class Mutant:
     outcome: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.before}  ->  {self.after}"
+        return f"{self.file}:{self.line} ({self.number}): {self.before}  ->  {self.after}"
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -235,14 +264,17 @@ class Run:
             return ""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process, signal.SIGKILL)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+            return "hung"
         # 5: no test was collected, 2 and above: the tests could not run.
         return "survived" if status == 0 else "killed"
 
 
-def start(copy: Path, tests: tuple[str, ...], *, compiled: bool = False) -> Run:
+def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int | None = None) -> Run:
     """Fork a process for these tests. It has imported what is not ours already, which saves a second for each mutant.
 
-    ``compiled``: it also writes the bytecode of what it imports, for those that come after it.
+    ``cpu_seconds``: the processor time after which it is ended: its mutant loops. Without it the code is the original,
+    and the bytecode of what it imports is written, for those that come after it.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -251,7 +283,9 @@ def start(copy: Path, tests: tuple[str, ...], *, compiled: bool = False) -> Run:
     code = 3
     try:
         os.setsid()
-        code = int(_child(copy, tests, compiled))
+        if cpu_seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        code = int(_child(copy, tests, cpu_seconds is None))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -285,8 +319,11 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def judged(copies: list[Path], mutants: list[Mutant]) -> Iterator[Mutant]:
-    """Each mutant with its outcome, as they end; as many at a time as there are copies."""
+def judged(copies: list[Path], mutants: list[Mutant], limits: dict[tuple[str, ...], int]) -> Iterator[Mutant]:
+    """Each mutant with its outcome, as they end; as many at a time as there are copies.
+
+    ``limits``: the processor seconds of each list of tests.
+    """
     waiting, running = list(reversed(mutants)), dict[Path, tuple[Run, Mutant, str]]()
     while waiting or running:
         for copy in copies:
@@ -298,7 +335,7 @@ def judged(copies: list[Path], mutants: list[Mutant]) -> Iterator[Mutant]:
                 for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
                     stale.unlink()
                 path.write_text(mutated(source, mutant.number))
-                running[copy] = (start(copy, TESTS[mutant.file]), mutant, source)
+                running[copy] = (start(copy, tests := TESTS[mutant.file], limits[tests]), mutant, source)
         for copy, (run, mutant, source) in list(running.items()):
             if outcome := run.outcome():
                 (copy / mutant.file).write_text(source)
@@ -325,27 +362,33 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--numbers", default="", help="only the mutants of these numbers, separated by commas")
     parser.add_argument("--only", default="", help="only modules whose paths hold one of these, separated by commas")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
-    every = [mutant for file in files for mutant in mutants_of(file)]
+    numbers = {int(number) for number in given.numbers.split(",") if number}
+    every = [mutant for file in files for mutant in mutants_of(file) if not numbers or mutant.number in numbers]
     chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
     chosen.sort(key=lambda mutant: files.index(mutant.file))
     print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)
     preload()
     with tempfile.TemporaryDirectory(prefix="undertone-mutants-") as folder:
         copies = [copy_of(Path(folder) / str(number)) for number in range(given.jobs)]
+        limits = dict[tuple[str, ...], int]()
         for tests in sorted({TESTS[mutant.file] for mutant in chosen}):
-            run = start(copies[0], tests, compiled=True)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            run = start(copies[0], tests)
             while not (outcome := run.outcome()):
                 time.sleep(0.01)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            limits[tests] = int(2 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)) + 5
             if outcome != "survived":
                 print(f"{' '.join(tests)}: these tests fail on the code as it is", file=sys.stderr)
                 print((copies[0] / "output.txt").read_text()[-3000:], file=sys.stderr)
                 return 2
         results = []
-        for mutant in judged(copies, chosen):
+        for mutant in judged(copies, chosen, limits):
             print(f"{mutant.outcome}: {mutant}", flush=True)
             results.append(mutant)
     survivors = [mutant for mutant in results if mutant.outcome == "survived"]

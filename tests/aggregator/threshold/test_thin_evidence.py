@@ -47,10 +47,9 @@ def test_a_theta_that_is_off_says_so_or_holds_the_best():
     said = []
     for name in READINGS:
         for epsilon in ("0.2", "1"):
-            for seed in (1, 2):
-                chosen, best = chosen_and_best(name, epsilon, seed, Query.paper(1 << 20))
-                if max(chosen.theta / best, best / chosen.theta) > 1.7:
-                    said.append(chosen.low <= best <= chosen.high or bool(chosen.warnings))
+            chosen, best = chosen_and_best(name, epsilon, 1, Query.paper(1 << 20))
+            if max(chosen.theta / best, best / chosen.theta) > 1.7:
+                said.append(chosen.low <= best <= chosen.high or bool(chosen.warnings))
     assert len(said) >= 5
     assert np.mean(said) >= 0.8
 

@@ -365,3 +365,48 @@ def test_a_message_says_how_long_its_body_is():
     for said in (6, 8, 7 << 8):
         message = campaigns.MAGIC + (5).to_bytes(4, "big") + said.to_bytes(4, "big") + bytes(7 + 64)
         assert "length field is %d, expected 7" % said in invalid(campaigns.header, message)
+
+
+def with_fields(**changes):
+    fields = json.loads(FROZEN)
+    for name in changes:
+        fields[name] = changes[name]
+    return canonical(fields)
+
+
+def test_numbers_of_a_campaign_up_to_their_limits_and_no_further():
+    largest, week = (1 << 30) - 1, 7 * 86400
+    for name, value, others in (
+        ("offset", largest, {"default": largest}),
+        ("offset", -largest, {"default": 1000 - largest}),
+        ("bound", largest, {}),
+        ("slot_seconds", week, {"epoch": 2000 * week, "last_slot": 2000}),
+        ("slot_seconds", 1, {"last_slot": 1793491200}),
+        ("cycle", 1 << 20, {}),
+        ("cycle", 1, {}),
+        ("epoch", 0, {"last_slot": 0}),
+        ("last_slot", 0xFFFFFFFE, {"slot_seconds": 1}),
+        ("default", 1000, {}),
+        ("unit", "x" * 16, {}),
+        ("unit", "", {}),
+    ):
+        fields = dict(others)
+        fields[name] = value
+        assert getattr(Campaign(with_fields(**fields)), name) == value, name
+    for name, value, others in (
+        ("offset", largest + 1, {"default": largest + 1}),
+        ("offset", -largest - 1, {"default": -largest}),
+        ("bound", largest + 1, {}),
+        ("slot_seconds", week + 1, {"epoch": 2000 * (week + 1), "last_slot": 2000}),
+        ("cycle", (1 << 20) + 1, {}),
+        ("cycle", 0, {}),
+        ("last_slot", 0xFFFFFFFF, {"slot_seconds": 1}),
+        ("last_slot", 1793491200 // 1800 - 1, {}),
+        ("default", -1, {}),
+    ):
+        fields = dict(others)
+        fields[name] = value
+        assert "%s is %d" % (name, value) in invalid(Campaign, with_fields(**fields)), name
+    assert "not JSON" in invalid(Campaign, b"?" * 12288)
+    assert "12289 bytes" in invalid(Campaign, b"?" * 12289)
+    assert "a block of rule.ranges" in invalid(Campaign, changed(["rule", "ranges"], [[0, 0, 300, 1]]))

@@ -127,3 +127,20 @@ def test_without_urandom_it_does_not_start():
     finally:
         module.os = os
     Entropy().refill()
+
+
+def test_the_mask_has_all_bits_below_its_first():
+    for bits in range(1, 31):
+        # n - 1 has one bit, and the largest word below it all others.
+        n = (1 << bits - 1) + 1
+        assert below_after(n, n - 2) == n - 2, bits
+
+
+def test_used_words_are_wiped():
+    entropy = Entropy(stream(b""))
+    entropy.refill()
+    assert all(entropy._buffer[4:])
+    for _ in range(3):
+        entropy.below(1 << 30)
+    assert not any(entropy._buffer[:12])
+    assert all(entropy._buffer[12:])

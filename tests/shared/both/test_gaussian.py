@@ -127,3 +127,29 @@ def test_a_uniform_integer_of_several_limbs_reaches_both_ends():
     for bits in (1, 30, 31, 60, 61, 90):
         assert uniform(1 << bits, Extreme(True)) == (1 << bits) - 1
         assert uniform(1 << bits, Extreme(False)) == 0
+
+
+class Given:
+    """Stands in for `Entropy`: these words, already masked."""
+
+    left = 1 << 30
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+    def below(self, n):
+        word = self.values.pop(0)
+        assert 0 <= word < n
+        return word
+
+
+def test_a_uniform_integer_is_below_n_also_where_the_highest_limb_is_full():
+    # n = 2^30 + 1: the words 1 and 1 are n itself, and are drawn again.
+    assert uniform((1 << 30) + 1, Given(1, 1, 1, 0)) == 1 << 30
+    assert uniform((1 << 30) + 1, Given(1, 1, 0, 5)) == 5
+
+
+def test_an_integer_of_more_limbs_than_the_buffer_has_words_is_drawn():
+    entropy = Entropy(Hashed(9))
+    n = 1 << 30 * 100
+    assert uniform(n, entropy) < n

@@ -3,7 +3,7 @@
 from undertone_shared.checks import check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.scalar import Cohort, ReportRule, ScalarRule
 
 SMALL = 1 << 30
 HYBRID = Hybrid(20000, WindowMechanism(2, 1, 1, 1, 1), WindowMechanism(2, 1, 3, 2, 16, None, 2))
@@ -75,3 +75,53 @@ def test_an_integer_is_within_its_limits_and_no_boolean():
     for bad in (2, 6, True, 4.0, "4", None):
         assert refused(check_integer, "it", bad, 3, 5), bad
     assert refused(check_integer, "it", True, 0, 1)
+
+
+class Recorder:
+    """A mechanism that remembers what it was asked for, and draws 7."""
+
+    edges = None
+
+    def covers(self, width):
+        return True
+
+    def choose(self, entropy):
+        return self
+
+    def level(self, x, width, entropy):
+        self.asked = (x, width)
+        return 3
+
+    def draw(self, level, entropy):
+        assert level == 3
+        return 7
+
+
+class Scale:
+    offset, bound, cycle = -50, 1000, 48
+
+
+def test_a_reading_is_truncated_to_the_block_of_its_slot_or_for_the_cohort_to_the_bound():
+    cohort, rest = Cohort(SQUARE_WAVE), Recorder()
+    cohort.mechanism = everything = Recorder()
+    rule = ScalarRule(cohort, ReportRule(100, 400, rest, ((12, 200, 900),)))
+    for slot, reading, asked in (
+        (0, 5000, (300, 300)),
+        (11, -50, (0, 300)),
+        (12, 5000, (700, 700)),
+        (48, 250, (200, 300)),
+    ):
+        assert rule.draw(Scale, slot, reading, False, None, None) == (1, (7,), 0)
+        assert rest.asked == asked
+    for reading, x in ((-51, 0), (-50, 0), (-49, 1), (949, 999), (5000, 1000)):
+        assert rule.draw(Scale, 0, reading, True, None, None) == (0, (7,), 0)
+        assert everything.asked == (x, 1000)
+    # In a threshold epoch everybody reports for it.
+    assert ScalarRule(cohort, None).draw(Scale, 0, 100, False, None, None) == (0, (7,), 0)
+    assert everything.asked == (150, 1000)
+    assert refused(rule.draw, Scale, 0, 1.5, False, None, None)
+
+
+def test_a_width_of_one_is_enough():
+    assert ReportRule(5, 6, HYBRID).width == 1
+    assert ReportRule(0, 300, HYBRID, ((4, 299, 300),)).ranges[1] == (4, 299, 300)

@@ -76,3 +76,10 @@ def test_strides_that_do_not_fit_are_refused():
     )
     check_coprime("stride", 49, "cycle", 48)
     check_coprime("cohort_stride", 0, "cycle", 48)
+
+
+def test_strides_up_to_their_limit_and_no_further():
+    largest = 1 << 20
+    assert Schedule(SEED, largest, 0).stride == Schedule(SEED, 1, largest).cohort_stride == largest
+    assert "schedule.stride is %d" % (largest + 1) in invalid(Schedule, SEED, largest + 1, 0)
+    assert "schedule.cohort_stride is %d" % (largest + 1) in invalid(Schedule, SEED, 1, largest + 1)

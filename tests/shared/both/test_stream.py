@@ -239,6 +239,15 @@ def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
             allowed = rest >= 0 and 36 * rest * rest >= 100 * bits * rho * q * q * (1 << 20)
             assert allowed == (rho == largest), (p, q, bits)
     assert rho_below([1, 1], 1000) > 0
+    # Where both sides are equal the cap is met: (6 - 1)² 36 = 100 · 9, at ρ = 1.
+    assert rho_below([6, 1], 9) == 1 << 20
+    assert rho_below([64, 1], 1000) == rho_below([128, 2], 1000) > 0
+    for epsilon, bits in (([65, 1], 17), ([129, 2], 17), ([1, 1000000], 1000), ([1, 1 << 30], 1)):
+        try:
+            rho_below(epsilon, bits)
+        except Invalid:
+            continue
+        raise AssertionError(epsilon)
     for fields in (
         {"epsilon": [0, 1]},
         {"epsilon": [1, 1], "delta_bits": 0},
