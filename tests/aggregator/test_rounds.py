@@ -315,9 +315,10 @@ def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
 
 
 def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
-    for least, some in ((DEVICES // 2, True), (DEVICES + 1, False)):
+    # A status comes every minute.
+    for least, some, slots in ((DEVICES // 2, True, 64), (DEVICES + 1, False, 28)):
         (tmp_path / str(least)).mkdir()
-        outlet = play(tmp_path / str(least), 28, min_reports=least, report_slots=100)
+        outlet = play(tmp_path / str(least), slots, min_reports=least, report_slots=100)
         messages = [message for message in published(outlet, "all/raw") if message["kind"] == "report"]
         assert bool(messages) == some
         assert all(message["reports"] >= least for message in messages)
