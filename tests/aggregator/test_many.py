@@ -24,6 +24,7 @@ from support.many import PLAN, Running, undertone
 from undertone_aggregator import health
 from undertone_aggregator.binding import RUNNING
 from undertone_aggregator.broker_process import running_pid
+from undertone_aggregator.collect.admission import OUTCOMES
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.sessions import take_over
@@ -254,6 +255,13 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
         assert f'undertone_deliveries_received_total{{campaign="{name}"}} 0.0' in text
         assert f'undertone_reports_lost{{campaign="{name}",group="all"}} 0.0' in text
         assert f'undertone_commits_total{{campaign="{name}"}} ' in text
+        # From 0 on: of a series that begins at 1 nothing has increased.
+        for outcome in OUTCOMES:
+            assert f'undertone_deliveries_total{{campaign="{name}",outcome="{outcome}"}} 0.0' in text
+        assert f'undertone_alarms_all_total{{campaign="{name}"}} 0.0' in text
+    assert 'undertone_alarms_all_total{campaign=""} 0.0' in text
+    assert "undertone_ready 1.0" in text
+    wait_for(lambda: running.get("/metrics")[1].count("\nundertone_campaign_signed{campaign=") == 2)
     assert "undertone_broker_connected 1.0" in text
     wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], what="what the broker holds")
     assert running.get("/other")[0] == 404

@@ -13,12 +13,14 @@ from undertone_aggregator.addresses import external_addresses
 from undertone_aggregator.binding import changes
 from undertone_aggregator.collect.ingest import IngestPlan
 from undertone_aggregator.collect.intake import Intake
+from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.direct.passwords import password_entry
 from undertone_aggregator.election import Unopposed
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.running import Options, Running
 from undertone_aggregator.server import watch_hang_up
+from undertone_aggregator.signing import make_key
 from undertone_aggregator.source import BrokerSource
 from undertone_shared.errors import Invalid
 
@@ -101,6 +103,21 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
     with pytest.raises(RuntimeError, match="no intake"):
         running.run(failing, threading.Event())
     assert election.closed
+
+
+def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
+    """Devices refuse what is not signed any more; where no key ever was, a line at the start is enough."""
+    journal = Journal(io.StringIO())
+    running = Running(server.config(tmp_path), cast(Any, None), journal, Options())
+    with open_store(tmp_path / "s.sqlite") as store:
+        assert running._sign(store) is None
+        assert not journal.rung
+        make_key(tmp_path / "signing.key")
+        assert running._sign(store) is not None
+        assert not journal.rung
+        (tmp_path / "signing.key").unlink()
+        assert running._sign(store) is None
+    assert list(journal.rung) == [("", "unsigned")]
 
 
 def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:
