@@ -1,12 +1,13 @@
-"""Which reports devices drew and nobody saw, from the sequence numbers in those that were counted: 16 bytes a device.
+"""Which reports devices drew and nobody saw, from the sequence numbers in those that were counted: 24 bytes a device.
 
 Kept of each device: its newest counted slot t and the number n in that report. A report for a slot u > t with number m
 > n shows m - n - 1 that were drawn between and have not come, at most u - t - 1, for a device draws once a slot. A
 number that goes back, m <= n, is of a ledger that began again: m - 1. A report for an older slot with a smaller number
-closes a gap. The first report of a device shows m - 1, if the campaign is old enough for that many.
+closes a gap of its own device: where that has none open, it changes nothing, so that no device's numbers hide what
+another's show. The first report of a device shows m - 1, if the campaign is old enough for that many.
 
-Two words of 64 bits: the device's key, and (newest slot, its number). Only reports that are counted are looked at: one
-that was refused stands in its counter, and in a gap.
+Three words of 64 bits: the device's key, (newest slot, its number), and how many of its reports are missing. Only
+reports that are counted are looked at: one that was refused stands in its counter, and in a gap.
 """
 
 import struct
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 
-_RECORD = struct.Struct("<QQ")
+_RECORD = struct.Struct("<QQQ")
 RECORD_BYTES = _RECORD.size
 _U32 = 0xFFFFFFFF
 # New devices wait in a dictionary until they are worth a merge into the sorted words.
@@ -45,8 +46,9 @@ class Sequences:
     """The state of all devices."""
 
     def __init__(self) -> None:
-        self._young: dict[int, int] = {}
-        self._set(np.empty((2, 0), dtype=np.uint64))
+        # Key -> the other two words.
+        self._young: dict[int, tuple[int, int]] = {}
+        self._set(np.empty((3, 0), dtype=np.uint64))
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._young)
@@ -56,23 +58,28 @@ class Sequences:
 
         ``first_slot``: the campaign's first.
         """
-        word = self._young.get(key)
+        young = self._young.get(key)
         at = -1
-        if word is None:
+        if young is None:
             at = bisect_left(self._keys, key)
             if at == len(self._keys) or self._keys[at] != key:
-                self._young[key] = slot << 32 | sequence
+                missing = start(first_slot, slot, sequence)
+                self._young[key] = slot << 32 | sequence, missing
                 if len(self._young) > max(_YOUNG, len(self._keys) >> 6):
                     self._merge()
-                return start(first_slot, slot, sequence)
-            word = self._words_of[at]
+                return missing
+            young = self._words_of[at], self._open_of[at]
+        word, open_ones = young
         newest = word >> 32
         missing = step(newest, word & _U32, slot, sequence)
+        if missing == CLOSES and not open_ones:
+            missing = 0
         if slot > newest:
-            if at < 0:
-                self._young[key] = slot << 32 | sequence
-            else:
-                self._words_of[at] = slot << 32 | sequence
+            word = slot << 32 | sequence
+        if at < 0:
+            self._young[key] = word, open_ones + missing
+        else:
+            self._words_of[at], self._open_of[at] = word, open_ones + missing
         return missing
 
     def expected(
@@ -100,13 +107,17 @@ class Sequences:
     def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
         """Remember what was ``expected``, each device's reports in their order; the records."""
         words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
-        self._words[1, np.searchsorted(self._words[0], keys)] = words
-        return np.stack([keys, words]).T.astype("<u8").tobytes()
+        at = np.searchsorted(self._words[0], keys)
+        self._words[1, at] = words
+        return np.stack([keys, words, self._words[2, at]]).T.astype("<u8").tobytes()
 
     def record(self, key: int) -> bytes:
         """A device's state, as the store keeps it."""
-        word = self._young.get(key)
-        return _RECORD.pack(key, self._words_of[bisect_left(self._keys, key)] if word is None else word)
+        words = self._young.get(key)
+        if words is None:
+            at = bisect_left(self._keys, key)
+            words = self._words_of[at], self._open_of[at]
+        return _RECORD.pack(key, *words)
 
     def snapshot(self) -> bytes:
         """The state of all devices: their records."""
@@ -124,16 +135,16 @@ class Sequences:
         for data in segments:
             if len(data) % RECORD_BYTES:
                 raise Invalid(f"a segment of sequence numbers has {len(data)} bytes, expected whole rows")
-            words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 2).T
+            words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T
             rows.append(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
         words = np.concatenate(rows, axis=1)
         # The last of equal keys: the first in the reverse order.
         keys, at = np.unique(words[0, ::-1], return_index=True)
-        self._set(np.stack([keys, words[1, ::-1][at]]))
+        self._set(np.concatenate([keys[np.newaxis], words[1:, ::-1][:, at]]))
 
     def _merge(self) -> None:
         if self._young:
-            young = np.array(sorted(self._young.items()), dtype=np.uint64).T
+            young = np.array(sorted((key, *words) for key, words in self._young.items()), dtype=np.uint64).T
             self._young.clear()
             at = np.searchsorted(self._words[0], young[0])
             self._set(np.insert(self._words, at, young, axis=1))
@@ -141,7 +152,7 @@ class Sequences:
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
         # Memoryviews give and take Python integers several times faster than numpy scalars.
-        self._keys, self._words_of = (memoryview(row) for row in self._words)
+        self._keys, self._words_of, self._open_of = (memoryview(row) for row in self._words)
 
 
 class MissingReports:

@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0007"
+HEAD = "0008"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.

@@ -56,6 +56,30 @@ def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list
     assert observed(reports) == shown
 
 
+def test_no_device_closes_another_ones_gaps() -> None:
+    """A liar whose late reports claim smaller numbers hid 28 of 29 honest losses."""
+    sequences, losses, total = Sequences(), MissingReports(), Counter[tuple[str, int]]()
+    honest = [device_key(f"d{number}")[1] for number in range(29)]
+    liar = device_key("liar")[1]
+
+    def report(key: int, slot: int, sequence: int) -> None:
+        missing = sequences.observe(key, 100, slot, sequence)
+        if missing:
+            total.update(dict(losses.note(missing, "all", slot)))
+
+    for key in honest:
+        report(key, 100, 1)
+        report(key, 102, 3)
+    report(liar, 199, 100)
+    claimed = total.total() - 29
+    for slot in range(198, 100, -1):
+        report(liar, slot, slot - 100)
+    assert 29 <= total.total() <= 29 + claimed
+    for key in honest:
+        report(key, 101, 2)
+    assert total.total() <= claimed, "what came late after all is missing no more"
+
+
 def test_the_state_survives_in_records_and_in_snapshots() -> None:
     chance = random.Random(7)
     sequences = Sequences()

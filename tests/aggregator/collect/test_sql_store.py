@@ -232,3 +232,14 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
         error = RuntimeError("could not extend file")
         error.sqlstate = state  # type: ignore[attr-defined]
         assert PostgresStore._no_room(None, error) == expected  # type: ignore[arg-type]
+
+
+def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="power") as store:
+        store.compact_sequences("0of1", b"\x01" * 24)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0007'")
+        database.execute("UPDATE sequences SET data = ?", (b"\x01" * 16 + b"\x02" * 16,))
+    with open_store(path, campaign="power") as store:
+        assert list(store.sequences()) == [b"\x01" * 16 + bytes(8) + b"\x02" * 16 + bytes(8)]
