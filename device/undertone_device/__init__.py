@@ -5,6 +5,28 @@ MicroPython subset; import the modules by name.
 
 import sys
 
+# A C stack of 8 KB, as the Pico W has, holds three imports within each other. So the package loads first what the
+# modules of every device import, each after the ones that it imports itself.
+_LEAVES_FIRST = (
+    "undertone_shared.errors",
+    "undertone_shared.checks",
+    "undertone_shared.topics",
+    "undertone_shared.report",
+    "undertone_shared.truncation",
+    "undertone_shared.schedule",
+    "undertone_shared.entropy",
+    "undertone_shared.mechanism",
+    "undertone_shared.notation",
+    "undertone_shared.scalar",
+    "undertone_shared.campaign",
+    "undertone_shared.policy",
+    "undertone_device.slot_value",
+    "undertone_device.ledger",
+    "undertone_device.campaign_files",
+)
+for _name in _LEAVES_FIRST:
+    __import__(_name)
+
 
 def unload(name: str) -> None:
     """Drop a module of this package, for the memory of its code; whatever was made of it and is held keeps it."""

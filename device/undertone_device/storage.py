@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from undertone_device.lock import Lock
 
 LARGEST_SECRET = 1024
+_PART = 512
 _replace = getattr(os, "replace", os.rename)
 _fsync = getattr(os, "fsync", None)
 _chmod = getattr(os, "chmod", None)
@@ -89,8 +90,16 @@ class FileStorage:
 
 def read_bounded(path: str, most: int) -> bytes:
     """At most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
+    parts = []
+    left = most + 1
     try:
         with open(path, "rb") as file:
-            return file.read(most + 1)
+            # In parts: MicroPython allocates all that a read asks for, however small the file is.
+            part = file.read(min(left, _PART))
+            while part:
+                parts.append(part)
+                left -= len(part)
+                part = file.read(min(left, _PART))
     except OSError as error:
         raise Invalid("%s cannot be read: %s" % (path, error))
+    return b"".join(parts)

@@ -1,7 +1,33 @@
 """Tests that run under CPython only may use the helpers beside them, and beside the ones that run everywhere."""
 
+import contextlib
+import io
 import sys
 from pathlib import Path
 
+import pytest
+
+from undertone_device.tools.compile import board_files, compile_boards
+from undertone_device.tools.shipped import LISTS
+
 HERE = Path(__file__).parent
 sys.path.extend([str(HERE / "both"), str(HERE / "sensors/both"), str(HERE)])
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `undertone device compile` fills, with the meters' protocols; not to be written to."""
+    out = tmp_path_factory.mktemp("compiled") / "lib"
+    compile_boards(out, board_files(*LISTS))
+    return out
+
+
+@pytest.fixture(scope="session")
+def rom(compiled: Path) -> Path:
+    """The same as the image of a ROMFS partition."""
+    from mpremote.romfs import make_romfs
+
+    image = compiled.parent / "rom.img"
+    with contextlib.redirect_stdout(io.StringIO()):
+        image.write_bytes(make_romfs(str(compiled), mpy_cross=False))
+    return image

@@ -1,4 +1,4 @@
-"""Run by test_heap.py on a heap of 92 KB: the whole device, from its two files to reports that a broker acknowledges.
+"""Run by test_heap.py on a heap of 96 KB: the whole device, from its two files to reports that a broker acknowledges.
 
 Arguments: slots, and the first second of an injected clock, 0 for the real one. Where lines part the code, garbage is
 collected (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS" at every tenth of the way; then

@@ -1,6 +1,10 @@
-"""device/main.py under MicroPython, on a board whose radio, clock and watchdog are stood in for; the broker is real."""
+"""device/main.py and the compiled modules under MicroPython, with the C stack of a Pico W and a board's heap.
+
+The radio, the clock and the watchdog are stand-ins; the broker is real.
+"""
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -17,13 +21,19 @@ from support.private_broker import TLS, PrivateBroker
 from undertone_shared import intake, issue
 
 BOARD = Path(__file__).with_name("board")
+# Bytes of C stack that a Pico W and a Pico 2 W have.
+STACK = 7936
+# Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
+HEAP_FILES = 2 * 96 * 1024
+HEAP_FLASH = 2 * 64 * 1024
 
 
 class Site:
     """A broker with TLS, a campaign, and the files on a board's flash in ``folder``."""
 
-    def __init__(self, broker, folder, micropython, slot_seconds, **policy):
+    def __init__(self, broker, folder, micropython, compiled, slot_seconds, **policy):
         self.folder = folder
+        self._compiled = compiled
         self.payloads = []
         self._run = micropython
         now = int(time.time())
@@ -40,6 +50,7 @@ class Site:
             **policy,
         }
         (folder / "policy.json").write_text(json.dumps(fields))
+        shutil.copy(mp.REPO / "device/main.py", folder)
         (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
         config = {
             "name": "board-with-a-name-as-long-as-any",
@@ -70,11 +81,26 @@ class Site:
         board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
-    def run(self, *mode, library=mp.SOURCES):
-        paths = [BOARD, *library]
-        result = self._run(BOARD / "drive.py", *mode, cwd=self.folder, paths=paths, timeout=240)
+    def run(self, *mode, image=None, program=BOARD / "drive.py"):
+        """What the board printed; its code comes from the .mpy files, or from an ``image`` in flash."""
+        heap = HEAP_FILES if image is None else HEAP_FLASH + image.stat().st_size
+        result = self._run(
+            BOARD / "small.py",
+            str(program),
+            str(STACK),
+            "-" if image is None else str(image),
+            *mode,
+            cwd=self.folder,
+            paths=[BOARD, self.folder] + ([self._compiled] if image is None else []),
+            heap=str(heap),
+            timeout=240,
+        )
         assert result.returncode == 0, result.stdout + result.stderr
-        return result.stdout.splitlines()
+        *lines, end = result.stdout.splitlines()
+        stack, imports = map(int, re.fullmatch(r"stack (\d+), imports (\d+)", end).groups())
+        assert stack <= STACK, result.stdout
+        assert imports <= 3, result.stdout
+        return lines
 
     def slots(self, count=0):
         """Slots of the reports that have come, once there are so many: what the board heard of first comes later here.
@@ -88,13 +114,24 @@ class Site:
         leave(self._client)
 
 
+# What an owner types on a board.
+FORGET = """
+from undertone_device import assembly, clock, reset
+from undertone_device.config import read_config
+from undertone_device.storage import FileStorage
+config = read_config("device.json")
+reset.forget_campaigns(FileStorage(config.state), assembly.read_policy(config), clock.unix_time())
+print("forgotten")
+"""
+
+
 @pytest.fixture
-def site(micropython, mosquitto_binary, tmp_path, free_port):
+def site(micropython, compiled, mosquitto_binary, tmp_path, free_port):
     sites = []
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
 
         def make(slot_seconds, **policy):
-            sites.append(Site(broker, tmp_path, micropython, slot_seconds, **policy))
+            sites.append(Site(broker, tmp_path, micropython, compiled, slot_seconds, **policy))
             return sites[-1]
 
         yield make
@@ -113,40 +150,52 @@ def test_a_board_on_mains_power(site):
     assert slots == sorted(set(slots))
 
 
-@pytest.fixture
-def compiled(tmp_path):
-    """What boards load, where its names are shortened; main.py beside it."""
-    mp.compile_boards(tmp_path / "lib")
-    return tmp_path / "lib", mp.REPO / "device"
+def test_a_board_whose_code_is_in_flash(site, rom):
+    lines = site(1).run("3", image=rom)
+    assert lines[-1].endswith("True True")
 
 
-def test_a_board_that_loads_what_was_compiled_for_it(site, compiled):
-    assert site(1).run("3", library=compiled)[-1].endswith("True True")
-
-
-def test_a_sleeper_that_loads_what_was_compiled_for_it(site, compiled):
+def test_a_sleeper_whose_code_is_in_flash(site, rom):
     running = site(60)
     running.start_within_the_slot(20)
     for _ in range(4):
-        assert running.run("sleep", library=compiled)[-1].startswith("deepsleep")
+        assert running.run("sleep", image=rom)[-1].startswith("deepsleep")
     assert len(running.slots(1)) >= 1
+
+
+@pytest.mark.parametrize("form", [".mpy files", "in flash"])
+def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
+    image = request.getfixturevalue("rom") if form == "in flash" else None
+    running = site(1)
+    running.run("2", image=image)
+    names = {path.name.partition("-")[0] for path in (running.folder / "state").iterdir()}
+    assert {"ledger", "campaign"} <= names
+    ledger = (running.folder / "state/ledger").read_bytes()
+    program = running.folder / "forget.py"
+    program.write_text(FORGET)
+    assert running.run(image=image, program=program) == ["forgotten"]
+    forgotten = (running.folder / "state/ledger").read_bytes()
+    assert any(ledger[28:36])
+    # The current and the next campaign; what was drawn stays counted.
+    assert forgotten[28:44] == bytes(16)
+    assert forgotten[16:20] >= ledger[16:20] > bytes(4)
 
 
 def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
     running = site(1)
     (running.folder / "code").write_text("lib lib2 2")
-    shutil.copytree(compiled[0], running.folder / "lib2")
-    assert running.run("2", library=compiled)[-1].endswith("True True")
+    shutil.copytree(compiled, running.folder / "lib2")
+    assert running.run("2")[-1].endswith("True True")
     assert (running.folder / "code").read_text() == "lib2 lib2 0"
 
 
 def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site, compiled):
     running = site(1)
     (running.folder / "code").write_text("lib lib2 2")
-    shutil.copytree(compiled[0], running.folder / "lib2")
+    shutil.copytree(compiled, running.folder / "lib2")
     (running.folder / "lib2/undertone_device/slot_value.py").write_text("raise ValueError")
-    assert [running.run("2", library=compiled)[-1] for _ in range(2)] == ["reset", "reset"]
-    assert running.run("2", library=compiled)[-1].endswith("True True")
+    assert [running.run("2")[-1] for _ in range(2)] == ["reset", "reset"]
+    assert running.run("2")[-1].endswith("True True")
 
 
 def test_a_board_that_sleeps_between_reports(site):

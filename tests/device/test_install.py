@@ -114,11 +114,10 @@ def test_the_manifest_freezes_exactly_what_mip_installs():
     assert written_manifest() == manifest
 
 
-def test_the_measurement_runs_on_a_small_heap(micropython, tmp_path):
-    mp.compile_boards(tmp_path / "lib")
+def test_the_measurement_runs_on_a_small_heap(micropython, compiled, tmp_path):
     script = mp.compile_mpy(REPO / "device/measure.py", tmp_path / "program", optimise=3)[0]
     code = "import sys; sys.path.append(sys.argv[1]); import measure; measure.main()"
-    result = micropython(code, str(script.parent), paths=[tmp_path / "lib"], heap="80wk", cwd=tmp_path)
+    result = micropython(code, str(script.parent), paths=[compiled], heap="80wk", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "os.urandom(32)" in result.stdout
 

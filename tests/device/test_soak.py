@@ -1,6 +1,6 @@
 """The device as a board runs it (.mpy, a board's heap) for many slots against a real broker: nothing grows or is lost.
 
-The heap is 64 KB of 32-bit words; the 64-bit interpreter here has words twice as long, so `64wk` gives it 128 KB.
+The heap is 96 KB of 32-bit words; the 64-bit interpreter here has words twice as long, so `96wk` gives it 192 KB.
 """
 
 import subprocess
@@ -9,19 +9,10 @@ from pathlib import Path
 import pytest
 from soak_server import Server
 
-from support import micropython as mp
 from support.private_broker import PrivateBroker
 
 SCRIPT = Path(__file__).with_name("soak_device.py")
-HEAP = "64wk"
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """What boards load, as .mpy."""
-    out = tmp_path_factory.mktemp("mpy")
-    mp.compile_boards(out)
-    return out
+HEAP = "96wk"
 
 
 @pytest.fixture

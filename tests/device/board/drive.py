@@ -12,9 +12,10 @@ import machine
 import network
 import ntptime
 
-from undertone_device import socket_stream
+from undertone_device import clock, socket_stream
 from undertone_shared import entropy
 
+machine.set_time_of(clock)
 main.machine, main.network = machine.become(sys.argv[2] if len(sys.argv) > 2 else "esp32")
 
 

@@ -9,12 +9,10 @@ import sys
 import network
 import port_names
 
-from undertone_device import clock
-
 DEEPSLEEP_RESET = 4
 PWRON_RESET = 1
 
-_real_time = clock.unix_time
+_real_time = None
 
 
 def load():
@@ -38,7 +36,11 @@ def unix_time():
     return state.get("now") or _real_time() + state["offset"]
 
 
-clock.unix_time = unix_time
+def set_time_of(clock):
+    """Have the device's clock module read this board's clock."""
+    global _real_time
+    _real_time = clock.unix_time
+    clock.unix_time = unix_time
 
 
 class WDT:
