@@ -4,6 +4,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from undertone_aggregator.binding import counted_by
+from undertone_aggregator.collect.landing_plan import SPARK
 from undertone_aggregator.collect.owner import give_to_owner
 from undertone_aggregator.collect.store import open_store
 from undertone_shared.errors import Invalid
@@ -19,6 +21,7 @@ def restore(backup: Path, target: Path) -> list[str]:
     with open_store(backup, read_only=True) as store:
         campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
         newest, counted = store.newest_slot(), store.outcomes()["counted"]
+        counts = counted_by(store)
     said = [
         f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
         + (f", the newest of slot {newest}" if counted else "")
@@ -33,11 +36,22 @@ def restore(backup: Path, target: Path) -> list[str]:
         (folder / target.name).replace(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    said.append(
-        "reports that were acknowledged after the backup was made are in no store any more: the broker has forgotten"
-        " them, and the devices do not send them again; their sequence numbers will show them as lost"
-    )
+    said.append(_later_reports(counts))
     return said
+
+
+def _later_reports(counts: str) -> str:
+    """Where the reports are that were acknowledged after the backup was made."""
+    if counts == SPARK:
+        return (
+            "reports that were acknowledged after the backup was made are in the landing folder, as long as its files"
+            " are kept: count them into this store with undertone spark recount, and a new checkpoint"
+        )
+    return (
+        "reports that were acknowledged after the backup was made are not in this store: the broker has forgotten them,"
+        " and the devices do not send them again; their sequence numbers will show them as lost. Where [landing] kept"
+        " them, undertone recount shows them"
+    )
 
 
 def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: int) -> list[str]:

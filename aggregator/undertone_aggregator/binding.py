@@ -128,6 +128,11 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
     return version + 1
 
 
+def counted_by(store: Store) -> str:
+    """Who counts a campaign's reports: `SERVER` or `SPARK`."""
+    return store.meta().get(_COUNTS) or SERVER
+
+
 def bind_counting(store: Store, counts: str) -> None:
     """Note who counts a campaign's reports, see `undertone_aggregator.landing_options`. Raises Invalid for another.
 

@@ -126,15 +126,17 @@ def check_broker(broker: BrokerOptions, workers: int) -> None:
     if broker.mode == DIRECT:
         _check_direct(broker, workers)
     elif broker.password_file is None and (broker.mode == EXTERNAL or broker.passwords is not None):
-        raise Invalid(f"[broker] has no option 'password_file': the password of the user {broker.user}")
+        raise Invalid(
+            f"password_file is missing in [broker], expected the file with the password of the user {broker.user}"
+        )
 
 
 def _check_direct(broker: BrokerOptions, workers: int) -> None:
     if broker.passwords is None:
-        raise Invalid("[broker] has no option 'passwords': mode 'direct' needs the devices' password file")
+        raise Invalid("passwords is missing in [broker], expected the devices' password file: mode 'direct' needs it")
     if (broker.certificate is None) != (broker.key is None):
         missing = "key" if broker.key is None else "certificate"
-        raise Invalid(f"[broker] has no option {missing!r}: a certificate and its key go together")
+        raise Invalid(f"{missing} is missing in [broker]: a certificate and its key go together")
     if broker.ca_file is not None and broker.certificate is None:
         raise Invalid("broker.ca_file is for devices' certificates, expected broker.certificate and broker.key as well")
     if broker.certificate is None and not is_loopback(broker.host):

@@ -70,7 +70,7 @@ def parse(section: type[Section], name: str, table: object) -> Section:
         if key in table:
             values[key] = table[key]
         elif field.default is dataclasses.MISSING:
-            raise Invalid(f"[{name}] has no option {key!r}")
+            raise Invalid(f"{key} is missing in [{name}], expected {field.metadata['help']}")
     return section(**values)
 
 

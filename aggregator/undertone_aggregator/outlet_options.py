@@ -29,7 +29,7 @@ class OutletOptions(Checked):
         given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
         missing = [name for name in ("host", "user", "password_file") if name not in given]
         if missing and (given or self.ca_file is not None):
-            raise Invalid(f"[outlet] has no option {missing[0]!r}: it needs host, user and password_file")
+            raise Invalid(f"{missing[0]} is missing in [outlet]: it needs host, user and password_file")
         if self.insecure and self.ca_file is not None:
             raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
 

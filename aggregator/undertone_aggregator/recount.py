@@ -32,9 +32,10 @@ _AGAIN = (DUPLICATE, CONFLICT, UNVERIFIED)
 # Two copies of one landed row are left where a worker died between gathering and removing: they are one row.
 _ROWS = """
 CREATE TEMP TABLE rows AS
-SELECT DISTINCT place, second, outcome, key, grp, fingerprint, kind, slot, value, further, chain, code
+SELECT DISTINCT {columns}
 FROM read_parquet($files)
 """
+_COLUMNS = "place, second, outcome, key, grp, fingerprint, kind, slot, value, further, chain, code"
 _JUDGED = f"""
 CREATE TEMP TABLE judged AS
 SELECT *, coalesce(newest - slot >= {WINDOW}, FALSE) AS old FROM (
@@ -46,11 +47,19 @@ SELECT *, coalesce(newest - slot >= {WINDOW}, FALSE) AS old FROM (
 );
 CREATE TEMP TABLE counted AS SELECT * FROM judged WHERE number = 1 AND NOT old;
 """
+_JUDGEMENT = f"""CASE
+    WHEN number = 1 AND NOT old THEN '{COUNTED}' WHEN old THEN '{UNVERIFIED}'
+    WHEN code = first_code THEN '{DUPLICATE}' ELSE '{CONFLICT}' END"""
+# Counted if it ever was, else what it was first.
+_AUDIT = f"""
+SELECT device, digest, coalesce(any_value(outcome) FILTER (outcome = '{COUNTED}'), arg_min(outcome, place)) FROM (
+    SELECT device, digest, place, outcome FROM rows WHERE outcome <> '{RAW}'
+    UNION ALL SELECT device, digest, place, {_JUDGEMENT} FROM judged
+) GROUP BY device, digest
+"""
 _OUTCOMES = f"""
 SELECT outcome, count(*) FROM rows WHERE outcome <> '{RAW}' GROUP BY outcome
-UNION ALL SELECT CASE
-    WHEN number = 1 AND NOT old THEN '{COUNTED}' WHEN old THEN '{UNVERIFIED}'
-    WHEN code = first_code THEN '{DUPLICATE}' ELSE '{CONFLICT}' END AS outcome, count(*)
+UNION ALL SELECT {_JUDGEMENT} AS outcome, count(*)
 FROM judged GROUP BY 1
 """
 _HISTOGRAMS = """
@@ -115,7 +124,26 @@ def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _
     return Recount(partial, outcomes)
 
 
-def _read(database: Any, folder: Path) -> None:
+def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
+    """(device, first 8 bytes of sha256(payload)) -> outcome of each distinct landed report.
+
+    As a store's audit is: a report that came again has the outcome of the first time, unless it was counted later.
+    Raises Invalid as `recount` does, and for files that were landed without ``audit`` in [store].
+    """
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise Invalid("this needs duckdb: pip install 'undertone-ldp[recount]'") from None
+    with duckdb.connect() as database:
+        _read(database, folder, f"{_COLUMNS}, device, digest")
+        if database.execute("SELECT count(*) FROM rows WHERE digest <> 0").fetchone() == (0,):
+            raise Invalid(f"{folder} was landed without an audit: run the aggregator with audit = true in [store]")
+        database.execute(_JUDGED)
+        rows = database.execute(_AUDIT).fetchall()
+    return {(device, number.to_bytes(8, "big", signed=True)): outcome for device, number, outcome in rows}
+
+
+def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
     """Workers gather files, and Spark sets them aside: what is gone by now stands in another file."""
     from duckdb import Error
 
@@ -123,7 +151,7 @@ def _read(database: Any, folder: Path) -> None:
         with suppress(FileNotFoundError):
             files = files_of(folder)
             try:
-                database.execute(_ROWS, {"files": [str(file) for file in files]})
+                database.execute(_ROWS.format(columns=columns), {"files": [str(file) for file in files]})
                 return
             except Error as wrong:
                 if all(file.exists() for file in files):

@@ -112,7 +112,10 @@ class Accounts:
             self.examples.append(f"{what}: {about}")
 
 
-def outcomes(store: Store) -> dict[Key, str]:
+Judged = dict[Key, str]
+
+
+def outcomes(store: Store) -> Judged:
     """What became of each distinct report: (device, first 8 bytes of its sha256) → outcome.
 
     Raises Invalid for a store that counted reports and kept no audit of them.
@@ -134,15 +137,21 @@ def digest_key(key: Key) -> Key:
 
 
 def reconcile(
-    sent: Sent, store: Store, *, broker_window: float = BROKER_WINDOW_SECONDS, hostile: Collection[str] = ()
+    sent: Sent,
+    store: Store,
+    *,
+    landed: Judged | None = None,
+    broker_window: float = BROKER_WINDOW_SECONDS,
+    hostile: Collection[str] = (),
 ) -> Accounts:
     """Both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
 
     `broker_window`: seconds before a broker was killed in which what it acknowledged may have died with it. What was
     on its way is read after that: an acknowledgement until the broker was started again, if that is told, is its, too.
-    ``hostile``: devices that draw a slot as often as they like.
+    ``hostile``: devices that draw a slot as often as they like. ``landed``: the audit of landed files, in the place of
+    the store's own, where Spark counts: `undertone_aggregator.recount.landed_audit`.
     """
-    judged = outcomes(store)
+    judged = outcomes(store) if landed is None else dict(landed)
     counters = store.outcomes()
     result = Accounts(
         deliveries=dict(counters),

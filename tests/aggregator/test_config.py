@@ -72,18 +72,18 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
         ("[brokr]", "unknown table [brokr]"),
         ("broker = 1", "broker is 1, expected a table [broker]"),
         ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of managed, external, direct"),
-        ('[broker]\nmode = "external"', "[broker] has no option 'password_file'"),
+        ('[broker]\nmode = "external"', "password_file is missing in [broker]"),
         ('[broker]\nca_file = "x"', "broker.ca_file is for mode = 'external' or 'direct', but mode is 'managed'"),
         ('[broker]\nhost = "b.example"', "broker.host is for mode = 'external' or 'direct', but mode is 'managed'"),
         (EXTERNAL + 'host = "a"\nhosts = ["b"]', "broker.host is 'a', but broker.hosts names the brokers"),
         ('[broker]\nkey = "x"', "broker.key is for mode = 'direct', but mode is 'managed'"),
         (EXTERNAL + 'mosquitto_acl = "a"', "broker.mosquitto_acl is for mode = 'managed', but mode is 'external'"),
         (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'managed' or 'direct'"),
-        ('[broker]\nmode = "direct"', "[broker] has no option 'passwords'"),
+        ('[broker]\nmode = "direct"', "passwords is missing in [broker]"),
         (DIRECT + 'ca_file = "a"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
         (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'managed' or 'external'"),
-        (DIRECT + 'certificate = "a"', "[broker] has no option 'key': a certificate and its key go together"),
-        (DIRECT + 'key = "a"', "[broker] has no option 'certificate'"),
+        (DIRECT + 'certificate = "a"', "key is missing in [broker]: a certificate and its key go together"),
+        (DIRECT + 'key = "a"', "certificate is missing in [broker]"),
         (DIRECT + 'host = "0.0.0.0"', "broker.host is '0.0.0.0' without broker.certificate"),
         (DIRECT + 'host = "server.example"', "would cross the network in plain text"),
         (DIRECT + "[server]\nworkers = 2", "server.workers is 2, but mode 'direct' has one"),
@@ -114,7 +114,7 @@ def test_where_a_direct_endpoint_may_listen(more: str) -> None:
 
 
 def test_a_missing_option_is_named() -> None:
-    with pytest.raises(Invalid, match=r"\[campaign\] has no option 'name'"):
+    with pytest.raises(Invalid, match=r"name is missing in \[campaign\]"):
         parse_config("", HERE)
 
 

@@ -4,9 +4,18 @@ from collections import Counter
 
 import pytest
 
+from support import landed
+from support.list_intake import ListIntake
+from support.server import PREFIX, delivery
 from undertone.__main__ import main
+from undertone_aggregator.collect.ingest import Ingest, IngestPlan
+from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.collect.landing import Landing
+from undertone_aggregator.collect.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.collect.partial import Key, Partial
 from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.collection import cells_of
+from undertone_aggregator.recount import recount
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.ledger import FleetLedger
 
@@ -84,3 +93,36 @@ def test_another_file_is_not_a_ledger(verify, files):
     code, _, err = verify("--ledger", str(files / "other"))
     assert code == 2
     assert "is not a ledger" in err
+
+
+def test_where_spark_counts_the_audit_is_in_the_landed_files(tmp_path, monkeypatch, capsys):
+    """The store has what Spark counted, and no audit; the files name each report and what became of it."""
+    epoch, slot = landed.EPOCHS[1], landed.START
+    plan = IngestPlan(
+        PREFIX, "meters", 1, cells_of, audit=True, landing=LandingPlan(str(tmp_path / "landing"), 0.0, 7, SPARK)
+    )
+    ledger = FleetLedger(tmp_path / "ledger")
+    made = [delivery(epoch.campaign, f"d{number}", slot, number % 3) for number in range(9)]
+    for number, (_, payload) in enumerate(made):
+        ledger.sent(f"d{number}", payload)
+        ledger.acked(f"d{number}", payload)
+    ledger.close()
+    with open_store(tmp_path / "beside", campaign="meters") as beside:
+        landed.bind(beside)
+        came = [Delivery(*sent, False) for sent in [*made, made[0]]]
+        ingest = Ingest(plan, beside, ListIntake([]), clock=lambda: slot + 5)
+        assert ingest.commit(came)
+        ingest._gather(Landing.gather)
+    with open_store(tmp_path / "store", campaign="meters") as store:
+        landed.bind(store)
+        again = recount(tmp_path / "landing", store.epochs())
+        store.commit("spark", Batch(partial=again.partial, outcomes=again.outcomes))
+    command = ["undertone", "verify", "--ledger", str(tmp_path / "ledger"), "--store", str(tmp_path / "store")]
+    monkeypatch.setattr("sys.argv", command)
+    assert main() == 2
+    assert "has no audit" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*command, "--landing", str(tmp_path / "landing"), "--json"])
+    assert main() == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["reports"] == {"sent": 9, "acknowledged": 9, "counted": 9, "rejected": {}, "lost": {}}
+    assert told["deliveries"]["duplicates"] == 1

@@ -9,7 +9,9 @@ dot, synced and renamed: there is no half file. A worker that died leaves its hi
 What is landed twice, as when a worker died before its acknowledgement, is a duplicate to whoever counts.
 """
 
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import time
@@ -35,11 +37,16 @@ LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
 # Rows of one file at most, about.
 _MOST_ROWS = 100_000
-
+# Gathered files: their worker, the first and the last place of their rows. Others in the folder are not ours.
+_GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
+_WAITING = re.compile(r"(\d{20})\.parquet")
+# The same as a pattern of Spark's.
+GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
 # Column -> type; int32s: a list of them. ``place``: the order in which a worker's rows are judged. ``second``: when it
 # came. ``outcome``: `RAW`, or why it was refused; then only device, place, second and code say something. ``key`` and
 # ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the others.
+# ``digest``: with [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
 COLUMNS = {
     "place": "int64",
     "second": "int64",
@@ -55,6 +62,7 @@ COLUMNS = {
     "chain": "int32",
     "sequence": "int64",
     "code": "int32",
+    "digest": "int64",
 }
 
 
@@ -93,6 +101,10 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
             columns["fingerprint"][i] = int.from_bytes(came.fingerprint, "big", signed=True)
             further[i] = came.values[1:]
     columns["code"][:] = [digest(payload) for _, payload, _, _ in deliveries]
+    if admission.audit:
+        columns["digest"][:] = [
+            int.from_bytes(hashlib.sha256(payload).digest()[:8], "big", signed=True) for _, payload, _, _ in deliveries
+        ]
     groups = [admission.group_of(name) for name in device]
     del columns["place"]
     return {**columns, "outcome": outcome, "device": device, "grp": groups, "further": further}
@@ -143,19 +155,18 @@ class Landing:
     def gather(self) -> None:
         """One file of all that waits; files that are too old go."""
         with _stored():
-            self._gather(self._own)
+            self._gather(self._own, self._worker)
             self._rows = 0
             self._expire()
 
-    def _gather(self, folder: Path) -> None:
-        files = sorted(folder.glob("[!.]*.parquet"))
+    def _gather(self, folder: Path, worker: str) -> None:
+        files = sorted(file for file in folder.glob("*.parquet") if _WAITING.fullmatch(file.name))
         if not files:
             return
         table = self._pa.concat_tables([self._pq.read_table(file, schema=self._schema) for file in files])
         first, last = table["place"][0].as_py(), table["place"][-1].as_py()
         day = datetime.fromtimestamp(table["second"][0].as_py(), UTC).date()
-        self._write(table, self._folder / LANDED / str(day) / f"{self._worker}-{first:020d}-{last:020d}.parquet")
-        # The oldest first: what a crash leaves here is gathered under another name.
+        self._write(table, self._folder / LANDED / str(day) / f"{worker}-{first:020d}-{last:020d}.parquet")
         for file in files:
             file.unlink()
 
@@ -168,15 +179,31 @@ class Landing:
         for left in sorted((self._folder / _PENDING).glob("*-*")):
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
-                mine = self._own.with_name(f"{self._worker}-{secrets.token_hex(8)}")
+                # Another name, so that a zombie finds its folder gone; with the owner in it, whose rows they are.
+                mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
                 with suppress(FileNotFoundError):
                     left.rename(mine)
-                    self._gather(mine)
+                    self._forget_gathered(mine, name)
+                    self._gather(mine, name)
                     shutil.rmtree(mine)
 
+    def _forget_gathered(self, folder: Path, worker: str) -> None:
+        """Remove what the dead worker had gathered already: it died before it could remove it itself."""
+        gathered = [
+            (int(match[2]), int(match[3]))
+            for part in (LANDED, COUNTED)
+            for match in map(_gathered, (self._folder / part).rglob(f"{worker}-*.parquet"))
+            if match and match[1] == worker
+        ]
+        for file in folder.glob("*.parquet"):
+            match = _WAITING.fullmatch(file.name)
+            if match and any(first <= int(match[1]) <= last for first, last in gathered):
+                file.unlink()
+
     def _newest_place(self) -> int:
-        files = list(self._folder.rglob("*.parquet"))
-        return max((int(file.stem.rpartition("-")[2]) for file in files if not file.name.startswith(".")), default=0)
+        names = [file.name for file in self._folder.rglob("*.parquet")]
+        matches = [_GATHERED.fullmatch(name) or _WAITING.fullmatch(name) for name in names]
+        return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
         """Remove the days that are over; of those that another engine counts, what it has set aside."""
@@ -200,13 +227,29 @@ class Landing:
         _sync(path.parent)
 
 
+def _gathered(file: Path) -> "re.Match[str] | None":
+    return _GATHERED.fullmatch(file.name)
+
+
+def day_of(file: Path) -> date:
+    """The UTC day of a gathered file's first row."""
+    match = _gathered(file)
+    assert match is not None
+    return datetime.fromtimestamp(int(match[2]) // 10**9, UTC).date()
+
+
+def gathered_files(folder: Path) -> list[Path]:
+    """The whole gathered files below a folder, sorted; what else lies there is not ours, and is left alone."""
+    return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
+
+
 def files_of(folder: Path) -> list[Path]:
     """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none.
 
     In the order in which rows move on: what moves meanwhile is met twice, and not missed.
     """
-    parts = [sorted((folder / part).rglob("[!.]*.parquet")) for part in (_PENDING, LANDED, COUNTED)]
-    files = [file for part in parts for file in part]
+    waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
+    files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]
     if not files:
         raise Invalid(f"{folder} holds no landed file")
     return files

@@ -28,22 +28,30 @@ STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"
 # An epoch that began after the query: the driver starts it again with all of them.
+OTHER_CAMPAIGN = "other_campaign"
 UNKNOWN = "a landed report is of the unknown epoch"
 _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 
 
 class Counting:
-    """Counts with the epochs in ``bodies``; it is sent to the executors."""
+    """Counts with the epochs in ``bodies``; it is sent to the executors.
 
-    def __init__(self, campaign: str, bodies: Sequence[bytes]) -> None:
+    ``refused``: fingerprints of epochs that the store will not know; their reports are refused as `OTHER_CAMPAIGN`.
+    """
+
+    def __init__(self, campaign: str, bodies: Sequence[bytes], refused: frozenset[bytes] = frozenset()) -> None:
         self._campaign = campaign
         self._bodies = tuple(bodies)
+        self._refused = [int.from_bytes(fingerprint, "big", signed=True) for fingerprint in refused]
 
     def __call__(self, bucket: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         """The rows of a bucket's share of a batch; its memory is brought up to date."""
         tally = self._recall(state)
         batch = Batch()
         frame = pd.concat(frames).sort_values("place", kind="stable")
+        if self._refused:
+            unknown = (frame.outcome == RAW) & frame.fingerprint.isin(self._refused)
+            frame.loc[unknown, "outcome"] = OTHER_CAMPAIGN
         raw = frame.outcome == RAW
         batch.outcomes.update({str(word): int(n) for word, n in frame.outcome[~raw].value_counts().items()})
         if raw.any():

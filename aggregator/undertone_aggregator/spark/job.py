@@ -4,29 +4,41 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.binding import bind_counting
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.ingest import Failpoint, Say, nowhere
-from undertone_aggregator.collect.landing import COLUMNS, COUNTED, LANDED
+from undertone_aggregator.collect.landing import COLUMNS, COUNTED, GATHERED_GLOB, LANDED
+from undertone_aggregator.collect.landing_batches import forget_batches, note_batch, waiting_files
 from undertone_aggregator.collect.landing_plan import SPARK
 from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
 from undertone_aggregator.spark import ledger
-from undertone_aggregator.spark.counting import ROWS, STATE, UNKNOWN, Counting, batch_of
+from undertone_aggregator.spark.counting import OTHER_CAMPAIGN, ROWS, STATE, UNKNOWN, Counting, batch_of
+from undertone_aggregator.spark.quarantine import quarantine, take_back
 from undertone_shared.errors import Invalid
 
 _TYPES = {"int64": "long", "int32": "int", "int32s": "array<int>"}
 _WATCH_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
+_MENDED_SECONDS = 30.0
+_STOPPING_SECONDS = 3.0
+_PARTITIONS = 8
+# Of one batch's files: some 50 million reports.
+_MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # Spark quotes plans in its errors, and hides secrets in them by a regular expression that recurses.
 _JAVA_OPTIONS = "-Xss8m"
+
+
+# Adds a batch to a store; False where it was there already.
+Apply = Callable[[Store, ledger.Ledger, Batch], bool]
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,8 @@ class Job:
     """What is counted, where, and how finely.
 
     ``folder``: of landed files; ``checkpoint``: a folder that all machines share, as the first one. ``seconds``:
-    between batches; ``files``: of one batch at most. ``partitions``: tasks of a batch, fixed by the checkpoint.
+    between batches; each takes all that waits, up to ``files`` or, without them, to 1 GiB of files. ``partitions``:
+    tasks of a batch, fixed by the checkpoint; None: 8, or what the checkpoint has.
     ``buckets``: parts that the devices are divided into, each with a memory of its own of 48 bytes a device, which is
     written anew in each batch that has a report of it; fixed as well. ``once``: end when all there is was counted.
     """
@@ -46,8 +59,8 @@ class Job:
     master: str | None = None
     query: str = "undertone"
     seconds: float = 30.0
-    files: int = 100
-    partitions: int = 8
+    files: int | None = None
+    partitions: int | None = None
     buckets: int = 64
     once: bool = False
 
@@ -61,53 +74,143 @@ class Job:
         with open_store(self.store, campaign=self.campaign) as store:
             bind_counting(store, SPARK)
             ledger.check(store, self.query, self.checkpoint, self.buckets)
-            (self.folder / LANDED).mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _session(self.master, self.partitions) as session:
-                say(f"Spark {session.version} counts {self.folder} with {self.buckets} buckets of devices")
-                while not stop.is_set():
-                    epochs = store.epochs()
-                    if self._count(session, store, epochs, stop, say, failpoint) and self.once:
-                        return
+            self.count(store, ledger.apply, stop, say, failpoint)
 
-    def _count(
-        self, session: Any, store: Store, epochs: list[Epoch], stop: threading.Event, say: Say, failpoint: Failpoint
-    ) -> bool:
-        """Count until ``stop``, until another epoch is issued (False), or, if ``once``, until there is no more."""
-        query = self._start(session, epochs, say, failpoint)
+    def count(
+        self, store: Store, apply: Apply, stop: threading.Event, say: Say, failpoint: Failpoint = nowhere
+    ) -> None:
+        """Count until ``stop`` is set, or if ``once`` until there is no more; ``apply``: what is done with a batch."""
+        partitions = self._partitions()
+        for folder in (self.folder / LANDED, self.checkpoint):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # An earlier version made it readable by others.
+        self.checkpoint.chmod(0o700)
+        forget_batches(self.folder)
+        try:
+            with _session(self.master, partitions) as session:
+                say(f"Spark {session.version} counts {self.folder} with {self.buckets} buckets of devices")
+                state = _State(apply, say, failpoint)
+                while not stop.is_set():
+                    if self._count(session, store, state, stop) and self.once:
+                        return
+        except _spark_gone() as wrong:
+            # SIGTERM to a whole process group ends Spark's JVM as well: that is no error then.
+            if not stop.wait(_STOPPING_SECONDS):
+                raise Invalid(
+                    "Spark's JVM has ended (killed, or out of memory?): start undertone spark run again, and it repeats"
+                    " the batch that was under way"
+                ) from wrong
+
+    def _partitions(self) -> int:
+        """Raises Invalid for another number than the checkpoint's."""
+        kept = ledger.partitions_of(self.checkpoint)
+        if kept is not None and self.partitions not in (None, kept):
+            raise Invalid(
+                f"--partitions is {self.partitions}, expected {kept}, with which the checkpoint {self.checkpoint} began"
+            )
+        return kept or self.partitions or _PARTITIONS
+
+    def _count(self, session: Any, store: Store, state: "_State", stop: threading.Event) -> bool:
+        """Count until ``stop``, or, if ``once``, until there is no more; False: a new query has to go on."""
+        for sentence in take_back(self.folder):
+            state.say(sentence)
+        epochs = store.epochs()
+        query = self._start(session, epochs, state)
+        looked = time.monotonic()
         try:
             while query.isActive and not stop.wait(_WATCH_SECONDS):
                 if store.epoch_count() != len(epochs):
                     return False
+                if time.monotonic() > looked + _MENDED_SECONDS:
+                    looked = time.monotonic()
+                    for sentence in take_back(self.folder):
+                        state.say(sentence)
         finally:
             # A batch under way is given up and repeated.
             query.stop()
         wrong = query.exception()
         if wrong is None:
             return True
-        if UNKNOWN in str(wrong) and store.epoch_count() != len(epochs):
+        if stop.is_set() or store.epoch_count() != len(epochs):
             return False
-        raise Invalid(f"the query ended: {_cause(str(wrong))}")
+        return self._mend(store, str(wrong), state)
 
-    def _start(self, session: Any, epochs: list[Epoch], say: Say, failpoint: Failpoint) -> Any:
+    def _mend(self, store: Store, wrong: str, state: "_State") -> bool:
+        """Take away what ended a query; False: the next one goes on. Raises Invalid for a cause that we do not know."""
+        unknown = re.search(f"{UNKNOWN} ([0-9a-f]{{16}})", wrong)
+        if unknown and bytes.fromhex(unknown[1]) not in state.refused:
+            # An epoch is in the store before a device hears of it: this store is older than the reports.
+            state.refused.add(bytes.fromhex(unknown[1]))
+            state.say(
+                f"alarm: the store does not know the epoch {unknown[1]} of landed reports, as after a restore: they are"
+                f" counted as {OTHER_CAMPAIGN}"
+            )
+            return False
+        before = ledger.read_ledger(store)
+        checkpoint, newest = (None, -1) if before is None else (before.checkpoint, before.batch)
+        damaged = quarantine(self.folder, waiting_files(self.folder, checkpoint, newest))
+        for sentence in damaged:
+            state.say(sentence)
+        if not damaged:
+            cause = _cause(wrong)
+            if "No space left" in wrong or "quota exceeded" in wrong:
+                raise Invalid(
+                    f"the query ended for want of room: {cause}; Spark writes to the checkpoint {self.checkpoint} and"
+                    f" to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
+                )
+            raise Invalid(f"the query ended: {cause}")
+        # The batch that named them is repeated without them.
+        state.without_missing = True
+        return False
+
+    def _start(self, session: Any, epochs: list[Epoch], state: "_State") -> Any:
         from pyspark.sql import functions as F
 
+        # Everything that waits, within bounds: a job that was down catches up in few batches.
+        most = {"maxBytesPerTrigger": _MOST_BYTES} if self.files is None else {"maxFilesPerTrigger": self.files}
         fields = ", ".join(f"{name} {_TYPES.get(kind, kind)}" for name, kind in COLUMNS.items())
         landed = (
             session.readStream.schema(fields)
             .option("recursiveFileLookup", "true")
-            .option("maxFilesPerTrigger", self.files)
+            .option("pathGlobFilter", GATHERED_GLOB)
+            .option("ignoreMissingFiles", state.without_missing)
+            .options(**most)
             .option("cleanSource", "archive")
             .option("sourceArchiveDir", str(self.folder / COUNTED))
             .parquet(str(self.folder / LANDED))
         )
         # Names stay in the files.
-        rows = landed.drop("device", "second").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
-        counting = Counting(self.campaign, [bytes(epoch.campaign.body) for epoch in epochs])
+        rows = landed.drop("device", "second", "digest").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
+        bodies = [bytes(epoch.campaign.body) for epoch in epochs]
+        counting = Counting(self.campaign, bodies, frozenset(state.refused))
         counted = rows.groupBy("bucket").applyInPandasWithState(counting, ROWS, STATE, "append", "NoTimeout")
-        sink = _Sink(self, say, failpoint)
+        sink = _Sink(self, state)
         writer = counted.writeStream.queryName(self.query).option("checkpointLocation", str(self.checkpoint))
         kind = {"availableNow": True} if self.once else {"processingTime": f"{self.seconds} seconds"}
         return writer.foreachBatch(sink).trigger(**kind).start()
+
+
+@dataclass
+class _State:
+    """What outlives a query: ``refused``: epochs that the store will not know; ``without_missing``: files were taken
+
+    away since their batch was planned. ``apply``: what is done with a batch.
+    """
+
+    apply: Apply
+    say: Say
+    failpoint: Failpoint
+    refused: set[bytes] = field(default_factory=set)
+    without_missing: bool = False
+
+
+def _spark_gone() -> tuple[type[Exception], ...]:
+    """What is raised when Spark's JVM does not answer."""
+    try:
+        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return (ConnectionError,)
+    return (Py4JNetworkError, ConnectionError)
 
 
 def _cause(text: str) -> str:
@@ -119,8 +222,9 @@ def _cause(text: str) -> str:
 class _Sink:
     """Takes each batch into the store; called in the driver."""
 
-    def __init__(self, job: Job, say: Say, failpoint: Failpoint) -> None:
-        self._job, self._say, self._failpoint = job, say, failpoint
+    def __init__(self, job: Job, state: _State) -> None:
+        self._job, self._state = job, state
+        self._say, self._failpoint = state.say, state.failpoint
         self._began = self._before = time.monotonic()
         self._rows = 0
 
@@ -128,6 +232,8 @@ class _Sink:
         job = self._job
         batch = batch_of(job.campaign, frame.collect())
         entry = ledger.Ledger(job.query, ledger.checkpoint_id(job.checkpoint), job.buckets, number)
+        names = ledger.files_of_batch(job.checkpoint, number)
+        note_batch(job.folder, entry.checkpoint, number, names)
         self._failpoint("before_commit")
         while not self._apply(entry, batch):
             time.sleep(_RETRY_SECONDS)
@@ -135,14 +241,17 @@ class _Sink:
         now, rows = time.monotonic(), batch.outcomes.total()
         self._rows += rows
         self._say(
-            f"batch {number}: {rows} rows in {now - self._before:.2f} s; {self._rows} in {now - self._began:.2f} s"
+            f"batch {number}: {rows} rows of {len(names)} files in {now - self._before:.2f} s;"
+            f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
+        # The batch that lacked them is done.
+        self._state.without_missing = False
 
     def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:
         try:
             with open_store(self._job.store, campaign=self._job.campaign) as store:
-                if not ledger.apply(store, entry, batch):
+                if not self._state.apply(store, entry, batch):
                     self._say(f"batch {entry.batch} was in the store already")
         except StoreError as wrong:
             self._say(f"the store cannot be written, trying again: {wrong}")
@@ -184,4 +293,5 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
     try:
         yield session
     finally:
-        session.stop()
+        with contextlib.suppress(*_spark_gone()):
+            session.stop()

@@ -15,6 +15,10 @@ from undertone_shared.errors import Invalid
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
+_WAY_ON = (
+    "With undertone spark recount and a new folder as the checkpoint, what the store lacks of the landed files is"
+    " counted"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Ledger:
 def read_ledger(store: Store) -> Ledger | None:
     """The ledger of a campaign; None before its first batch."""
     text = store.meta().get(_LEDGER)
-    return None if text is None else Ledger(**json.loads(text))
+    return Ledger(**json.loads(text)) if text else None
 
 
 def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
@@ -56,6 +60,17 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
     return True
 
 
+def adopt(store: Store, entry: Ledger) -> None:
+    """Make ``entry`` the store's newest batch, whatever checkpoint it was counted with; see `recovery.remember`."""
+    with store.transaction():
+        store.set_meta({_LEDGER: json.dumps(asdict(entry))})
+
+
+def forget(store: Store) -> None:
+    """Note that no checkpoint remembers anything of what the store holds."""
+    store.set_meta({_LEDGER: ""})
+
+
 def check(store: Store, query: str, folder: Path, buckets: int) -> None:
     """Raises Invalid when a checkpoint and a store do not fit each other: reports would be lost, or counted twice."""
     ledger = read_ledger(store)
@@ -64,19 +79,19 @@ def check(store: Store, query: str, folder: Path, buckets: int) -> None:
         if newest >= 0:
             raise Invalid(
                 f"the checkpoint {folder} has counted {newest + 1} batches, of which the store {store.name} knows none:"
-                " it belongs to another store, or the store was lost"
+                f" it belongs to another store, or the store was lost. {_WAY_ON}"
             )
         return
     if checkpoint is None:
         raise Invalid(
             f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
-            f" {folder} is new: what it remembers of devices is lost. Find it, or count into a new store"
+            f" {folder} is new: what it remembers of devices is lost. Find it. {_WAY_ON}"
         )
     _check_same(Ledger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):
         raise Invalid(
             f"the store {store.name} ends with batch {ledger.batch}, the checkpoint {folder} with {newest}: one of them"
-            " is an older copy"
+            f" is an older copy. {_WAY_ON}"
         )
 
 
@@ -101,3 +116,34 @@ def checkpoint_id(folder: Path) -> str:
     name = _checkpoint(folder)[0]
     assert name is not None
     return name
+
+
+def files_of_batch(folder: Path, number: int) -> list[str]:
+    """The names of the files in a checkpoint's batch, as Spark's file source has logged them."""
+    last, first = _log_offset(folder, number), _log_offset(folder, number - 1) + 1
+    names = []
+    for offset in range(first, last + 1):
+        plain = folder / "sources" / "0" / str(offset)
+        # Every tenth entry holds those before it as well.
+        log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
+        entries = map(json.loads, log.read_text().splitlines()[1:])
+        names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
+    return names
+
+
+def partitions_of(folder: Path) -> int | None:
+    """Into how many tasks a checkpoint divides its batches; None for a new one."""
+    newest = max((int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()), default=-1)
+    if newest < 0:
+        return None
+    conf = json.loads((folder / "offsets" / str(newest)).read_text().splitlines()[1])["conf"]
+    return int(conf["spark.sql.shuffle.partitions"])
+
+
+def _log_offset(folder: Path, number: int) -> int:
+    file = folder / "offsets" / str(number)
+    # Spark removes the offsets of batches that it will not repeat; the one before the first has none.
+    if number < 0 or not file.exists():
+        return -1
+    line = file.read_text().splitlines()[2]
+    return -1 if line == "-" else int(json.loads(line)["logOffset"])

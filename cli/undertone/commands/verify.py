@@ -24,6 +24,9 @@ def verify(
     ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet or log of a device; may be repeated")],
     store: Annotated[str, typer.Option(help=STORE_HELP + " Kept with audit = true.")],
     campaign: WhichCampaign = None,
+    landing: Annotated[
+        Path | None, typer.Option(help="The folder of [landing], where Spark counts: the audit is in its files.")
+    ] = None,
     broker_window: Annotated[
         float, typer.Option(help="seconds before a kill of the broker whose acknowledgements it may have forgotten")
     ] = BROKER_WINDOW_SECONDS,
@@ -38,7 +41,12 @@ def verify(
     from undertone_simulator.verify import reconcile
 
     with open_store(store, campaign=campaign, read_only=True) as opened:
-        accounts = reconcile(read_ledgers(ledger), opened, broker_window=broker_window)
+        landed = None
+        if landing is not None:
+            from undertone_aggregator.recount import landed_audit
+
+            landed = landed_audit(landing)
+        accounts = reconcile(read_ledgers(ledger), opened, landed=landed, broker_window=broker_window)
     if as_json:
         print(json.dumps(accounts.as_json(), indent=2))
     else:

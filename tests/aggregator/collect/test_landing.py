@@ -22,7 +22,8 @@ from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.landing import COLUMNS, LANDED, RAW, Landing, files_of, rows_of
+from undertone_aggregator.collect.landing import COLUMNS, LANDED, RAW, Landing, files_of, gathered_files, rows_of
+from undertone_aggregator.collect.landing_batches import counted_names, forget_batches, note_batch, waiting_files
 from undertone_aggregator.collect.landing_plan import SERVER, SPARK, LandingPlan
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.shared_plan import read_plan, write_plan
@@ -227,6 +228,57 @@ def test_the_first_worker_gathers_what_another_number_of_workers_left(tmp_path: 
     assert list((tmp_path / LANDED).rglob("*.parquet")) == []
     Landing(landing(tmp_path), "0of2")
     assert len(list((tmp_path / LANDED).rglob("*.parquet"))) == 1
+
+
+def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between writing the gathered file and removing what was gathered: each row stands in one file."""
+    dead = Landing(landing(tmp_path, SPARK), "0of1")
+    dead.land(one_row())
+    dead.land(one_row())
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        dead.gather()
+    Landing(landing(tmp_path, SPARK), "0of1")
+    files = gathered_files(tmp_path / LANDED)
+    assert [pq.read_table(file).num_rows for file in files] == [2]
+    # What it had not gathered is: rows of a later batch, and those that another number of workers adopts.
+    later = Landing(landing(tmp_path, SPARK), "0of1")
+    later.land(one_row())
+    Landing(landing(tmp_path, SPARK), "0of2")
+    assert sum(pq.read_table(file).num_rows for file in gathered_files(tmp_path / LANDED)) == 3
+
+
+def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / LANDED, tmp_path / ".pending" / "0of1-stray"):
+        (place / "part-00000-ab.snappy.parquet").mkdir(parents=True)
+        (place / "notes.parquet").write_text("mine")
+    (tmp_path / ".pending" / "lost-found").mkdir()
+    made = Landing(landing(tmp_path), "0of1")
+    made.land(one_row())
+    made.gather()
+    assert [file.name.startswith("0of1-") for file in files_of(tmp_path)] == [True]
+    assert (tmp_path / LANDED / "notes.parquet").read_text() == "mine"
+
+
+def test_files_wait_until_their_batch_is_in_the_store(tmp_path: Path) -> None:
+    made = Landing(landing(tmp_path, SPARK), "0of1")
+    for _ in range(3):
+        made.land(one_row())
+        made.gather()
+    names = [file.name for file in gathered_files(tmp_path / LANDED)]
+    assert [file.name for file in waiting_files(tmp_path, None, -1)] == names
+    note_batch(tmp_path, "c1", 0, names[:1])
+    note_batch(tmp_path, "c1", 1, names[1:2])
+    # Batch 1 is recorded and not in the store yet.
+    assert [file.name for file in waiting_files(tmp_path, "c1", 0)] == names[1:]
+    assert [file.name for file in waiting_files(tmp_path, "c1", 1)] == names[2:]
+    assert counted_names(tmp_path, "c1", 1) == set(names[:2])
+    assert counted_names(tmp_path, "another", 9) == set()
+    gathered_files(tmp_path / LANDED)[0].unlink()
+    forget_batches(tmp_path)
+    assert counted_names(tmp_path, "c1", 1) == {names[1]}
 
 
 def one_row() -> dict[str, Any]:

@@ -119,10 +119,10 @@ def _connects(port: int) -> bool:
 @pytest.mark.parametrize(
     ("outlet", "sentence"),
     [
-        ('[outlet]\nhost = "h"\n', "[outlet] has no option 'user': it needs host, user and password_file"),
-        ('[outlet]\nhost = "h"\nuser = "u"\n', "[outlet] has no option 'password_file'"),
-        ('[outlet]\nuser = "u"\npassword_file = "p"\n', "[outlet] has no option 'host'"),
-        ('[outlet]\nca_file = "c"\n', "[outlet] has no option 'host'"),
+        ('[outlet]\nhost = "h"\n', "user is missing in [outlet]: it needs host, user and password_file"),
+        ('[outlet]\nhost = "h"\nuser = "u"\n', "password_file is missing in [outlet]"),
+        ('[outlet]\nuser = "u"\npassword_file = "p"\n', "host is missing in [outlet]"),
+        ('[outlet]\nca_file = "c"\n', "host is missing in [outlet]"),
         (OUTLET + "port = 70000\n", "outlet.port is 70000, expected an integer from 0 to 65535"),
         (OUTLET + 'ca_file = "c"\ninsecure = true\n', "outlet.insecure is true, but outlet.ca_file turns TLS on"),
         (OUTLET.replace("aggregator", "a b"), "outlet.user is 'a b'"),

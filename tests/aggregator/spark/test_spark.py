@@ -98,6 +98,14 @@ class Driver:
             end(pid)
         self.wait(30)
 
+    def signal_all(self, number: int) -> None:
+        """SIGTERM to the driver and all its processes, as to a unit of systemd; SIGKILL to the JVM alone."""
+        assert self._process is not None
+        for pid, command in children(self._process.pid).items():
+            if number == signal.SIGTERM or (pid != self._process.pid and "java" in command):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
     def kill_executor(self, chance: random.Random) -> None:
         assert self._process is not None
         executors = [pid for pid, command in children(self._process.pid).items() if EXECUTOR in command]
@@ -161,6 +169,22 @@ def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres:
     assert driver.wait() == 0, driver.log()
     assert "batch 0 was in the store already" in driver.log()
     check(driver, 50_000, deliveries)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
+def test_the_jvm_ends_first(tmp_path: Path, number: int, code: int) -> None:
+    """SIGTERM reaches the JVM as well when systemd stops a unit; SIGKILL is what a machine without memory does."""
+    driver = Driver(tmp_path, str(tmp_path / "store"), "local[2]", partitions=2, once=False, seconds=0)
+    with open_store(tmp_path / "server", campaign="meters") as server:
+        landed.bind(server)
+        landed.land_slot(driver.landing, server, landed.EPOCHS[1], landed.START, 60)
+    driver.start()
+    wait_for(lambda: driver.batches > 0 or not driver.running, 300, "a batch")
+    assert driver.running, driver.log()
+    driver.signal_all(number)
+    assert driver.wait(120) == code, driver.log()
+    assert ("Spark's JVM has ended" in driver.log()) == (number == signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -1,0 +1,64 @@
+"""Landed files that cannot be read: set aside with a sentence, and counted once they are mended."""
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from undertone_aggregator.collect.landing import COLUMNS, LANDED, day_of, gathered_files
+
+CORRUPT = "corrupt"
+
+
+def damage_of(file: Path) -> str:
+    """What is wrong with a landed file, in a line; empty when every row of it can be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+    except FileNotFoundError:
+        return ""
+    except (pa.ArrowException, OSError) as wrong:
+        if isinstance(wrong, OSError) and wrong.errno is not None:
+            # The disk's trouble, or the network's, and not the file's.
+            raise
+        return str(wrong).strip().partition("\n")[0]
+    absent = [name for name in COLUMNS if name not in table.column_names]
+    return f"it has no column {absent[0]}" if absent else ""
+
+
+def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
+    """Move those that are damaged to the folder ``corrupt``; a sentence for each. Raises OSError."""
+    said = []
+    for file in files:
+        wrong = damage_of(file)
+        if wrong:
+            aside = folder / CORRUPT / file.name
+            aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.replace(aside)
+            said.append(
+                f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Its reports are not counted; put a good"
+                " copy in its place, and they are"
+            )
+    return said
+
+
+def take_back(folder: Path) -> list[str]:
+    """Land again, under new names, the files in ``corrupt`` that are whole by now; a sentence for each.
+
+    A good copy that was put back where the file had landed is given a new name as well: Spark takes no name twice.
+    """
+    said = []
+    for file in sorted((folder / CORRUPT).glob("*.parquet")):
+        there = [landed for landed in gathered_files(folder / LANDED) if landed.name == file.name]
+        good = next((each for each in (*there, file) if not damage_of(each)), None)
+        if good is None:
+            continue
+        day = there[0].parent if there else folder / LANDED / str(day_of(file))
+        day.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = day / f"mended{secrets.token_hex(4)}-{file.name}"
+        good.replace(new)
+        if good is not file:
+            file.unlink()
+        said.append(f"{file.name} is whole again and is counted as {new.name}")
+    return said

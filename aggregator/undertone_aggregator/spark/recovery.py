@@ -1,0 +1,87 @@
+"""A way on after a restored store or a lost checkpoint: what the store lacks of the landed files is counted.
+
+A new checkpoint remembers nothing of the devices. So Spark first counts the files that the store holds once more, and
+only what it remembers of them is kept; then everything else is landed again, and is counted as if it had just come.
+"""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from undertone_aggregator.binding import bind_counting
+from undertone_aggregator.collect.ingest import Say
+from undertone_aggregator.collect.landing import COUNTED, LANDED, day_of, gathered_files
+from undertone_aggregator.collect.landing_batches import counted_names
+from undertone_aggregator.collect.landing_plan import SPARK
+from undertone_aggregator.collect.store import Batch, Store, open_store
+from undertone_aggregator.spark import ledger
+from undertone_aggregator.spark.job import Job
+from undertone_shared.errors import Invalid
+
+_BEHIND = ".recount"
+
+
+def recover(job: Job, stop: threading.Event, say: Say) -> None:
+    """Count what the store lacks of the landed files, with a new checkpoint; afterwards ``job`` goes on with it.
+
+    It may be stopped or killed at any moment and started again with another new checkpoint. Raises Invalid for a
+    checkpoint that is not new, and for a store whose files are not recorded.
+    """
+    if job.checkpoint.exists() and any(job.checkpoint.iterdir()):
+        raise Invalid(f"the checkpoint {job.checkpoint} is there already, expected a new folder")
+    with open_store(job.store, campaign=job.campaign) as store:
+        bind_counting(store, SPARK)
+        held = ledger.read_ledger(store)
+        known = set() if held is None else counted_names(job.folder, held.checkpoint, held.batch)
+        if held is not None and not known:
+            raise Invalid(
+                f"{job.folder} has no record of the batches of the checkpoint {held.checkpoint}, which the store"
+                f" {store.name} was counted with: it cannot be said which files the store holds"
+            )
+        files = _bring_back(job.folder)
+        inside = [file for file in files if file.name in known]
+        behind = [file for file in files if file.name not in known]
+        batch = 0 if held is None else held.batch + 1
+        say(f"the store holds {batch} batches, {len(inside)} of their files are kept; it lacks {len(behind)} files")
+        _put_aside(job.folder, behind)
+        try:
+            if inside:
+                _remember(replace(job, once=True), store, stop, say)
+            elif held is not None:
+                ledger.forget(store)
+        finally:
+            _bring_back(job.folder)
+    if not stop.is_set():
+        replace(job, once=True).run(stop, say)
+
+
+def _remember(job: Job, store: Store, stop: threading.Event, say: Say) -> None:
+    """Count what lies in the folder into Spark's memory alone, and give the store the new checkpoint's last batch."""
+    last: list[ledger.Ledger] = []
+
+    def keep_the_memory(_: Store, entry: ledger.Ledger, batch: Batch) -> bool:
+        last[:] = [entry]
+        return True
+
+    say("what the store holds is read once more, for what Spark has to remember of the devices")
+    job.count(store, keep_the_memory, stop, say)
+    if last and not stop.is_set():
+        ledger.adopt(store, last[0])
+
+
+def _bring_back(folder: Path) -> list[Path]:
+    """Move every gathered file to where files land; all of them."""
+    for part in (COUNTED, _BEHIND):
+        for file in gathered_files(folder / part):
+            _move(file, folder / LANDED / str(day_of(file)))
+    return gathered_files(folder / LANDED)
+
+
+def _put_aside(folder: Path, files: list[Path]) -> None:
+    for file in files:
+        _move(file, folder / _BEHIND)
+
+
+def _move(file: Path, folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.replace(folder / file.name)
