@@ -20,8 +20,9 @@ from undertone_aggregator.dropped import DROPPED, Dropped
 from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import MODELS
+from undertone_aggregator.estimate.publication import only_told, publication_of, settle, told_groups
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
-from undertone_aggregator.estimate.world import publishable, world_learns
+from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.home_assistant import discovery, removal
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
@@ -36,8 +37,10 @@ from undertone_shared.topics import config_topic
 REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
 _DAY = 86400
-# A slot's estimate is published again while late reports may still come, but no further back than this.
+# After a start the newest published numbers are published once more, but no further back than this.
 _RECENT_SLOTS = 4
+# Slots that are due at a start settle only after this long at most: until then the reports that waited for us come in.
+_RETURN_SECONDS = 600
 # What takes longer is told.
 _PATIENCE_SECONDS = 1.0
 
@@ -72,6 +75,8 @@ class Coordinator:
         self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
         self._heard, self._retired = b"", False
         self._world: Published | None = None
+        self._settled = publication_of(self.store, self.plan.min_reports).settled
+        self._returned: int | None = None
         self._told_at = -math.inf
         # While it decides on θ and designs a mechanism, which takes seconds to minutes, and when it last went on.
         self.choosing, self.advanced = False, time.monotonic()
@@ -88,7 +93,7 @@ class Coordinator:
         """Nothing is done yet, as at the start: what is due goes by the clock."""
         self._now = now
         self._published_at = self._status_at = self._looked = -math.inf
-        self._shown = self._taken = -1
+        self._shown = self._taken = self._told_due = -1
         self._live: LiveFilter | None = None
 
     def tick(self, now: int) -> None:
@@ -109,6 +114,7 @@ class Coordinator:
         if now >= self._published_at + REPUBLISH_SECONDS:
             self.broadcast(now)
         self._show(now)
+        self._tell(now)
 
     def broadcast(self, now: int) -> None:
         """Publish the newest campaign, its header issued now."""
@@ -149,7 +155,9 @@ class Coordinator:
         if epoch.chosen is not None and sum(known.chosen is not None for known in self._timeline.epochs) == 1:
             # The end of the rounds changes what their slots mean: kept, so that no reader fits them again.
             self._models.clear()
-            self._raw(0, epoch.campaign.first_slot - 1, report.COHORT)
+            rounds = self.store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
+            estimator_of(self._timeline, self._models).estimates(rounds)
+            self._keep_models(0)
         campaign, chosen = epoch.campaign, epoch.threshold
         facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
         round_of = (len(self._timeline), len(self.plan.rounds))
@@ -159,16 +167,36 @@ class Coordinator:
         for warning in chosen.warnings if chosen is not None else ():
             self.journal.say("warning", f"warning: {warning}")
 
+    def _due(self, now: int) -> int:
+        """The newest slot whose reports have had settle_slots to come."""
+        return now // self.plan.slot_seconds - self.plan.settle_slots - 1
+
+    def _settle(self, now: int) -> int:
+        """Settle the slots that are due, in the store: they are never published with other numbers; the newest one.
+
+        After a start, slots that were due meanwhile wait as long again, or `_RETURN_SECONDS`: brokers and devices
+        hold reports for us. No slot settles before a report for it or a later one has come: a clock that is ahead
+        would settle slots that devices have not measured yet.
+        """
+        plan = self.plan
+        if self._returned is None:
+            self._returned = now + min(plan.settle_slots * plan.slot_seconds, _RETURN_SECONDS)
+        if self._due(now) > self._settled and now >= self._returned:
+            newest = self.store.newest_slot()
+            due = -1 if newest is None else min(self._due(now), newest)
+            if due > self._settled:
+                self._settled = settle(self.store, due, plan.min_reports).settled
+        return self._settled
+
     def _show(self, now: int) -> None:
-        """Publish the estimates of the slots that have settled since the last time, the newest last."""
-        settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
-        newest = self._timeline.last
+        """Settle the slots that are due, and publish their estimates, the newest last."""
+        newest, settled = self._timeline.last, self._settle(now)
         if newest is None or settled <= self._shown:
             return
         first = max(self._shown + 1, settled - _RECENT_SLOTS)
         self._shown = settled
-        estimates = self._estimates(first, settled)
-        self._world = world_learns(newest, estimates) or self._world
+        estimates, smallest = self._estimates(first, settled)
+        self._world = world_learns(newest, smallest) or self._world
         cost = guarantee_of(self._timeline, self._budget)
         for estimate in {estimate.series: estimate for estimate in estimates}.values():
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
@@ -181,7 +209,12 @@ class Coordinator:
                 )
                 if estimate.misfit is not None and estimate.misfit >= ALARMING:
                     self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
-        if now >= self._status_at + STATUS_SECONDS:
+
+    def _tell(self, now: int) -> None:
+        """Publish the status once a slot, and at most once in `STATUS_SECONDS`."""
+        due = self._due(now)
+        if due > self._told_due and now >= self._status_at + STATUS_SECONDS:
+            self._told_due = due
             self.status(now)
 
     def _tell_home(self, newest: Epoch, series: set[Series]) -> None:
@@ -195,27 +228,33 @@ class Coordinator:
                 self._announced = message
                 self.outlet.publish(topic, message, again=True)
 
-    def _estimates(self, first: int, last: int) -> list[Estimate]:
-        """Raw and filtered estimates of settled slots, from what may be published."""
+    def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
+        """Raw and filtered estimates of settled slots; the fewest reports of a slot among which one hides."""
         if self._live is None:
             chains = estimator_of(self._timeline).chains
             how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains, self.plan.stride)
             self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
         # What an earlier run, or a slow one, has not filtered.
-        raw = publishable(self._raw(min(first, self._taken + 1), last), self.plan.min_reports)
+        raw, smallest = self._published(min(first, self._taken + 1), last)
         self._taken = last
-        return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first]
+        return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest
 
-    def _raw(self, first: int, last: int, kind: int | None = None) -> list[Estimate]:
+    def _published(self, first: int, last: int) -> tuple[list[Estimate], int]:
         estimator, known = estimator_of(self._timeline, self._models), len(self._models)
-        partial = self._read(max(first - estimator.memory, 0), last, kind)
-        estimates = estimator.estimates(partial)
-        if len(self._models) > known:
-            self.store.set_meta({MODELS: json.dumps(self._models)})
-        for sentence in estimator.warnings(estimates) if kind is None else ():
+        partial = self.store.partial(max(first - estimator.memory, 0), last, late=False)
+        shown = publication_of(self.store, self.plan.min_reports).select(partial)
+        estimates = [row for group in shown.groups for row in estimator.estimates(shown.of(group), [group])]
+        estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
+        self._keep_models(known)
+        for sentence in estimator.warnings(estimates):
             # Its numbers move with every slot: once until what it warns of is over.
             self.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
-        return [estimate for estimate in estimates if estimate.slot >= first]
+        return [estimate for estimate in estimates if estimate.slot >= first], shown.smallest
+
+    def _keep_models(self, known: int) -> None:
+        """Keep what was fitted to threshold rounds, where it is more than what was ``known``."""
+        if len(self._models) > known:
+            self.store.set_meta({MODELS: json.dumps(self._models)})
 
     def retire(self, now: int) -> None:
         """Take the campaign off the air; reports that are under way are still counted."""
@@ -227,16 +266,21 @@ class Coordinator:
                 self.outlet.publish(topic, message, again=True)
             self.status(now)
         self._show(now)
+        self._tell(now)
 
     def status(self, now: int) -> None:
         """Publish and log where the campaign stands."""
         newest = self._timeline.last
         if newest is None:
             return
-        outcomes, lost = self.store.outcomes(), self._lost()
+        outcomes, late = self.store.outcomes(), self.store.late_reports()
+        told = told_groups(self.store, publication_of(self.store, self.plan.min_reports))
+        lost = self._lost(told)
         cost = guarantee_of(self._timeline, self._budget)
         message = status_message(
-            newest, cost, now, {"outcomes": outcomes, "dropped": self._dropped.total, "lost": lost}, self._world
+            *(newest, cost, now),
+            {"outcomes": outcomes, "late": late, "dropped": self._dropped.total, "lost": lost},
+            self._world,
         )
         self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)
         missing = lost[EVERYBODY]["reports"]
@@ -244,18 +288,25 @@ class Coordinator:
         said = f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet")
         if missing:
             said += f"; {missing} reports were drawn and never came"
+        if late:
+            said += f"; {late} reports came after their slot had settled, and are in no published number"
         self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
         # For readers of the store, as the page is one.
-        facts = {"time": now, "alarms": self.journal.rang(now - _DAY), "devices": self._devices(lost)}
+        facts = {"time": now, "alarms": self.journal.rang(now - _DAY), "devices": self._devices(lost, told)}
         self.store.set_meta({"status": json.dumps(facts)})
 
-    def _devices(self, lost: Mapping[str, Mapping[str, int | None]]) -> dict[str, dict[str, int | None]]:
-        """Group -> devices that reported in the newest settled slot, or did not; reports lost, and in conflict."""
+    def _devices(
+        self, lost: Mapping[str, Mapping[str, int | None]], told: frozenset[str]
+    ) -> dict[str, dict[str, int | None]]:
+        """Group -> devices that reported in the newest settled slot, or did not; reports lost, and in conflict.
+
+        Of the groups of which counts may be ``told``, and of everybody.
+        """
         active = [device.group for device in self.store.devices().values() if device.state == ACTIVE]
-        partial = self._read(self._shown, self._shown) if self._shown >= 0 else Partial()
+        partial = self.store.partial(self._shown, self._shown, late=False) if self._shown >= 0 else Partial()
         conflicts = self.store.conflicts()
-        groups = sorted({EVERYBODY, *lost, *conflicts, *(key.group for key in partial)})
+        groups = sorted({EVERYBODY} | ({*lost, *conflicts, *(key.group for key in partial)} & told))
         rows: dict[str, dict[str, int | None]] = {}
         for group in groups:
             mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
@@ -290,11 +341,13 @@ class Coordinator:
             if not ours:
                 self.journal.alarm("foreign", f"somebody else broadcasts the campaign {self.plan.name}")
 
-    def _lost(self) -> dict[str, dict[str, int | None]]:
-        """Group -> reports that were drawn and never came, and since when (Unix second); ``all``: together."""
-        groups = by_group(self.store.losses())
-        oldest = min((slot for _, slot in groups.values()), default=None)
-        groups[EVERYBODY] = (sum(n for group, (n, _) in groups.items()), oldest)  # type: ignore[assignment]
+    def _lost(self, told: frozenset[str]) -> dict[str, dict[str, int | None]]:
+        """Group -> reports that were drawn and never came, and since when (Unix second); ``all``: together.
+
+        Of the groups of which counts may be ``told``.
+        """
+        groups: dict[str, tuple[int, int | None]] = {EVERYBODY: (0, None)}
+        groups |= only_told(by_group(self.store.losses()), told)
         return {
             group: {"reports": n, "since": None if slot is None else slot * self.plan.slot_seconds}
             for group, (n, slot) in groups.items()

@@ -11,6 +11,7 @@ from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.collect.store import RECEIVED, Store, open_store
 from undertone_aggregator.collect.timing import CHOICES, COMMITS
 from undertone_aggregator.dropped import DROPPED, Dropped
+from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
 from undertone_aggregator.state import STATES
 from undertone_shared.errors import Invalid
 
@@ -33,6 +34,7 @@ FAMILIES = {
     "undertone_campaign_signed": (GAUGE, "1 when the campaign is signed, 0 when its key is not there.", ("campaign",)),
     "undertone_silence_seconds": (GAUGE, "For how long no report has come, 0 when none is due.", ("campaign",)),
     "undertone_alarms_all": (COUNTER, "Alarms since the server started, from 0 on.", ("campaign",)),
+    "undertone_reports_unpublished": (GAUGE, "Reports that came after their slot had settled.", ("campaign",)),
     "undertone_broker_connected": (GAUGE, "1 while the way out to the broker stands.", ()),
     "undertone_broker_stored": (GAUGE, "Messages that the broker holds, for whomever.", ()),
     "undertone_commits": (COUNTER, "Transactions of this process's ingest threads.", ("campaign",)),
@@ -139,7 +141,9 @@ def _collect(server: "Server", families: Families) -> None:
 
 
 def _read(name: str, store: Store, families: Families) -> None:
-    outcomes, groups, epochs = store.outcomes(), by_group(store.losses()), store.epochs()
+    outcomes, epochs = store.outcomes(), store.epochs()
+    least = int(store.meta("min_reports").get("min_reports", 1))
+    groups = only_told(by_group(store.losses()), told_groups(store, publication_of(store, least)))
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
     # All of them from 0 on: a series that begins at 1 has not increased, and no alert would fire.
     for outcome in sorted({*OUTCOMES, *outcomes}):
@@ -147,7 +151,8 @@ def _read(name: str, store: Store, families: Families) -> None:
     for group, (n, _) in sorted(groups.items()):
         families.add("undertone_reports_lost", n, name, group)
     if EVERYBODY not in groups:
-        families.add("undertone_reports_lost", sum(n for n, _ in groups.values()), name, EVERYBODY)
+        families.add("undertone_reports_lost", 0, name, EVERYBODY)
+    families.add("undertone_reports_unpublished", store.late_reports(), name)
     families.add("undertone_broker_dropped", Dropped.from_json(store.meta().get(DROPPED)).total, name)
     if not epochs:
         return
@@ -156,8 +161,7 @@ def _read(name: str, store: Store, families: Families) -> None:
     families.add("undertone_epoch_start_seconds", campaign.epoch, name)
     families.add("undertone_campaign_end_seconds", campaign.end, name)
     if groups:
-        oldest = min(slot for _, slot in groups.values())
-        families.add("undertone_reports_lost_since_seconds", oldest * campaign.slot_seconds, name)
+        families.add("undertone_reports_lost_since_seconds", groups[EVERYBODY][1] * campaign.slot_seconds, name)
     if campaign.rule.theta is not None:
         families.add("undertone_theta", campaign.rule.theta, name)
     if newest is not None:

@@ -7,6 +7,7 @@ from undertone_aggregator.collection import estimator_of, guarantee_of
 from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
+from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import Results
 
 
@@ -24,6 +25,11 @@ def open_results(url: Path | str, campaign: str | None = None) -> Results:
     ``campaign``: which one, where several are in the database. Raises Invalid.
     """
     return Results(url, _Collections(), campaign)
+
+
+def open_public(url: Path | str, campaign: str | None = None) -> PublicResults:
+    """Open an aggregator's store as everybody may see it; otherwise as `open_results`. Raises Invalid."""
+    return PublicResults(url, _Collections(), campaign)
 
 
 def connect(url: str, campaign: str | None = None) -> Results:

@@ -47,6 +47,7 @@ class Simulated:
         # The server's edges are loaded for those who ask.
         from undertone_aggregator.binding import open_campaign
         from undertone_aggregator.collect.store import Batch, open_store
+        from undertone_aggregator.estimate.publication import settle
 
         path = Path(path)
         if path.exists():
@@ -59,6 +60,7 @@ class Simulated:
             self.estimates(None)
             store.set_meta({MODELS: json.dumps(self._models)})
             store.commit("simulation", Batch(self.partial, Counter({COUNTED: self.partial.reports})))
+            settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
 
     def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
         """The server's estimates of all slots that have reports, for everybody together; ``groups`` None for all.

@@ -12,12 +12,12 @@ from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.inventory import ACTIVE, Device
 from undertone_aggregator.collect.partial import Partial
 from undertone_aggregator.collect.seen import COUNTED
-from undertone_aggregator.collect.store import RECEIVED, Batch, StoreError
+from undertone_aggregator.collect.store import RECEIVED, SETTLED, Batch, StoreError
 from undertone_shared.errors import Invalid
 
 _NUMBERS = itertools.count()
 _KEPT = (
-    *("_meta", "_epochs", "_partials", "_outcomes", "_conflicts"),
+    *("_meta", "_epochs", "_partials", "_late", "_outcomes", "_conflicts"),
     *("_seen", "_chains", "_sequences", "_losses", "_audit"),
 )
 
@@ -32,6 +32,7 @@ class MemoryStore:
         self._meta: dict[str, str] = {}
         self._epochs: list[Epoch] = []
         self._partials: dict[str, Partial] = {}
+        self._late = Partial()
         self._outcomes: Counter[str] = Counter()
         self._devices: dict[str, Device] = {}
         self._seen: list[tuple[str, bool, bytes]] = []
@@ -124,8 +125,8 @@ class MemoryStore:
             self.__dict__.update(before)
             raise
 
-    def meta(self) -> dict[str, str]:
-        return dict(self._meta)
+    def meta(self, *names: str) -> dict[str, str]:
+        return {name: value for name, value in self._meta.items() if not names or name in names}
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         self._meta |= values
@@ -143,7 +144,11 @@ class MemoryStore:
 
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
-            self._partials[worker] = self._partials.get(worker, Partial()).merge(batch.partial)
+            settled = int(self._meta.get(SETTLED, -1))
+            late = Partial({key: counts for key, counts in batch.partial.items() if key.slot <= settled})
+            rest = Partial({key: counts for key, counts in batch.partial.items() if key.slot > settled})
+            self._partials[worker] = self._partials.get(worker, Partial()).merge(rest)
+            self._late = self._late.merge(late)
             self._outcomes += batch.outcomes
             if batch.seen:
                 self._seen.append((worker, False, bytes(batch.seen)))
@@ -159,17 +164,24 @@ class MemoryStore:
                 if outcome == COUNTED or (device, digest) not in self._audit:
                     self._audit[device, digest] = outcome
 
-    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None) -> Partial:
+    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
         campaign = self._meta.get("campaign", "")
         return Partial.gather(
             (key._replace(campaign=campaign), counts)
-            for partial in self._partials.values()
+            for partial in (*self._partials.values(), *([self._late] if late else []))
             for key, counts in partial.items()
             if first <= key.slot <= last and kind in (None, key.kind)
         )
 
+    def late_reports(self) -> int:
+        return self._late.reports
+
+    def counted_groups(self, first: int = 0) -> set[str]:
+        counted = {key.group for partial in self._partials.values() for key in partial if key.slot >= first}
+        return counted | {key.group for key in self._late}
+
     def newest_slot(self) -> int | None:
-        return max((key.slot for partial in self._partials.values() for key in partial), default=None)
+        return max((key.slot for key in self.partial()), default=None)
 
     def outcomes(self) -> Counter[str]:
         return Counter({**self._outcomes, RECEIVED: sum(self._outcomes.values())})

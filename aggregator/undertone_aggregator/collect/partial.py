@@ -97,7 +97,12 @@ class Partial(Mapping[Key, Counts]):
     @property
     def reports(self) -> int:
         """Number of reports counted."""
-        return sum(int(counts[0] if key.kind == STREAM else counts.sum()) for key, counts in self._counts.items())
+        return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
+
+
+def reports_in(kind: int, counts: Counts) -> int:
+    """Number of reports in one histogram, or one vector of moments, of this kind."""
+    return int(counts[0] if kind == STREAM else counts.sum())
 
 
 def add_counts(left: Counts, right: Counts) -> Counts:

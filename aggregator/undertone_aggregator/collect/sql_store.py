@@ -8,15 +8,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Table, and_, bindparam, delete, func, select, tuple_
+from sqlalchemy import Table, and_, bindparam, delete, func, select, true, tuple_
 
 from undertone_aggregator.collect import tables
 from undertone_aggregator.collect.database import Database
 from undertone_aggregator.collect.epochs import Epoch
 from undertone_aggregator.collect.inventory import ACTIVE, Device
-from undertone_aggregator.collect.partial import Counts, Key, Partial, add_counts, pack_counts, unpack_counts
+from undertone_aggregator.collect.partial import (
+    Counts,
+    Key,
+    Partial,
+    add_counts,
+    pack_counts,
+    reports_in,
+    unpack_counts,
+)
 from undertone_aggregator.collect.seen import COUNTED
-from undertone_aggregator.collect.store import RECEIVED, Batch
+from undertone_aggregator.collect.store import RECEIVED, SETTLED, Batch
 from undertone_aggregator.design.budget import Budget
 from undertone_shared.campaign import Campaign
 
@@ -26,9 +34,10 @@ class SqlStore(Database):
 
     # --- what the campaign is
 
-    def meta(self) -> dict[str, str]:
+    def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta
-        return {row.name: row.value for row in self.rows(select(table).where(self.mine(table)))}
+        wanted = and_(self.mine(table), table.c.name.in_(names)) if names else self.mine(table)
+        return {row.name: row.value for row in self.rows(select(table).where(wanted))}
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         rows = [{"name": name, "value": value} for name, value in values.items()]
@@ -111,51 +120,75 @@ class SqlStore(Database):
             )
 
     def _add_partial(self, worker: str, partial: Partial) -> None:
+        settled = self._hold_settled()
+        for table in (tables.partials, tables.late):
+            mine = {key: counts for key, counts in partial.items() if (key.slot <= settled) == (table is tables.late)}
+            if mine:
+                self._add_counts(table, worker, mine)
+
+    def _hold_settled(self) -> int:
+        """The newest settled slot, which stays the newest until this transaction ends; -1 before the first."""
+        table = tables.meta
+
+        def build() -> Any:
+            wanted = and_(self.mine(table), table.c.name == SETTLED)
+            # SQLite has one writer at a time, and knows no such lock.
+            return select(table.c.value).where(wanted).with_for_update(read=True)
+
+        value: str | None = self.execute(self.kept("settled", build)).scalar_one_or_none()
+        return -1 if value is None else int(value)
+
+    def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
         """One select for all histograms of a batch, one upsert."""
-        table = tables.partials
-        keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in partial]
-        if not keys:
-            return
+        keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
 
         def build() -> Any:
             places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
             wanted = places.in_(bindparam("places", expanding=True))
             return select(table).where(and_(self.mine(table), table.c.worker == bindparam("owner"), wanted))
 
-        there = self.rows(self.kept("partials", build), {"owner": worker, "places": keys})
+        there = self.rows(self.kept(table.name, build), {"owner": worker, "places": keys})
         kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
+        rows = []
+        for place, counts in zip(keys, added.values(), strict=True):
+            merged = add_counts(unpack_counts(kept[place]), counts) if place in kept else counts
+            row = dict(zip(("slot", "fingerprint", "kind", "grp"), place, strict=True))
+            rows.append({**row, "worker": worker, "counts": pack_counts(merged)})
+            if table is tables.late:
+                rows[-1]["n"] = reports_in(place[2], merged)
+        self.upsert(table, rows, lambda new: {name: new[name] for name in ("counts", "n") if name in new})
 
-        def merged(place: tuple[int, bytes, int, str], counts: Counts) -> Counts:
-            return add_counts(unpack_counts(kept[place]), counts) if place in kept else counts
+    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
+        campaign = self.meta("campaign").get("campaign", "")
 
-        rows = [
-            {
-                "slot": place[0],
-                "fingerprint": place[1],
-                "kind": place[2],
-                "grp": place[3],
-                "worker": worker,
-                "counts": pack_counts(merged(place, counts)),
-            }
-            for place, counts in zip(keys, partial.values(), strict=True)
-        ]
-        self.upsert(table, rows, lambda new: {"counts": new.counts})
+        def rows() -> Iterator[tuple[Key, Counts]]:
+            for table in (tables.partials, tables.late) if late else (tables.partials,):
+                wanted = [self.mine(table), table.c.slot.between(first, last)]
+                if kind is not None:
+                    wanted.append(table.c.kind == kind)
+                for r in self.rows(select(table).where(and_(*wanted))):
+                    key = Key(campaign, bytes(r.fingerprint), r.kind, r.grp, r.slot)
+                    yield key, unpack_counts(bytes(r.counts))
 
-    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None) -> Partial:
-        table = tables.partials
-        wanted = [self.mine(table), table.c.slot.between(first, last)]
-        if kind is not None:
-            wanted.append(table.c.kind == kind)
-        campaign = self.meta().get("campaign", "")
-        return Partial.gather(
-            (Key(campaign, bytes(r.fingerprint), r.kind, r.grp, r.slot), unpack_counts(bytes(r.counts)))
-            for r in self.rows(select(table).where(and_(*wanted)))
-        )
+        return Partial.gather(rows())
+
+    def late_reports(self) -> int:
+        table = tables.late
+        return int(self.execute(select(func.sum(table.c.n)).where(self.mine(table))).scalar_one() or 0)
+
+    def counted_groups(self, first: int = 0) -> set[str]:
+        groups: set[str] = set()
+        for table, wanted in ((tables.partials, tables.partials.c.slot >= first), (tables.late, true())):
+            query = select(table.c.grp).where(and_(self.mine(table), wanted)).distinct()
+            groups |= {row.grp for row in self.rows(query)}
+        return groups
 
     def newest_slot(self) -> int | None:
-        table = tables.partials
-        newest: int | None = self.execute(select(func.max(table.c.slot)).where(self.mine(table))).scalar_one()
-        return newest
+        newest = [
+            self.execute(select(func.max(table.c.slot)).where(self.mine(table))).scalar_one()
+            for table in (tables.partials, tables.late)
+        ]
+        return max((slot for slot in newest if slot is not None), default=None)
 
     def outcomes(self) -> Counter[str]:
         table = tables.counters

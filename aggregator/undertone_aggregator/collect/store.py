@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from undertone_aggregator.collect.leases import Leases
 
 RECEIVED = "received"
+# The fact that holds the newest settled slot; absent or -1 before the first.
+SETTLED = "settled"
 # How long a store may still be in use by the workers of a server that was killed.
 LOCK_SECONDS = 5.0
 
@@ -112,8 +114,8 @@ class Store(Protocol):
 
     # --- what the campaign is
 
-    def meta(self) -> dict[str, str]:
-        """The facts that were fixed when the store was made."""
+    def meta(self, *names: str) -> dict[str, str]:
+        """The facts of these names, or all of them."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         """Write facts, in the caller's transaction or their own."""
@@ -130,10 +132,23 @@ class Store(Protocol):
     # --- what was counted
 
     def commit(self, worker: str, batch: Batch) -> None:
-        """Add a batch under the worker's own key, in one transaction."""
+        """Add a batch under the worker's own key, in one transaction.
 
-    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None) -> Partial:
-        """The Partial of all workers for first <= slot <= last, of one kind of report or all."""
+        Reports for a slot up to `SETTLED` are kept apart as late: nothing changes what a settled slot holds without
+        them. Raising `SETTLED` waits for commits that have read it.
+        """
+
+    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
+        """The Partial of all workers for first <= slot <= last, of one kind of report or all.
+
+        ``late``: with the reports that came after their slot had settled.
+        """
+
+    def late_reports(self) -> int:
+        """Number of counted reports that came after their slot had settled."""
+
+    def counted_groups(self, first: int = 0) -> set[str]:
+        """The groups that have reports for slots from ``first`` on, or late ones. Reads no histogram."""
 
     def newest_slot(self) -> int | None:
         """The newest slot of which a report was counted."""

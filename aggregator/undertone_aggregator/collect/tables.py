@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are: the newest in `migrations`.
-HEAD = "0008"
+HEAD = "0009"
 
 metadata = MetaData()
 # SQLite numbers rows by itself only where the type is INTEGER.
@@ -69,6 +69,19 @@ partials = Table(
     Column("grp", Text, primary_key=True),
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
+)
+# Reports that came after their slot had settled, which no published number holds; n: how many. Otherwise as `partials`.
+late = Table(
+    "late",
+    metadata,
+    _campaign(primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("fingerprint", LargeBinary, primary_key=True),
+    Column("kind", Integer, primary_key=True, autoincrement=False),
+    Column("grp", Text, primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("counts", LargeBinary, nullable=False),
+    Column("n", BigInteger, nullable=False),
 )
 counters = Table(
     "counters",

@@ -1,5 +1,6 @@
 """The distribution of readings over time, from the cohort's and the stream's reports: quantiles with bands, a model."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,7 @@ from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.partial import Counts, Key
 from undertone_aggregator.estimate.estimates import Row
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
-from undertone_aggregator.threshold.posterior import posterior
+from undertone_aggregator.threshold.posterior import Posterior, posterior
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 
@@ -39,28 +40,66 @@ class Quantile(Row):
     reports: int
 
 
-def quantiles(timeline: Timeline, partial: Mapping[Key, Counts], shares: Sequence[float], every: int) -> list[Quantile]:
-    """Quantiles of each run of ``every`` slots that has cohort reports, counted from slot 0 of Unix time.
+@dataclass(frozen=True)
+class Run:
+    """The histograms of a run of slots, of which its quantiles are made: cheap to make, slow to work out.
 
-    Takes about a second per run. Raises Invalid for a share outside (0, 1).
+    ``start``: Unix second; ``bound``, ``offset``: the campaign's.
     """
+
+    first: int
+    last: int
+    start: int
+    bound: int
+    offset: int
+    cohort: tuple[CohortCounts, ...]
+    stream: tuple[ReportCounts, ...]
+
+    @property
+    def key(self) -> str:
+        """Names what the posterior is made of: runs of one key have the same posterior."""
+        digest = hashlib.sha256(repr(self.bound).encode())
+        for members in self.cohort:
+            digest.update(repr((members.mechanism, list(members.counts))).encode())
+        for others in self.stream:
+            digest.update(repr((others.theta, list(others.counts))).encode() + others.rows.tobytes())
+        return digest.hexdigest()
+
+    def posterior(self) -> Posterior:
+        """Work out the distribution of the readings. Takes about a second."""
+        return posterior(self.cohort, self.stream, self.bound)
+
+    def quantiles(self, shares: Sequence[float], after: Posterior) -> list[Quantile]:
+        """The quantiles of the run's posterior ``after``. Raises Invalid for a share outside (0, 1)."""
+        check_shares(shares)
+        behind = (sum(counts.total for counts in self.cohort), sum(counts.total for counts in self.stream))
+        rows = []
+        for share in shares:
+            drawn = np.array(after.quantile_edges(share)) + self.offset
+            low, value, high = (int(np.quantile(drawn, part)) for part in ((1 - BAND) / 2, 0.5, (1 + BAND) / 2))
+            rows.append(Quantile(self.first, self.last, self.start, share, value, low, high, *behind))
+        return rows
+
+
+def check_shares(shares: Sequence[float]) -> None:
+    """Raises Invalid for a share outside (0, 1)."""
     for share in shares:
         if not 0 < share < 1:
             raise Invalid(f"the share of a quantile is {share}, expected a number between 0 and 1")
+
+
+def runs_of(timeline: Timeline, partial: Mapping[Key, Counts], every: int) -> list[Run]:
+    """Return each run of ``every`` slots that has cohort reports, counted from slot 0 of Unix time."""
     runs: dict[int, dict[tuple[int, bytes], Counts]] = {}
     for key, counts in partial.items():
         into = runs.setdefault(key.slot // every, {})
         source = (key.kind, key.fingerprint)
         into[source] = into[source] + counts if source in into else counts
-    quantiles: list[Quantile] = []
-    for number in sorted(runs):
-        quantiles += _run(timeline, runs[number], shares, number * every, every)
-    return quantiles
+    made = [_run(timeline, runs[number], number * every, every) for number in sorted(runs)]
+    return [run for run in made if run.cohort]
 
 
-def _run(
-    timeline: Timeline, sources: Mapping[tuple[int, bytes], Counts], shares: Sequence[float], first: int, every: int
-) -> list[Quantile]:
+def _run(timeline: Timeline, sources: Mapping[tuple[int, bytes], Counts], first: int, every: int) -> Run:
     cohort: list[CohortCounts] = []
     stream: list[ReportCounts] = []
     campaign = timeline.epochs[-1].campaign
@@ -75,14 +114,5 @@ def _run(
         elif rule is not None and not rule.low and len(rule.ranges) == 1:
             # A block's reports are of its own time of day, not of all readings.
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
-    if not cohort:
-        return []
-    after = posterior(cohort, stream, campaign.bound)
-    behind = (sum(counts.total for counts in cohort), sum(counts.total for counts in stream))
-    quantiles = []
-    for share in shares:
-        drawn = np.array(after.quantile_edges(share)) + campaign.offset
-        low, value, high = (int(np.quantile(drawn, part)) for part in ((1 - BAND) / 2, 0.5, (1 + BAND) / 2))
-        start = first * campaign.slot_seconds
-        quantiles.append(Quantile(first, first + every - 1, start, share, value, low, high, *behind))
-    return quantiles
+    start = first * campaign.slot_seconds
+    return Run(first, first + every - 1, start, campaign.bound, campaign.offset, tuple(cohort), tuple(stream))

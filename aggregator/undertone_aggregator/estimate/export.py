@@ -15,7 +15,6 @@ from undertone_aggregator.collect.facts import mechanism_facts
 from undertone_aggregator.estimate.estimates import Estimate, Row, plain
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.spreadsheets import as_cell
-from undertone_aggregator.estimate.world import world_learns
 from undertone_shared.errors import Invalid
 
 # Columns that tell rows apart: tags in line protocol.
@@ -25,7 +24,7 @@ _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
     """Everything about the campaign and these estimates, as one JSON object."""
     campaign, exact = results.campaign, results.certificate
-    world = world_learns(results.newest, estimates)
+    world = results.world(estimates)
     document: dict[str, Any] = {
         "campaign": campaign.name,
         "sensor": campaign.sensor,
@@ -40,6 +39,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "epochs": [_epoch(epoch, results.budget.epsilon) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
+        "late": results.late,
         "settled": results.settled,
         "warnings": results.warnings(estimates),
         "slots": [estimate.row() for estimate in estimates],

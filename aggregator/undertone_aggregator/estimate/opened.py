@@ -2,6 +2,7 @@
 
 import html
 import json
+import zlib
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -25,6 +26,11 @@ MODELS = "models"
 _READING = ("epsilon", "delta", "time_zone", "holidays", "weekend", "settle_slots", "min_reports")
 
 
+def _edition_of(meta: Mapping[str, str]) -> int:
+    """A number that is another one when the facts that say how a campaign is read are others."""
+    return zlib.crc32(repr([meta.get(name) for name in _READING]).encode())
+
+
 class Collections(Protocol):
     """How campaigns are read, whatever their kind."""
 
@@ -44,6 +50,8 @@ class OpenCampaign:
 
     def __init__(self, url: Path | str, collections: Collections, campaign: str | None = None) -> None:
         self._store = stores.open_store(url, campaign=campaign, read_only=True)
+        self._groups: set[str] = set()
+        self._groups_from = 0
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()
@@ -166,20 +174,43 @@ class OpenCampaign:
         return self._store.meta().get("state")
 
     @property
-    def mark(self) -> tuple[int, int, int]:
-        """(epochs, newest slot, deliveries): changes whenever the store says something else."""
-        return self._store.epoch_count(), self._store.newest_slot() or 0, self._store.outcomes()["received"]
+    def mark(self) -> tuple[int, ...]:
+        """(epochs, newest settled slot, how the campaign is read, deliveries): another one when anything is new."""
+        return self._store.epoch_count(), self.settled, self._edition(), self._store.outcomes()["received"]
 
-    @cached_property
+    @property
+    def stale(self) -> bool:
+        """Whether an epoch has begun, or the operator has changed how the campaign is read, since this was opened."""
+        return self._store.epoch_count() != len(self.timeline) or self._edition() != _edition_of(self._meta)
+
+    def _edition(self) -> int:
+        return _edition_of(self._store.meta(*_READING))
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` is everybody together."""
-        return tuple(sorted({key.group for key in self._store.partial()} | {EVERYBODY}))
+        # Slots that have settled get late reports alone, which the store looks through each time.
+        settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
+        self._groups |= self._store.counted_groups(self._groups_from)
+        self._groups_from = settled
+        return tuple(sorted(self._groups | {EVERYBODY}))
 
     @property
     def settled(self) -> int:
-        """The newest slot whose estimate is not expected to change: reports may come so long after it."""
+        """The newest slot whose published numbers are final; -1 before the first.
+
+        Where no server has settled one yet: the newest slot for which no report is expected any more.
+        """
+        said = self._store.meta(stores.SETTLED).get(stores.SETTLED)
+        if said is not None:
+            return int(said)
         newest, wait = self._store.newest_slot(), int(self._meta.get("settle_slots") or 0)
         return -1 if newest is None else newest - 1 - wait
+
+    @property
+    def late(self) -> int:
+        """Number of counted reports that came after their slot had settled: no published number holds them."""
+        return self._store.late_reports()
 
     @property
     def min_reports(self) -> int:

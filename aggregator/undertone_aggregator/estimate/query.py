@@ -1,6 +1,6 @@
 """Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
-from undertone_aggregator.estimate.distribution import Quantile, quantiles
+from undertone_aggregator.design.published import Published
+from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
+from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
+from undertone_aggregator.estimate.world import world_learns
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF
@@ -42,7 +45,7 @@ class Results(OpenCampaign):
         that has no report.
         """
         low, high = self.span(first, last)
-        high = min(high, self.settled) if settled else high
+        high = max(min(high, self.settled), low - 1) if settled else high
         wanted = self._wanted(groups)
         raw = self._raw(0, _LAST, wanted) if filtered else self._raw(low, high, wanted)
         if filtered:
@@ -55,7 +58,10 @@ class Results(OpenCampaign):
         """Means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days. Raises Invalid."""
         if every < 1:
             raise Invalid(f"every is {every}, expected at least 1 slot")
-        return self._estimator.ranges(self._store.partial(*self.span(first, last)), every, self._wanted(groups))
+        low, high = self.span(first, last)
+        parts = self._parts(low, high, self._wanted(groups))
+        rows = [row for names, partial in parts for row in self._estimator.ranges(partial, every, names)]
+        return sorted(rows, key=lambda row: (row.first, row.series))
 
     def quantiles(
         self,
@@ -68,10 +74,15 @@ class Results(OpenCampaign):
 
         Takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
         """
+        check_shares(shares)
+        return [row for run in self.quantile_runs(every, first, last) for row in run.quantiles(shares, run.posterior())]
+
+    def quantile_runs(self, every: int | None = None, first: When = None, last: When = None) -> list[Run]:
+        """The runs of ``every`` slots of which ``quantiles`` are made, read and not worked out yet. Raises Invalid."""
         if self.campaign.cohort is None:
             raise Invalid(f"campaign {self.campaign.name} has no cohort for the threshold, of which quantiles are made")
-        partial = self._store.partial(*self.span(first, last))
-        return quantiles(self.timeline, partial, shares, every or self.campaign.cycle)
+        every = every or self.campaign.cycle
+        return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 
     def span(self, first: When, last: When) -> tuple[int, int]:
         """(first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
@@ -98,8 +109,29 @@ class Results(OpenCampaign):
         return wanted
 
     def _raw(self, first: int, last: int, groups: list[str] | None) -> list[Estimate]:
-        partial: Partial = self._store.partial(max(first - self._estimator.memory, 0), last)
-        return [e for e in self._estimator.estimates(partial, groups) if e.slot >= first]
+        parts = self._parts(max(first - self._estimator.memory, 0), last, groups)
+        rows = [row for names, partial in parts for row in self._estimator.estimates(partial, names)]
+        return sorted((row for row in rows if row.slot >= first), key=lambda row: (row.slot, row.series))
+
+    def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
+        """Some of the wanted groups with the reports that their estimates are made of, until all were given."""
+        yield groups, self._store.partial(first, last)
+
+    def _pooled(self, first: int, last: int, every: int) -> Partial:
+        """The reports of all devices that are pooled over runs of ``every`` slots."""
+        return self._store.partial(first, last)
+
+    def world(self, estimates: Sequence[Estimate]) -> Published | None:
+        """What somebody who sees everything published learns of a household in a cycle like these slots.
+
+        None where nothing of them is published.
+        """
+        slots = [estimate.slot for estimate in estimates]
+        if not slots:
+            return None
+        publication = publication_of(self._store, self.min_reports)
+        shown = publication.select(self._store.partial(min(slots), max(slots), late=False))
+        return world_learns(self.newest, shown.smallest)
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Plain sentences about what these estimates cannot show, and about how θ was chosen."""

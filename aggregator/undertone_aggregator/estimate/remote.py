@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import math
 import time
 import urllib.error
 import urllib.parse
@@ -15,6 +16,7 @@ from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.design import Budget
+from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.opened import Collections
@@ -110,9 +112,13 @@ class RemoteResults(Results):
         return dict(self._now()["server"])
 
     @property
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> tuple[int, ...]:
         now = self._now()
         return now["epochs"], now["settled"], now["outcomes"]["received"]
+
+    @property
+    def late(self) -> int:
+        return int(self._now()["late"])
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -177,6 +183,14 @@ class RemoteResults(Results):
         slots = [estimate.slot for estimate in estimates]
         asked = self._between(min(slots), max(slots)) | {"group": estimates[0].group}
         return [printable(str(sentence)) for sentence in self._ask(f"{self._at}/estimates", asked)["warnings"]]
+
+    def world(self, estimates: Sequence[Estimate]) -> Published | None:
+        """What the page says of its newest slots."""
+        said = self._now()["published"]
+        if said is None:
+            return None
+        epsilon = math.inf if said["epsilon"] is None else said["epsilon"]
+        return Published(said["reports"], said["releases"], epsilon, said["delta"])
 
     # --- asking
 

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.estimate.estimates import Estimate, plain
-from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import LARGEST_SELECTION
-from undertone_aggregator.estimate.world import publishable
+from undertone_aggregator.publish import told
 from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
@@ -27,22 +27,24 @@ FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
 class Recent:
     """A campaign's newest settled slots, and what is said of them. ``key``: they stay as they are while it does."""
 
-    key: tuple[int, int]
+    key: tuple[int, ...]
     rows: list[Estimate]
     warnings: list[str]
+    published: dict[str, Any] | None
 
 
-def recent(results: Results, before: Recent | None = None) -> Recent:
-    """The newest slots, computed again only when a slot has settled or an epoch has begun since ``before``."""
+def recent(results: PublicResults, before: Recent | None = None) -> Recent:
+    """The newest slots, computed again only when anything but the number of deliveries is new since ``before``."""
     last = results.settled
-    key = (len(results.timeline), last)
+    key = results.mark[:-1]
     if before is not None and before.key == key:
         return before
-    rows = shown(results, max(last - _SPARK_SLOTS + 1, 0), last) if last >= 0 else []
-    return Recent(key, rows, results.warnings(rows))
+    rows = results.estimates(max(last - _SPARK_SLOTS + 1, 0), last, settled=True) if last >= 0 else []
+    world = results.world(rows)
+    return Recent(key, rows, results.warnings(rows), None if world is None else told(world))
 
 
-def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, Any]:
+def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict[str, Any]:
     """A campaign at a glance."""
     campaign, rows = results.campaign, made.rows
     newest = rows[-1] if rows else None
@@ -65,7 +67,9 @@ def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, 
         "groups": list(results.groups),
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
+        "late": results.late,
         "settled": made.key[1],
+        "published": made.published,
         "newest": None if newest is None else _row(newest),
         "recent": {name: [_plain(getattr(row, name)) for row in rows] for name in ("start", "estimate")},
         "warnings": made.warnings,
@@ -73,10 +77,10 @@ def summary(results: Results, state: dict[str, Any], made: Recent) -> dict[str, 
     }
 
 
-def estimates(results: Results, query: "Parameters") -> dict[str, Any]:
+def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
     """One group's raw series, the filtered one beside it if asked for, by column. Raises Invalid."""
     first, last = query.span(results)
-    rows = shown(results, first, last, query.group, query.filtered)
+    rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
     raw = [row for row in rows if not row.series.filtered]
     answer: dict[str, Any] = {
         "campaign": results.campaign.name,
@@ -94,29 +98,21 @@ def estimates(results: Results, query: "Parameters") -> dict[str, Any]:
     return answer
 
 
-def shown(results: Results, first: int, last: int, group: str = EVERYBODY, filtered: bool = False) -> list[Estimate]:
-    """What may be published: settled slots over enough reports. A slot that still grows would tell the late ones."""
-    rows = results.estimates(first, last, [group], filtered=filtered, settled=True)
-    return publishable(rows, results.min_reports)
-
-
-def ranges(results: Results, query: "Parameters", every: int | None) -> dict[str, Any]:
-    """Means over runs of slots, one cycle by default: of runs whose slots may all be published. Raises Invalid."""
+def ranges(results: PublicResults, query: "Parameters", every: int | None) -> dict[str, Any]:
+    """Means over runs of slots, one cycle by default; of each run over its published slots. Raises Invalid."""
     first, last = query.span(results)
-    open_to_all = {row.slot for row in shown(results, first, last, query.group)}
     last = max(min(last, results.settled), first - 1)
     rows = results.ranges(every or results.campaign.cycle, first, last, query.group)
-    kept = [row for row in rows if row.slots == sum(slot in open_to_all for slot in range(row.first, row.last + 1))]
     return {
         "campaign": results.campaign.name,
         "unit": results.campaign.unit,
         "group": query.group,
         "guarantee": results.guarantee,
-        "ranges": [plain(row.row()) for row in kept],
+        "ranges": [plain(row.row()) for row in rows],
     }
 
 
-def quantiles(results: Results, query: "Parameters", every: int | None, shares: list[float]) -> dict[str, Any]:
+def quantiles(results: PublicResults, query: "Parameters", every: int | None, shares: list[float]) -> dict[str, Any]:
     """Quantiles over runs of slots, the newest when nothing is said: a model, with 90 % bands. Raises Invalid."""
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
@@ -135,7 +131,7 @@ def quantiles(results: Results, query: "Parameters", every: int | None, shares: 
     }
 
 
-def epochs(results: Results) -> dict[str, Any]:
+def epochs(results: PublicResults) -> dict[str, Any]:
     """The campaign's epochs with their theta, the highest of several blocks, and what was said when it was chosen.
 
     ``ranges``: [first slot of the cycle, low, theta] of each block.
@@ -184,7 +180,7 @@ class Parameters:
         self.group = parameters.get("group", EVERYBODY)
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
-    def span(self, results: Results) -> tuple[int, int]:
+    def span(self, results: PublicResults) -> tuple[int, int]:
         """(first slot, last slot), the newest `LARGEST_SELECTION` when nothing is said. Raises Invalid for more."""
         first, last = results.span(self._from, self._to)
         newest = results.ends // results.campaign.slot_seconds - 1
@@ -229,7 +225,7 @@ def shares_of(text: str | None) -> list[float]:
     return shares
 
 
-def _theta_since(results: Results) -> int | None:
+def _theta_since(results: PublicResults) -> int | None:
     since = None
     for epoch in reversed(results.timeline.epochs):
         if epoch.campaign.rule.ranges != results.blocks:

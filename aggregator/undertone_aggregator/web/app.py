@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate import export
-from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.web import api
 from undertone_aggregator.web.hosts import KnownHosts
@@ -181,9 +181,9 @@ class Pages:
         query = api.Parameters(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 
-        def file(results: Results) -> bytes:
+        def file(results: PublicResults) -> bytes:
             first, last = query.span(results)
-            rows = api.shown(results, first, last, query.group, query.filtered)
+            rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
             if how == "parquet":
                 return export.to_parquet(results, rows)
             return (export.to_csv(results, rows) if how == "csv" else export.to_json_lines(rows)).encode()
@@ -237,14 +237,14 @@ class Pages:
     def _summary(self, name: str) -> dict[str, Any]:
         state = self._site.state(name)
 
-        def made(results: Results) -> dict[str, Any]:
+        def made(results: PublicResults) -> dict[str, Any]:
             # One thread at a time reads a campaign.
             now = self._recent[name] = api.recent(results, self._recent.get(name))
             return api.summary(results, state, now)
 
         return self._site.read(name, made)
 
-    async def _read(self, request: Request, what: Callable[[Results], dict[str, Any]]) -> Response:
+    async def _read(self, request: Request, what: Callable[[PublicResults], dict[str, Any]]) -> Response:
         return JSONResponse(await anyio.to_thread.run_sync(self._site.read, self._name(request), what))
 
     def _name(self, request: Request) -> str:

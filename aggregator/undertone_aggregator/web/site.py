@@ -1,4 +1,4 @@
-"""What the page shows: campaigns by name, each a store that is read and never written."""
+"""What the page shows: campaigns by name, each a store that is read and never written, as everybody may see it."""
 
 import contextlib
 import threading
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from undertone_aggregator.collect.store import campaigns_in
-from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.home import Home
 from undertone_aggregator.life import Action
-from undertone_aggregator.results import open_results
+from undertone_aggregator.results import open_public
 from undertone_aggregator.state import FAILED, read_state, state_of
 from undertone_shared.errors import Invalid
 
@@ -24,7 +24,7 @@ class Site(Protocol):
     def names(self) -> list[str]:
         """The campaigns, sorted."""
 
-    def read(self, name: str, what: Callable[[Results], T]) -> T:
+    def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         """``what`` of a campaign's results. Raises Invalid for a campaign that has not begun, KeyError for none."""
 
     def state(self, name: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class StoreSite:
     def __init__(self, stores: Mapping[str, str], actions: Mapping[str, Action] | None = None) -> None:
         self._stores: dict[str, str] = {}
         self._actions = dict(actions or {})
-        self._opened: dict[str, Results] = {}
+        self._opened: dict[str, PublicResults] = {}
         # A connection serves one thread at a time.
         self._locks: dict[str, threading.Lock] = {}
         for name, url in stores.items():
@@ -75,7 +75,7 @@ class StoreSite:
         self._locks[name] = threading.Lock()
         self._stores[name] = url
 
-    def read(self, name: str, what: Callable[[Results], T]) -> T:
+    def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         with self._locks[name]:
             return what(self._results(name))
 
@@ -94,15 +94,15 @@ class StoreSite:
             results.close()
         self._opened.clear()
 
-    def _results(self, name: str) -> Results:
-        """Opened once, and again when an epoch has begun since: results hold the epochs that they were opened with."""
+    def _results(self, name: str) -> PublicResults:
+        """Opened once, and again when they are stale: an epoch has begun, or what an operator changed is applied."""
         results = self._opened.get(name)
-        if results is not None and results.mark[0] != len(results.timeline):
+        if results is not None and results.stale:
             self._opened.pop(name).close()
             results = None
         if results is None:
             try:
-                results = self._opened[name] = open_results(self._stores[name], name)
+                results = self._opened[name] = open_public(self._stores[name], name)
             except OSError as error:
                 raise Invalid(f"the store of {name} cannot be read: {error}") from None
         return results
@@ -116,7 +116,7 @@ class HomeSite(StoreSite):
         self._home = home
         self._adding = threading.Lock()
 
-    def read(self, name: str, what: Callable[[Results], T]) -> T:
+    def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         try:
             return super().read(name, what)
         except (Invalid, KeyError):

@@ -29,15 +29,14 @@ def export(
     Slots over fewer reports than the campaign's min_reports are left out, as on the page.
     """
     from undertone_aggregator.estimate import export as write
-    from undertone_aggregator.estimate.world import publishable
-    from undertone_aggregator.results import open_results
+    from undertone_aggregator.results import open_public
 
     if form not in FORMATS:
         raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
-    with open_results(store, campaign) as results:
-        rows = publishable(results.estimates(groups=None, filtered=True, settled=True), results.min_reports)
+    with open_public(store, campaign) as results:
+        rows = results.estimates(groups=None, filtered=True, settled=True)
         facts = write.document(results, [])
         folder.mkdir(parents=True)
         series, about = folder / f"series.{form}", folder / "campaign.json"

@@ -183,7 +183,6 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
-    from undertone_aggregator.estimate.world import world_learns
 
     campaign, exact = results.campaign, results.certificate
     console = Console()
@@ -207,7 +206,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]
-    world = world_learns(results.newest, estimates)
+    world = results.world(estimates)
     if world is not None:
         lines.append(world.sentence("a cycle of slots"))
     if results.mechanism is not None:

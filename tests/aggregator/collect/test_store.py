@@ -18,7 +18,7 @@ from undertone_aggregator.collect.admission import Admission
 from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.collect.inventory import Device, tombstone
 from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
+from undertone_aggregator.collect.store import SETTLED, Batch, Store, StoreError, open_store
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.errors import Invalid
@@ -60,6 +60,25 @@ def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -
         assert store.partial(FIRST + 51).reports == 0
         assert store.outcomes() == {"counted": 6, "received": 6}
         assert store.newest_slot() == FIRST + 50
+
+
+def test_what_comes_after_its_slot_settled_is_kept_apart(opened: Callable[[], Store]) -> None:
+    slot, in_time, late = FIRST + 50, judged([0, 1, 1]).partial, judged([2, 2])
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of2", Batch(in_time))
+        store.set_meta({SETTLED: str(slot)})
+        for worker in ("0of2", "0of2", "1of2"):
+            store.commit(worker, late)
+        store.commit("1of2", judged([0], FIRST + 51))
+    with opened() as store:
+        assert store.partial(slot, slot, late=False) == in_time
+        assert store.partial(slot, slot).reports == 3 + 6
+        assert store.partial(late=False).reports == 3 + 1
+        assert store.late_reports() == 6
+        assert store.newest_slot() == FIRST + 51
+        assert store.counted_groups() == store.counted_groups(FIRST + 60) == {"all"}
+        assert store.meta(SETTLED) == {SETTLED: str(slot)}
 
 
 def test_conflicts_add_up_by_group(opened: Callable[[], Store]) -> None:

@@ -35,8 +35,9 @@ def name(site: StoreSite) -> str:
 
 @pytest.fixture
 def one_more_report(store: Path) -> Callable[[], None]:
-    """Counts a report of a slot after the newest one, as a running aggregator would."""
+    """Counts reports of a slot after the newest one, which settles, as with a running aggregator."""
     from undertone_aggregator.collect.store import Batch, open_store
+    from undertone_aggregator.estimate.publication import settle
 
     def count() -> None:
         with open_store(store) as opened:
@@ -47,5 +48,6 @@ def one_more_report(store: Path) -> Callable[[], None]:
                 batch.partial = batch.partial.merge(type(batch.partial)({key._replace(slot=newest + 1): counts}))
                 batch.outcomes["counted"] += int(counts.sum())
             opened.commit("0of1", batch)
+            settle(opened, newest + 1, 10)
 
     return count

@@ -1,0 +1,242 @@
+"""Publication: decides which numbers everybody may see. Every outlet asks this module, and no other one decides.
+
+The unit is a *cell*: the reports of one group, one slot and one kind, as they were when the slot settled. Three rules:
+
+1. A slot settles once (`settle`). The store keeps reports that come later apart, so what a settled slot holds, and
+   every number made of it, is final. Late reports are in the operator's own view of the store alone.
+2. Of one slot the numbers of several groups, and of all devices together, are published only if each of them, and the
+   *remainder* of all devices less the published groups, is over no report or at least ``min_reports``: see `released`.
+3. Everything else that is published (filtered series, means over slots, quantiles) is made of released cells alone.
+   Quantiles need the few reports for the threshold, of which a slot alone has too few: see `Released.pooled`.
+
+Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.
+One that is not empty therefore covers at least one of them whole.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from undertone_aggregator.collect.inventory import ACTIVE
+from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, Partial, reports_in
+from undertone_aggregator.collect.store import SETTLED, Store
+from undertone_shared import report
+
+# The fact that holds [first slot, min_reports] for every change of min_reports, as slots settled under it.
+_SINCE = "min_reports_since"
+
+Sizes = Mapping[str, int]
+
+
+def released(sizes: Sizes, least: int) -> frozenset[str]:
+    """Return the groups whose numbers may be published together, `EVERYBODY` for all reports among them.
+
+    ``sizes``: reports of each group; groups are disjoint, and those of `EVERYBODY` are in no group. ``least`` >= 1.
+    Each published number, and the remainder of all reports less the published groups, is over 0 or >= ``least``
+    reports. Where the remainder would be smaller, the smallest group that is large enough is withheld, too. A larger
+    ``least`` never publishes a group that a smaller one withholds.
+    """
+    rest = sum(sizes.values())
+    if rest < least:
+        return frozenset()
+    shown = {EVERYBODY}
+    for group, n in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        if group != EVERYBODY and n >= least and (rest == n or rest - n >= least):
+            shown.add(group)
+            rest -= n
+    return frozenset(shown)
+
+
+def smallest(sizes: Sizes, shown: frozenset[str]) -> int:
+    """Return the fewest reports among which one hides, given the ``released`` groups: a group's or the remainder's."""
+    if not shown:
+        return 0
+    parts = [sizes[group] for group in shown if group != EVERYBODY]
+    rest = sum(sizes.values()) - sum(parts)
+    return min([*parts, rest] if rest else parts)
+
+
+@dataclass
+class Slot:
+    """The cells of one settled slot. ``sizes``: kind -> group -> reports; ``least``: the min_reports that holds here.
+
+    ``then``: the min_reports under which it settled, at most ``least``.
+    """
+
+    least: int
+    then: int
+    sizes: dict[int, dict[str, int]] = field(default_factory=dict)
+    cells: list[tuple[Key, Counts]] = field(default_factory=list)
+
+    def add(self, key: Key, counts: Counts) -> None:
+        """Take in one histogram."""
+        groups = self.sizes.setdefault(key.kind, {})
+        groups[key.group] = groups.get(key.group, 0) + reports_in(key.kind, counts)
+        self.cells.append((key, counts))
+
+    @cached_property
+    def measured(self) -> dict[str, int]:
+        """Reports by group of the kind that a measured mean is made of; empty in a slot of a threshold round."""
+        kinds = [kind for kind in sorted(self.sizes) if kind != report.COHORT and any(self.sizes[kind].values())]
+        return self.sizes[kinds[0]] if kinds else {}
+
+    @cached_property
+    def members(self) -> int:
+        """Number of reports for the threshold: all of a threshold round's, a few of any other slot's."""
+        return sum(self.sizes.get(report.COHORT, {}).values())
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """The groups whose mean is released."""
+        return released(self.measured or self.sizes.get(report.COHORT, {}), self.least)
+
+    @cached_property
+    def shown_cohort(self) -> frozenset[str]:
+        """The groups whose reports for the threshold are released."""
+        return self.shown & released(self.sizes.get(report.COHORT, {}), self.least)
+
+    def released(self, group: str) -> list[tuple[Key, Counts]]:
+        """The cells that are released for a group."""
+        return [
+            (key, counts)
+            for key, counts in self.cells
+            if group in (key.group, EVERYBODY)
+            and group in (self.shown_cohort if key.kind == report.COHORT else self.shown)
+        ]
+
+
+class Released:
+    """The released cells of some settled slots."""
+
+    def __init__(self, slots: Mapping[int, Slot]) -> None:
+        self._slots = slots
+
+    @property
+    def groups(self) -> list[str]:
+        """Every group that has a released cell, sorted."""
+        return sorted({group for slot in self._slots.values() for group in slot.shown})
+
+    @property
+    def smallest(self) -> int:
+        """The fewest reports of a slot among which one hides from a reader of everything published; 0 for no slot.
+
+        Slots of threshold rounds are left out.
+        """
+        fewest = (smallest(slot.measured, slot.shown) for slot in self._slots.values() if slot.measured)
+        return min(filter(None, fewest), default=0)
+
+    def of(self, group: str) -> Partial:
+        """Return the cells of one group, under its name; for `EVERYBODY` the sums over all devices."""
+        return Partial.gather(
+            (key._replace(group=group), counts) for slot in self._slots.values() for key, counts in slot.released(group)
+        )
+
+    def pooled(self, cycle: int, every: int, first: int, last: int) -> Partial:
+        """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
+
+        In the report phase few reports of a slot are for the threshold, so whole bundles of slots are released: within
+        a cycle of slots, the shortest ones with at least min_reports of them, as it was when they settled. A bundle
+        depends on no selection. One that two runs would share, or the selection cuts, is left out.
+        """
+        rows = []
+        bundles: list[list[int]] = []
+        open_slots: list[int] = []
+        for number in sorted(self._slots):
+            slot = self._slots[number]
+            if open_slots and number // cycle != open_slots[0] // cycle:
+                open_slots = []
+            if slot.members >= slot.then:
+                bundles.append([number])
+            elif slot.measured and slot.members:
+                open_slots.append(number)
+                if sum(self._slots[each].members for each in open_slots) >= slot.then:
+                    bundles.append(open_slots)
+                    open_slots = []
+            if first <= number <= last and EVERYBODY in slot.shown:
+                rows += [cell for cell in slot.cells if cell[0].kind != report.COHORT]
+        for bundle in bundles:
+            within = first <= bundle[0] and bundle[-1] <= last and bundle[0] // every == bundle[-1] // every
+            least = max(self._slots[each].least for each in bundle)
+            if within and sum(self._slots[each].members for each in bundle) >= least:
+                cells = [cell for each in bundle for cell in self._slots[each].cells]
+                rows += [cell for cell in cells if cell[0].kind == report.COHORT]
+        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in rows)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a store says of publishing. ``settled``: the newest settled slot, -1 before the first.
+
+    ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
+    larger of the two: what was withheld when it settled stays so.
+    """
+
+    settled: int
+    least: int
+    since: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, meta: Mapping[str, str], least: int) -> "Publication":
+        """Read it from a store's facts."""
+        since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
+        return cls(int(meta.get(SETTLED, -1)), least, since)
+
+    def then(self, slot: int) -> int:
+        """The min_reports under which a slot settled."""
+        return next((then for first, then in reversed(self.since) if first <= slot), self.least)
+
+    def select(self, partial: Mapping[Key, Counts]) -> Released:
+        """Return what of a Partial without late reports may be published; slots that have not settled are left out."""
+        slots: dict[int, Slot] = {}
+        for key, counts in partial.items():
+            if key.slot <= self.settled:
+                slot = slots.get(key.slot)
+                if slot is None:
+                    then = self.then(key.slot)
+                    slot = slots[key.slot] = Slot(max(then, self.least), then)
+                slot.add(key, counts)
+        return Released(slots)
+
+
+def publication_of(store: Store, least: int) -> Publication:
+    """Return what a store says of publishing now, for min_reports ``least``."""
+    return Publication.of(store.meta(SETTLED, _SINCE), least)
+
+
+def settle(store: Store, slot: int, least: int) -> Publication:
+    """Settle all slots up to ``slot``, under min_reports ``least``; what has settled stays so. Raises StoreError."""
+    with store.transaction():
+        before = publication_of(store, least)
+        if slot <= before.settled:
+            return before
+        since = before.since
+        if not since or since[-1][1] != least:
+            since = (*since, (before.settled + 1, least))
+        store.set_meta({_SINCE: json.dumps(since), SETTLED: str(slot)})
+    return Publication(slot, least, since)
+
+
+def told_groups(store: Store, publication: Publication) -> frozenset[str]:
+    """Return the groups of which counts (devices, losses) may be told: with their remainder they are large enough.
+
+    By the active devices of the inventory; without one by the reports of the newest settled slot. A count of a group
+    of one would say whether that household is there.
+    """
+    sizes: dict[str, int] = {}
+    for device in store.devices().values():
+        if device.state == ACTIVE:
+            sizes[device.group] = sizes.get(device.group, 0) + 1
+    if sizes:
+        return released(sizes, publication.least)
+    newest = publication.settled
+    partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()
+    return frozenset(publication.select(partial).groups)
+
+
+def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return (number, oldest slot) by group of the ``told`` groups, and for `EVERYBODY` over all of them."""
+    rows = {group: row for group, row in counts.items() if group in told and group != EVERYBODY}
+    if counts:
+        rows[EVERYBODY] = (sum(n for n, _ in counts.values()), min(slot for _, slot in counts.values()))
+    return rows

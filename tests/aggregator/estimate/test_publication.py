@@ -1,0 +1,284 @@
+"""What is published, however it is combined, is over no report or over at least min_reports: by enumeration."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from support.memory_store import MemoryStore
+from undertone_aggregator.collect.inventory import Device
+from undertone_aggregator.collect.partial import EVERYBODY, Key, Partial
+from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.estimate.publication import (
+    Publication,
+    only_told,
+    publication_of,
+    released,
+    settle,
+    smallest,
+    told_groups,
+)
+from undertone_shared import report
+
+CAMPAIGN = "meters"
+EPOCH = bytes(8)
+# A published number, as how often it holds each report.
+Number = tuple[int, ...]
+Rule = Callable[[dict[str, int], int], frozenset[str]]
+
+
+@cache
+def isolates(numbers: frozenset[Number], sizes: tuple[int, ...], least: int) -> bool:
+    """Whether some combination of the numbers, with any rational weights, is over 1 to least - 1 reports.
+
+    ``sizes``: reports in each column. There is one on the columns U if, and only if, leaving U out lowers the rank.
+    """
+    table = np.array(sorted(numbers), dtype=float).reshape(len(numbers), len(sizes))
+    present = [column for column, size in enumerate(sizes) if size]
+    rank = np.linalg.matrix_rank(table[:, present]) if numbers else 0
+    for count in range(1, least):
+        for few in itertools.combinations(present, min(count, len(present))):
+            rest = [column for column in present if column not in few]
+            if sum(sizes[column] for column in few) < least and (
+                (np.linalg.matrix_rank(table[:, rest]) if rest and numbers else 0) < rank
+            ):
+                return True
+    return False
+
+
+def naive(sizes: dict[str, int], least: int) -> frozenset[str]:
+    """Each number by itself, as it was once published."""
+    everybody = {EVERYBODY} if sum(sizes.values()) >= least else set()
+    return frozenset(everybody | {group for group, n in sizes.items() if n >= least and group != EVERYBODY})
+
+
+def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) -> frozenset[Number]:
+    """The numbers of these groups over columns that are groups."""
+    return frozenset(tuple(int(group in (EVERYBODY, own)) for own in groups) for group in shown if sum(sizes))
+
+
+def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """Groups, some reports without one, and how many reports each has."""
+    for names in ([EVERYBODY], ["a"], [EVERYBODY, "a"], ["a", "b"], [EVERYBODY, "a", "b"], ["a", "b", "c", "other"]):
+        for sizes in itertools.product(range(most + 1), repeat=len(names)):
+            yield names, sizes
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 4])
+def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
+    """Of every grouping with up to 5 reports each; a larger min_reports publishes no more, and may come later."""
+    for names, sizes in groupings(5):
+        of = dict(zip(names, sizes, strict=True))
+        shown = released(of, least)
+        assert not isolates(numbers_of(names, sizes, shown), sizes, least), (of, shown)
+        assert released(of, least + 1) <= shown, of
+        if shown:
+            assert smallest(of, shown) >= least
+            parts = [n for group, n in of.items() if group in shown and group != EVERYBODY]
+            assert smallest(of, shown) == min(n for n in (*parts, sum(sizes) - sum(parts)) if n)
+
+
+def test_nothing_large_enough_is_withheld_without_need() -> None:
+    assert released({"a": 300, "b": 200, "c": 10}, 10) == {EVERYBODY, "a", "b", "c"}
+    # The one household of c is what all others leave.
+    assert released({"a": 300, "b": 200, "c": 1}, 10) == {EVERYBODY, "a"}
+    assert released({"a": 300, EVERYBODY: 12}, 10) == {EVERYBODY, "a"}
+    assert released({"a": 9}, 10) == frozenset()
+
+
+def test_the_check_finds_what_one_number_at_a_time_let_out() -> None:
+    sizes = {"a": 28, "b": 1}
+    shown = naive(sizes, 10)
+    assert shown == {EVERYBODY, "a"}
+    assert isolates(numbers_of(["a", "b"], (28, 1), shown), (28, 1), 10)
+
+
+# --- histories: devices, slots, who reports on time, late or never, in which groups
+
+DEVICES = 4
+NEVER, IN_TIME, LATE = range(3)
+GROUPS = (EVERYBODY, "a", "b")
+
+
+def send(store: MemoryStore, rows: Iterable[tuple[int, int, str, int]]) -> None:
+    """Commit reports (device, slot, group, kind): each device has a symbol of its own."""
+    partial = Partial()
+    for device, slot, group, kind in rows:
+        partial.add(Key(CAMPAIGN, EPOCH, kind, group, slot), device, DEVICES)
+    store.commit("0of1", Batch(partial))
+
+
+def poll(store: MemoryStore, least: int, slots: int, read: Callable[[MemoryStore, int], "Shown"]) -> set[Number]:
+    """Every number that is published now: of each group and slot."""
+    shown = read(store, least)
+    numbers = set()
+    for group in GROUPS:
+        for slot in range(slots):
+            vector = np.zeros((slots, DEVICES), dtype=int)
+            for key, counts in shown(group).items():
+                if key.slot == slot:
+                    vector[slot] += counts
+            numbers.add(tuple(vector.ravel().tolist()))
+    return {number for number in numbers if any(number)}
+
+
+Shown = Callable[[str], Partial]
+
+
+def now(store: MemoryStore, least: int) -> Shown:
+    shown = publication_of(store, least).select(store.partial(late=False))
+    return shown.of
+
+
+def before(store: MemoryStore, least: int) -> Shown:
+    """As it once was: settled slots as the store has them when it is asked, each number by itself."""
+    settled, partial = publication_of(store, least).settled, store.partial()
+
+    def of(group: str) -> Partial:
+        mine = [(key, counts) for key, counts in partial.items() if group in (key.group, EVERYBODY)]
+        total = sum(int(counts.sum()) for key, counts in mine if key.slot <= settled)
+        return Partial.gather(
+            (key._replace(group=group), c) for key, c in mine if total >= least and key.slot <= settled
+        )
+
+    return of
+
+
+def histories(slots: int) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """(group of each device, when the report of each device and slot comes), symmetric ones once."""
+    of_a_device = list(itertools.product(GROUPS, itertools.product((NEVER, IN_TIME, LATE), repeat=slots)))
+    for fleet in itertools.combinations_with_replacement(of_a_device, DEVICES):
+        yield tuple(group for group, _ in fleet), tuple(when for _, times in fleet for when in times)
+
+
+def played(
+    groups: tuple[str, ...], times: tuple[int, ...], least: int, read: Callable[[MemoryStore, int], Shown]
+) -> frozenset[Number]:
+    """Everything that is published in a history: polled while reports come, one late one after the other."""
+    slots = len(times) // DEVICES
+    store = MemoryStore()
+    rows = [(device, slot, groups[device], report.REPORT) for device in range(DEVICES) for slot in range(slots)]
+    seen: set[Number] = set()
+    for slot in range(slots):
+        send(store, [row for row, when in zip(rows, times, strict=True) if row[1] == slot and when == IN_TIME])
+        seen |= poll(store, least, slots, read)
+        settle(store, slot, least)
+        seen |= poll(store, least, slots, read)
+    for row, when in zip(rows, times, strict=True):
+        if when == LATE:
+            send(store, [row])
+            seen |= poll(store, least, slots, read)
+    return frozenset(seen)
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
+    for groups, times in histories(1):
+        assert not isolates(played(groups, times, least, now), (1,) * DEVICES, least), (groups, times)
+
+
+def test_no_history_of_two_slots_lets_a_report_out() -> None:
+    """Every fifth of 82,000, spread evenly: a device's late report of one slot beside its report of the next."""
+    for groups, times in itertools.islice(histories(2), 0, None, 29):
+        assert not isolates(played(groups, times, 2, now), (1,) * 2 * DEVICES, 2), (groups, times)
+
+
+def test_what_was_published_once_is_found_by_the_same_histories() -> None:
+    found = [isolates(played(groups, times, 2, before), (1,) * DEVICES, 2) for groups, times in histories(1)]
+    assert sum(found) > 100
+    one_late = (("a",) * DEVICES, (IN_TIME, IN_TIME, IN_TIME, LATE))
+    assert isolates(played(*one_late, 2, before), (1,) * DEVICES, 2)
+    assert not isolates(played(*one_late, 2, now), (1,) * DEVICES, 2)
+
+
+# --- pooled slots, of which quantiles are made
+
+SLOTS = 4
+
+
+def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
+    """Every pool of the threshold's reports, and of the others, over any selection and any runs; ever published.
+
+    ``counts``: (reports for the threshold, others) of each slot. Columns: both of each slot.
+    """
+    partial = Partial()
+    for slot, pair in enumerate(counts):
+        for kind, n in zip((report.COHORT, report.REPORT), pair, strict=True):
+            if n:
+                partial.add_counts(Key(CAMPAIGN, EPOCH, kind, EVERYBODY, slot), np.array([n]))
+    numbers: set[Number] = set()
+    for publication in publications:
+        shown = publication.select(partial)
+        cells = list(shown.of(EVERYBODY))
+        for every, first in itertools.product((1, 2, 3, 4), range(SLOTS)):
+            for last in range(first, SLOTS):
+                pooled = shown.pooled(SLOTS, every, first, last)
+                for run, kind in itertools.product(range(SLOTS), (report.COHORT, report.REPORT)):
+                    cells_of_run = [key for key in pooled if key.slot // every == run and key.kind == kind]
+                    numbers.add(vector(cells_of_run))
+        numbers |= {vector([key]) for key in cells}
+    return frozenset(number for number in numbers if any(number))
+
+
+def vector(keys: Iterable[Key]) -> Number:
+    numbers = [0] * 2 * SLOTS
+    for key in keys:
+        numbers[2 * key.slot + (key.kind == report.REPORT)] += 1
+    return tuple(numbers)
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_no_difference_of_pools_is_over_a_few_reports(least: int) -> None:
+    """Whatever is selected, in runs of any length, while slots settle, and after min_reports was raised."""
+    polls = [Publication(settled, least, ((0, least),)) for settled in (1, SLOTS - 1)]
+    polls += [Publication(SLOTS - 1, changed, ((0, least),)) for changed in (least - 1, least + 1)]
+    for counts in itertools.product(itertools.product((0, 1, 2), (0, 3)), repeat=SLOTS):
+        sizes = tuple(n for pair in counts for n in pair)
+        assert not isolates(pools(counts, polls), sizes, least), counts
+
+
+def test_what_was_withheld_when_a_slot_settled_stays_so() -> None:
+    store = MemoryStore()
+    send(store, [(device, 0, EVERYBODY, report.REPORT) for device in range(3)])
+    settle(store, 0, 4)
+    send(store, [(device, 1, EVERYBODY, report.REPORT) for device in range(3)])
+    settle(store, 1, 3)
+    assert {key.slot for key in now(store, 3)(EVERYBODY)} == {1}
+    assert not now(store, 4)(EVERYBODY)
+
+
+def test_a_slot_settles_once() -> None:
+    store = MemoryStore()
+    send(store, [(device, 5, EVERYBODY, report.REPORT) for device in range(3)])
+    assert settle(store, 5, 2).settled == 5
+    assert settle(store, 3, 2).settled == 5
+    send(store, [(3, 5, EVERYBODY, report.REPORT), (3, 4, EVERYBODY, report.REPORT)])
+    assert now(store, 2)(EVERYBODY).reports == 3
+    assert store.partial().reports == 5
+    assert store.late_reports() == 2
+
+
+def test_counts_are_told_of_groups_that_are_large_enough() -> None:
+    """Of a group of one household, "1 reporting, 0 silent" says that it is there."""
+    store = MemoryStore()
+    sizes = {"east": 12, "solo": 1, "west": 11}
+    store.set_devices(
+        Device(f"{group}-{number}", group, "active", 0) for group, n in sizes.items() for number in range(n)
+    )
+    publication = publication_of(store, 10)
+    # East, west and everybody would leave solo.
+    assert told_groups(store, publication) == {EVERYBODY, "east"}
+    losses = {"east": (3, 70), "solo": (2, 60), "west": (1, 80)}
+    assert only_told(losses, told_groups(store, publication)) == {"east": (3, 70), EVERYBODY: (6, 60)}
+    assert only_told({}, {"east"}) == {}
+
+
+def test_without_an_inventory_the_newest_settled_slot_says_how_large_groups_are() -> None:
+    store = MemoryStore()
+    assert told_groups(store, publication_of(store, 2)) == frozenset()
+    send(store, [(device, 7, "a" if device else "b", report.REPORT) for device in range(4)])
+    settle(store, 7, 1)
+    assert told_groups(store, publication_of(store, 2)) == {EVERYBODY}
+    assert told_groups(store, publication_of(store, 1)) == {EVERYBODY, "a", "b"}
