@@ -19,6 +19,8 @@ STATUS = {
     "month": round(30 * 1.0986 * (1 << 20)),
     "ever": round(112 * 1.0986 * (1 << 20)),
     "ever_rho": 0,
+    "lifetime": round(402 * 1.0986 * (1 << 20)),
+    "streams": None,
     "spent_until": 1_795_300_000,
     "paused": None,
     "refusals": {"epsilon": 1},

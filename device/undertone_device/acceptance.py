@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # No clock that is right shows a time before this code existed (2026-11-01).
 BUILT = 1793491200
 _DAY = 86400
+# So long after its slot a server still takes a report: docs/wire.md.
+_LATE_SECONDS = 2 * _DAY
+_LATE_SLOTS = 96
 
 
 class Acceptance:
@@ -28,7 +31,8 @@ class Acceptance:
         self._policy = policy
         self._ledger = ledger
         self._guard = guard
-        self._issued_at = 0
+        # What the server said last, and the uptime at which it was heard.
+        self._issued_at = self._heard_at = 0
         self.campaign = self.files.load(ledger.current, policy)
         self.following = self.files.load(ledger.next, policy)
 
@@ -47,6 +51,7 @@ class Acceptance:
         self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
     ) -> bool:
         issued_at, fingerprint = campaigns.header(message)
+        self._guard.advance()
         for known in (self.campaign, self.following):
             if known is not None and known.fingerprint == fingerprint:
                 _check_name(known, name)
@@ -61,6 +66,10 @@ class Acceptance:
         self._policy.check_campaign(campaign)
         if not _agree(now, issued_at):
             raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
+        if campaign.fingerprint in (self._ledger.current, self._ledger.next):
+            self._restore(campaign)
+            self._hear(issued_at, now)
+            return True
         self._guard.start(now)
         self.promote(now)
         newest = self.following or self.campaign
@@ -76,10 +85,28 @@ class Acceptance:
         # device. One that does not agree gives way to any: neither it nor a wrong clock outlasts the next message.
         if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
             self._issued_at = issued_at
+            self._heard_at = self._ledger.uptime
 
     def agrees(self, now: int) -> bool:
-        """Whether the device's clock agrees with what the server said last."""
-        return _agree(now, self._issued_at)
+        """Whether the device's clock agrees with what the server said last and the ticks that have passed since.
+
+        That counts for a day, and then for as long as a report is still taken when the server comes back.
+        """
+        campaign = self.campaign
+        passed = self._ledger.uptime - self._heard_at
+        late = max(_LATE_SECONDS, _LATE_SLOTS * campaign.slot_seconds if campaign else 0)
+        return passed <= _DAY + late and _agree(now, self._issued_at + passed)
+
+    def _restore(self, campaign: "Campaign") -> None:
+        """Put back the lost or damaged file of a campaign that the ledger names: it was accepted and charged before."""
+        try:
+            self.files.save(campaign)
+        except (OSError, MemoryError) as error:
+            raise Refused("storage", "the campaign could not be stored: %s" % error)
+        if campaign.fingerprint == self._ledger.current:
+            self.campaign = campaign
+        else:
+            self.following = campaign
 
     def _keep(self, campaign: "Campaign", now: int) -> None:
         ledger = self._ledger

@@ -1,4 +1,4 @@
-"""What keeps every measured interval to at most one draw, and draws apart: the caps and the ledger behind them.
+"""The caps and the ledger behind them: they keep every measured interval to at most one draw, and draws apart.
 
 The ledger's ``spent_until`` moves forward before a report leaves, and what the clock must allow the monotonic tick
 counter must allow, too, whatever server, broker or clock say. Nothing here ever depends on a reading.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from undertone_device.ledger import Ledger, Storage
+    from undertone_device.pauses import Span
     from undertone_device.seams import Carried
     from undertone_shared.campaign import Campaign
     from undertone_shared.policy import Policy
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _DAY = 86400
 # Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
 BEGUN = "begun"
-# "FROM UNTIL" in Unix seconds: slots that the household does not report, decided ahead.
+# The household's pause, "FROM UNTIL" in Unix seconds: see `pauses`.
 PAUSE = "pause"
 
 
@@ -48,6 +49,8 @@ class Guard:
         self._campaign: Campaign | None = None
         self._drew_at: int | None = None
         self._drawn = False
+        self._span: Span | None = None
+        self._wrote_at = ledger.uptime
         now = self._at = ticks()
         drew = ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
         slept = 0
@@ -94,11 +97,11 @@ class Guard:
         self._at = (self._at + seconds * 1000) & TICKS_MASK
         self._ledger.uptime += seconds
 
-    def rested(self, ago: int = 0) -> bool:
-        """Whether a slot that opened ``ago`` seconds ago did so late enough after the last draw and boot, in ticks."""
+    def rested(self, opened: int) -> bool:
+        """Whether a slot that opened at this uptime did so late enough after the last draw and boot, in ticks."""
         rest = self._policy.rest_seconds
         by_clock = not rest or self._policy.rest_by != "ticks"
-        return by_clock or self._ledger.uptime - ago - self._rest_from >= in_ticks(rest)
+        return by_clock or opened - self._rest_from >= in_ticks(rest)
 
     def begins(self, campaign: "Campaign", slot: int) -> int:
         """The Unix second from which on readings may enter a slot's value: a counter's is based in the slot before."""
@@ -113,8 +116,11 @@ class Guard:
         """What the campaign's kind of rule carries from report to report, if anything."""
         return self._carried.get(campaign.rule.kind)
 
-    def obstacle(self, campaign: "Campaign", slot: int, now: int, rested: bool) -> "str | None":
-        """One word why this slot must not be drawn, or None. ``rested``: what `rested` said when it opened."""
+    def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """One word why this slot must not be drawn, or None. ``opened``: the uptime from which on it was measured.
+
+        The clock agrees with the server's, as `Acceptance.agrees` says.
+        """
         ledger = self._ledger
         policy = self._policy
         start = slot * campaign.slot_seconds
@@ -122,10 +128,14 @@ class Guard:
             return "waiting"
         if slot > campaign.last_slot:
             return "ended"
+        if start + campaign.slot_seconds > now:
+            # Only a clock that was ahead can have closed it.
+            return "ahead"
         if start < ledger.spent_until:
+            self._return(now)
             return "spent"
         rest = policy.rest_seconds
-        if rest and (self.begins(campaign, slot) < ledger.spent_until + rest or not rested):
+        if rest and (self.begins(campaign, slot) < ledger.spent_until + rest or not self.rested(opened)):
             return "rest"
         if self._drew_at is None:
             if not policy.one_shot and now // _DAY <= ledger.day and ledger.boots >= policy.boots_per_day:
@@ -136,23 +146,62 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        # A period holds no more slots than that, whatever is drawn: only ticks can tell of more.
-        by_clock = 0 if policy.reports_per_period * campaign.slot_seconds >= period else period
+        # No campaign has shorter slots than the policy allows. Where a period holds no more of those than the cap, the
+        # clock has nothing to say: only ticks can tell of more.
+        by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
         if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
             return "lifetime"
-        if self._paused(self.begins(campaign, slot), start + campaign.slot_seconds):
-            return "pause"
         carried = self.carried(campaign)
         return carried.obstacle(campaign, slot) if carried else None
 
-    def _paused(self, start: int, end: int) -> bool:
+    def _return(self, now: int) -> None:
+        """Undo a wrong clock, once the clock agrees with the server's again: what is spent ahead was spent by now.
+
+        An honest clock never spends more than a day and a block of reserved slots ahead. All that was measured was
+        measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
+        streams, whose windows the clock numbers, stay as they are: their owner has `reset`.
+        """
+        ledger = self._ledger
+        policy = self._policy
+        if policy.rest_by != "ticks" or policy.stream or ledger.spent_until <= now + _DAY + policy.write_seconds:
+            return
+        from undertone_device import reset
+
+        reset.clamp(ledger, policy, now)
+        del reset
+        unload("reset")
+        self._until = now
+        self._reserved = 0
+        # After a boot, too.
+        self._drew_at = self._ticks()
+        self._rest_from = ledger.uptime + 1
+
+    def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """The word ``pause`` if the household's pause covers any of the slot, by clock or ticks. To be asked each slot.
+
+        In a pause the ledger is written as often as if reports were drawn: a boot does not forget how long it lasted.
+        """
+        ledger = self._ledger
         try:
-            words = (self._storage.read(PAUSE) or b"0 0").split()
-            return start < int(words[1]) and int(words[0]) < end
+            pause = self._storage.read(PAUSE)
+            if not pause:
+                self._span = None
+                return None
+            if self._span is None:
+                # Most boards never pause.
+                from undertone_device.pauses import Span
+
+                self._span = Span(self._storage, self._policy.rest_by == "ticks")
+            covered = self._span.covers(
+                pause, self.begins(campaign, slot), (slot + 1) * campaign.slot_seconds, now, opened, ledger.uptime
+            )
+            if covered and ledger.uptime - self._wrote_at >= self._policy.write_seconds:
+                self.write()
         except (OSError, ValueError, IndexError):
-            return True  # nobody can read until when: not before the file is mended or removed
+            covered = True  # nobody can read until when: not before the file is mended or removed
+        return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:
         """Units of epsilon of one report, by the dearest of the campaign's mechanisms; a stream is charged in rho."""
@@ -210,6 +259,7 @@ class Guard:
     def write(self) -> None:
         """Write the ledger with what is reserved already. Raises OSError."""
         self._ledger.write(self._until, self._reserved, self._units)
+        self._wrote_at = self._ledger.uptime
 
 
 def in_ticks(seconds: int) -> int:

@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any
 
-from undertone_device.household import at_delta
+from undertone_device.household import at_delta, rho_a_day
 from undertone_device.packets import CONNECTED, LOST
 from undertone_device.paho_transport import PahoTransport
 from undertone_device.settings import Config
@@ -28,7 +28,6 @@ _RETRY_SECONDS = 30
 _ALIVE_SECONDS = 60
 _STALE_SECONDS = 300
 _VERSION = "2"
-_DAY = 86400
 
 
 class Home:
@@ -100,6 +99,9 @@ class Home:
                 "month", "epsilon of the last thirty days", topic, "month", "ε", precision=2, state_class="measurement"
             ),
             discovery.Sensor("ever", "epsilon spent ever", topic, "ever", "ε", precision=2, state_class="measurement"),
+            discovery.Sensor(
+                "life", "used of all epsilon ever", topic, "life", "%", precision=1, state_class="measurement"
+            ),
             discovery.Sensor("last_report", "last report", topic, "last_report"),
             discovery.Sensor("paused", "paused", topic, "paused", binary=True),
             discovery.Sensor("why", "why nothing was reported", topic, "why", diagnostic=True),
@@ -118,10 +120,11 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]
     return {
-        "day": round(_day(campaign, status), 3),
+        "day": _day(status),
         # Streams are not counted by day: of a month with them nothing is known.
         "month": None if streams else round(status["month"] / UNIT, 3),
         "ever": round(status["ever"] / UNIT + at_delta(streams), 3),
+        "life": round(100 * status["ever"] / status["lifetime"], 1) if status["lifetime"] else None,
         "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
         "paused": status["paused"] == "pause",
         "why": status["paused"] or "",
@@ -130,15 +133,18 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _day(campaign: dict[str, Any] | None, status: dict[str, Any]) -> float:
-    """The most epsilon of any 24 hours under this campaign; of a stream, at delta 2^-20, by the windows they touch."""
-    if campaign is None or campaign["stream"] is None:
-        certificates = campaign["certificates"].values() if campaign else [status["cap"]]
-        return float(status["most_a_day"] * max(math.log(a / b) for a, b in certificates))
-    stream = campaign["stream"]
-    length = stream["renewal"] * campaign["slot_seconds"]
-    windows = -(-_DAY // length) + 1 if length else 1
-    return at_delta(windows * stream["rho"][0] / stream["rho"][1])
+def _day(status: dict[str, Any]) -> float | None:
+    """The most epsilon of any 24 hours, whatever campaigns the policy admits; streams at delta 2^-20.
+
+    None where the policy caps a stream's reports alone.
+    """
+    p, q = status["cap"]
+    epsilon = float(status["most_a_day"] * math.log(p / q))
+    streams = status["streams"]
+    if streams is None:
+        return round(epsilon, 3)
+    rho = rho_a_day(streams)
+    return None if rho is None else round(epsilon + at_delta(rho), 3)
 
 
 def open_home(config: Config) -> Home | None:

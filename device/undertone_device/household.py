@@ -12,6 +12,7 @@ from undertone_device.units import UNIT
 _DELTA_BITS = 20
 _DAY = 86400
 _WHY = {
+    "ahead": "the clock was ahead: that slot has not ended yet",
     "boots": "it has started too often today",
     "chains": "the stream's chains are used up",
     "clock": "this clock and the campaign's do not agree",
@@ -83,13 +84,17 @@ def _spent(state: dict[str, Any]) -> list[str]:
         lines += _stream(campaign["stream"])
     else:
         certificates = [cap] if campaign is None else campaign["certificates"].values()
-        lines += _reading_and_day(max(math.log(a / b) for a, b in certificates), state)
+        lines.append(_reading(max(math.log(a / b) for a, b in certificates)))
+    lines += _day(state)
     lines += _sums(state)
-    if state["ever_rho"]:
+    streams = state["streams"]
+    if streams is not None or state["ever_rho"]:
         rho = state["ever_rho"] / UNIT
+        line = f"streams     rho = {rho:.4g} charged ever"
+        if streams is not None and streams["lifetime"]:
+            line += f", of {streams['lifetime'] / UNIT:.4g} allowed,"
         lines.append(
-            f"streams     rho = {rho:.4g} charged ever, beside that and not part of it: epsilon ="
-            f" {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+            f"{line} beside that and not part of it: epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
         )
     return lines
 
@@ -105,25 +110,46 @@ def _sums(state: dict[str, Any]) -> list[str]:
         ever += f"; the record was lost {state['losses']} times, and what it held is "
         ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
     if state["lifetime"]:
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent"
+        used = 100 * state["ever"] / state["lifetime"]
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent ({used:.1f} % is used)"
     return [month, ever + ". What repeats, a habit of many days, is protected by this number alone"]
 
 
-def _reading_and_day(epsilon: float, state: dict[str, Any]) -> list[str]:
+def _reading(epsilon: float) -> str:
+    return (
+        f"one reading epsilon = {epsilon:.4f}: to whoever sees that reading's report alone, or already knows all other"
+        f" readings, the odds between two values of it shift by at most {_factor(epsilon)}"
+    )
+
+
+def _day(state: dict[str, Any]) -> list[str]:
+    """Any 24 hours by what the policy allows, whatever campaigns there were or will be; and what was really drawn."""
     most = state["most_a_day"]
+    epsilon = most * math.log(state["cap"][0] / state["cap"][1])
     knows = "to somebody who already knows the rest of the record"
     text = (
-        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {most * epsilon:.2f}; {knows}, all that"
+        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {epsilon:.2f}; {knows}, all that"
         " the device ever sends shifts the odds of what happened in those 24 hours by at most"
-        f" {_factor(most * epsilon)}"
+        f" {_factor(epsilon)}, whatever campaigns its policy admits"
     )
     if state["rest_by"] == "clock":
         text += " (this trusts whoever sets the device's clock)"
-    return [
-        f"one reading epsilon = {epsilon:.4f}: to whoever sees that reading's report alone, or already knows all other"
-        f" readings, the odds between two values of it shift by at most {_factor(epsilon)}",
-        text,
-    ]
+    lines = [text, f"drawn       epsilon = {state['recent'] / UNIT:.2f} of slots that began yesterday or today (UTC)"]
+    streams = state["streams"]
+    if streams is not None:
+        rho = rho_a_day(streams)
+        most_rho = "no bound of their own: the policy caps each report of a stream alone"
+        if rho is not None:
+            most_rho = f"rho = {rho:.4g}, epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}, beside that"
+        lines.insert(1, f"            streams in any 24 h: {most_rho}")
+    return lines
+
+
+def rho_a_day(streams: dict[str, Any]) -> float | None:
+    """The most rho (zCDP) that streams may be charged for any 24 hours: by each calendar period that these touch."""
+    if streams["rho"] is None:
+        return None
+    return float((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"] / UNIT)
 
 
 def _stream(stream: dict[str, Any]) -> list[str]:

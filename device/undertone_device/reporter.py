@@ -135,8 +135,8 @@ class Reporter:
         finished = self._open.finished
         if finished is None:
             return None
-        campaign, slot, value, rested = finished
-        self.paused = self._obstacle(campaign, slot, now, rested)
+        campaign, slot, value, opened = finished
+        self.paused = self._obstacle(campaign, slot, now, opened)
         if self.paused == "rate":
             # Only early: asked again within the slot, it may still be drawn.
             return None
@@ -153,8 +153,8 @@ class Reporter:
             return None
         slot = now // campaign.slot_seconds - 1
         self._guard.advance()
-        rested = self._guard.rested(now - self._guard.begins(campaign, slot))
-        self.paused = self._obstacle(campaign, slot, now, rested)
+        opened = self.ledger.uptime - (now - self._guard.begins(campaign, slot))
+        self.paused = self._obstacle(campaign, slot, now, opened)
         if self.paused is not None:
             return None
         return self._release(campaign, slot, campaign.default if sample is None else sample)
@@ -173,16 +173,19 @@ class Reporter:
         if campaign is None:
             self.paused = "no_campaign"
         else:
-            self._open.open(campaign, now, end, self._guard.rested())
+            self._open.open(campaign, now, end, self.ledger.uptime)
 
     # Drawing
 
-    def _obstacle(self, campaign: "Campaign", slot: int, now: int, rested: bool) -> "str | None":
+    def _obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """One word why this slot must not be drawn, or None; ``opened``: the uptime from which on it was measured."""
         if not self._accepted.agrees(now):
             return "clock"
+        # At every slot, whatever else forbids it: a pause counts its ticks from when it is first seen.
+        paused = self._guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(campaign.schedule.place(self.device), slot):
             return "turn"
-        return self._guard.obstacle(campaign, slot, now, rested)
+        return self._guard.obstacle(campaign, slot, now, opened) or paused
 
     def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
         try:
@@ -192,8 +195,6 @@ class Reporter:
             self.paused = "entropy"
             return None
         self._guard.spend(campaign, slot)
-        # The slot that is open now opened before this draw.
-        self._open.rested = self._guard.rested()
         self.dropped += self.outbox.append(report)
         if self._guard.commit(campaign):
             return report

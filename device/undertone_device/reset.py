@@ -29,19 +29,23 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
     if ledger.lost:
         raise Invalid("the state holds no ledger, expected one that a device has written")
     ledger.sums.limit(policy.reports_per_period, min(ledger.spent_until, now), ledger.uptime)
-    _clamp(ledger.sums, now)
     ledger.current = ledger.next = NO_CAMPAIGN
     ledger.last_epoch = 0
+    clamp(ledger, policy, now)
+    ledger.write(ledger.spent_until, 0, 0)
+
+
+def clamp(ledger: "Ledger", policy: "Policy", now: int) -> None:
+    """Nothing was drawn after ``now``, whatever the clock said then; how much was drawn stays counted."""
     ledger.spent_until = min(ledger.spent_until, now)
     ledger.began = min(ledger.began, now)
     ledger.day = min(ledger.day, now // 86400)
     if policy.stream:
         ledger.rho_period = min(ledger.rho_period, now // policy.stream.period_seconds)
-    ledger.write(ledger.spent_until, 0, 0)
+    _clamp_sums(ledger.sums, now)
 
 
-def _clamp(sums: "Sums", now: int) -> None:
-    """Nothing was drawn after ``now``, whatever the clock said then."""
+def _clamp_sums(sums: "Sums", now: int) -> None:
     buffer = sums.buffer
     for i in range(RING, RING + 8 * GROUPS, 8):
         struct.pack_into(">I", buffer, i, min(struct.unpack(">I", buffer[i : i + 4])[0], now))

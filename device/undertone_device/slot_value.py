@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from undertone_device.seams import Sample, Value
     from undertone_shared.campaign import Campaign
 
-    Finished = tuple[Campaign, int, Sample | None, bool]
+    Finished = tuple[Campaign, int, Sample | None, int]
 
 # Ticks are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
@@ -19,7 +19,8 @@ _LARGEST = (1 << 30) - 1
 def check_sample(sample: "Sample") -> int:
     """The sample. Raises Invalid unless it is an integer of 30 bits and sign."""
     if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
-        raise Invalid("a sample is %r, expected an integer from -(2^30-1) to 2^30-1" % (sample,))
+        # The sample itself is a reading: the sentence may reach a log.
+        raise Invalid("a sample is out of range or no integer, expected an integer from -(2^30-1) to 2^30-1")
     return sample
 
 
@@ -28,7 +29,8 @@ class SlotValue:
 
     sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
     counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). A slot without a
-    reading ends its interval: a value never reaches back beyond the slot before its own, into a rest or a pause.
+    reading ends its interval, and so does a change to shorter slots (`OpenSlot.open`): a value never reaches back
+    beyond the slot before its own, of its own length, into a rest or a pause.
     """
 
     def __init__(self, measure: str, modulus: int = 0):
@@ -105,8 +107,9 @@ class SlotValue:
 class OpenSlot:
     """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
 
-    A slot that was entered in its middle, by boot or by a jump of the clock, is never finished. ``several`` makes one
-    value of the coordinates' values, where the policy has streams.
+    A finished slot is (campaign, slot, value, opened): ``opened`` is the uptime, in seconds of the tick counter, from
+    which on readings may have entered the value. A slot that was entered in its middle, by boot or by a jump of the
+    clock, is never finished. ``several`` makes one value of the coordinates' values, where the policy has streams.
     """
 
     def __init__(
@@ -117,15 +120,16 @@ class OpenSlot:
     ):
         self.finished: Finished | None = None
         self.value: Value | None = None
-        self.rested = False
-        self._rested_before = False
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus
         self._several = several
         self._dimension = 0
         self._slot = 0
+        self._seconds = 0
         self._whole = False
+        self._opened = 0
+        self._opened_before = 0
 
     def lasts(self, now: int) -> bool:
         """Whether ``now`` is in the open slot."""
@@ -140,24 +144,25 @@ class OpenSlot:
         value = self.value.close(self._ticks())
         if self._whole:
             # A counter's value begins at a reading of the slot before.
-            rested = self.rested and (self._rested_before or campaign.measure != "counter")
-            self.finished = (campaign, self._slot, value, rested)
+            opened = self._opened_before if campaign.measure == "counter" else self._opened
+            self.finished = (campaign, self._slot, value, opened)
         self._campaign = None
         return (self._slot + 1) * campaign.slot_seconds
 
-    def open(self, campaign: "Campaign", now: int, end: int, rested: bool) -> None:
-        """Begin the campaign's slot that holds ``now``; ``end`` is where the one before it ended.
-
-        ``rested``: whether it opens long enough after the last draw.
-        """
-        self._rested_before = self.rested
-        self.rested = rested
+    def open(self, campaign: "Campaign", now: int, end: int, uptime: int) -> None:
+        """Begin the campaign's slot that holds ``now``, at ``uptime``; ``end`` is where the one before it ended."""
+        self._opened_before = self._opened
+        self._opened = uptime
         dimension = campaign.rule.dimension
-        self._slot = now // campaign.slot_seconds
-        self._whole = self._slot * campaign.slot_seconds == end
+        seconds = campaign.slot_seconds
+        self._slot = now // seconds
+        self._whole = self._slot * seconds == end
         self._campaign = campaign
-        # What the last slot left is where this one starts, if it is the same quantity.
-        if self.value is None or self.value.measure != campaign.measure or self._dimension != dimension:
+        # What the last slot left is where this one starts, if it is the same quantity. A counter's base was read
+        # somewhere in the last slot: after a longer one it may be older than one of these slots, and is forgotten.
+        stale = campaign.measure == "counter" and self._seconds > seconds
+        self._seconds = seconds
+        if self.value is None or stale or self.value.measure != campaign.measure or self._dimension != dimension:
             values = [SlotValue(campaign.measure, self._modulus) for _ in range(dimension)]
             self.value = self._several(values) if self._several and dimension > 1 else values[0]
             self._dimension = dimension

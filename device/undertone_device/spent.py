@@ -23,25 +23,28 @@ def drawn_since(sums: "Sums", start: int) -> int:
     return total
 
 
-def month(sums: "Sums", day: int) -> int:
-    """Units of epsilon of the 31 days up to ``day``, which hold any thirty times 24 hours up to now."""
+def month(sums: "Sums", day: int, days: int = DAYS) -> int:
+    """Units of epsilon of the ``days`` UTC days up to ``day``; 31 hold any thirty times 24 hours up to now."""
     buffer = sums.buffer
     newest = struct.unpack(">I", buffer[20:24])[0]
     total = 0
-    for old in range(max(newest, day) - DAYS + 1, newest + 1):
+    for old in range(max(newest, day) - days + 1, newest + 1):
         i = MONTH + 4 * (old % DAYS)
         total += struct.unpack(">I", buffer[i : i + 4])[0]
     return total
 
 
-def most_reports(policy: "Policy", slot: int, seconds: int, counter: bool) -> int:
-    """How many reported intervals a real interval of ``seconds`` can touch, by slots, rest and the sliding cap.
+def most_reports(policy: "Policy", seconds: int, counter: bool) -> int:
+    """How many reported intervals a real interval of ``seconds`` can touch, whatever campaigns the policy allows.
 
-    Their starts lie in an open interval of seconds + reach; rest keeps starts reach + rest apart. A ``counter``'s
-    interval reaches from its reading in the slot before to its own, wherever in their slots those are.
+    No slot is shorter than the policy's S. A rest W allows ceil((seconds + S)/(W + S)) intervals, no rest
+    ceil((seconds + S)/S), and the sliding cap of k starts in any P allows k in each whole P, what fits into the part
+    that is left, and one that began before. A ``counter``'s interval reaches from its reading in the slot before to
+    its own, wherever in their slots those are: with a rest S is then 2 S, without one there is one more.
     """
+    slot = policy.slot_seconds
     reach = 2 * slot if counter else slot
-    span = seconds + reach
-    whole, part = divmod(span, policy.period_seconds)
-    capped = policy.reports_per_period * whole + min(policy.reports_per_period, -(-part // slot))
-    return min(-(-span // (reach + policy.rest_seconds if policy.rest_seconds else slot)), capped)
+    apart = -(-(seconds + reach) // (reach + policy.rest_seconds if policy.rest_seconds else slot))
+    whole, part = divmod(seconds, policy.period_seconds)
+    most = policy.reports_per_period
+    return min(apart, most * whole + min(most, -(-part // slot)) + (2 if counter else 1))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from undertone_device.client import Client
+    from undertone_shared.stream_policy import StreamPolicy
 
 FILE = "status.json"
 DAY = 86400
@@ -35,7 +36,8 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "trouble": client.trouble,
         "counts": client.counts,
         "spent_until": reporter.spent_until,
-        "most_a_day": most_reports(policy, policy.slot_seconds, DAY, "counter" in policy.measures),
+        "most_a_day": most_reports(policy, DAY, "counter" in policy.measures),
+        "recent": month(ledger.sums, now // DAY, 2),
         "month": month(ledger.sums, now // DAY),
         "ever": ledger.ever,
         "ever_rho": ledger.ever_rho,
@@ -50,6 +52,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "period_seconds": policy.period_seconds,
         "period_limit": policy.reports_per_period,
         "cap": list(policy.cap),
+        "streams": None if policy.stream is None else _allowed(policy.stream),
         "outbox": len(reporter.outbox),
         "dropped": reporter.dropped,
         "refusals": reporter.refusals,
@@ -59,7 +62,6 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     campaign = reporter.campaign
     if campaign is not None:
         rule = campaign.rule
-        state["most_a_day"] = most_reports(policy, campaign.slot_seconds, DAY, campaign.measure == "counter")
         state["campaign"] = {
             "name": campaign.name,
             "epoch": campaign.epoch,
@@ -75,6 +77,15 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "last_slot": campaign.last_slot,
         }
     return state
+
+
+def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
+    """What the policy allows of streams; ``rho``: of each calendar period, None where only each report is capped."""
+    return {
+        "rho": None if stream.per_report else stream.rho,
+        "period_seconds": stream.period_seconds,
+        "lifetime": stream.lifetime,
+    }
 
 
 # What a rule costs as a whole, by kind.

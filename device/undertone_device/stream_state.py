@@ -52,6 +52,7 @@ class StreamState:
         ledger.rho = LARGEST_RHO
         ledger.rho_period = now // self._stream.period_seconds
         ledger.rho_since = ledger.uptime
+        ledger.ever_rho = max(ledger.ever_rho, self._stream.lifetime)
 
     def charge(self, campaign: "Campaign", now: int) -> None:
         """Add the whole campaign to the ledger: ``rho`` bounds what any period up to ``rho_period`` is charged.
@@ -70,9 +71,11 @@ class StreamState:
         if goes_on:
             total += ledger.rho
         self._stream.check_total(total, rule)
+        ever = ledger.ever_rho + rule.charge() * rule.windows_of(campaign.last_slot - campaign.first_slot + 1)
+        self._stream.check_lifetime(ever)
         ledger.rho = total
         ledger.rho_period = last
-        ledger.ever_rho += cost
+        ledger.ever_rho = ever
         if not goes_on:
             ledger.rho_since = ledger.uptime
 
@@ -161,7 +164,7 @@ class VectorValue:
     def add(self, sample: "Sample", ticks: int) -> None:
         """Take one sample, a tuple of coordinates. Raises Invalid."""
         if not isinstance(sample, tuple) or len(sample) != len(self._parts):
-            raise Invalid("a sample is %r, expected a tuple of %d integers" % (sample, len(self._parts)))
+            raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self._parts))
         for coordinate in sample:
             check_sample(coordinate)
         for i in range(len(sample)):

@@ -83,8 +83,8 @@ class Policy:
     (event level). ``reports_per_period`` in any ``period_seconds`` bounds what a day adds up to. ``rest_seconds``:
     least time from one reported interval to the next, at most six days. ``rest_by``: what counts it, and the periods'
     length: ``ticks``, of a counter that knows how long the board slept, or ``clock``, which the network can set.
-    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end, as it must be beside
-    ``stream``. ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between
+    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end; streams have their
+    own. ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between
     epochs, 0 for one cycle of the campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between
     writes to flash; shorter slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock
     that survives sleep.
@@ -140,7 +140,7 @@ class Policy:
             # A board without streams never loads their code.
             from undertone_shared.stream_policy import StreamPolicy
 
-            self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"], self.lifetime)
+            self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"])
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""

@@ -155,6 +155,10 @@ class StreamRule(StreamAnalysis):
             return period_seconds // length
         return (period_seconds + length - 1) // length + 1
 
+    def windows_of(self, slots: int) -> int:
+        """How many windows a campaign of so many slots has."""
+        return -(-slots // self.renewal) if self.renewal else 1
+
     # A report
 
     def point(self, reading: "Point", offset: int, entropy: "Entropy") -> "Point":

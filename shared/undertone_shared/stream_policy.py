@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
 
 _CENTURY = 36525 * 86400
+LARGEST_LIFETIME = 1 << 62
 
 
 class StreamPolicy:
@@ -19,23 +20,22 @@ class StreamPolicy:
 
     ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed ones. ``dimension``: coordinates of a reading.
     ``per_report``: the cap is on each report by itself and on ρ / l, so that a stream costs up to l times as much; l is
-    then at most the slots of a window.
+    then at most the slots of a window. ``lifetime``: what all streams together may ever be charged, 0 for no end.
     In place of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with
     ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
     """
 
-    def __init__(self, fields: "dict[str, Any]", lifetime: int = 0):
-        if lifetime:
-            raise Invalid(
-                "lifetime is %d, expected 0 beside stream: rho is counted by period, and no end to it" % lifetime
-            )
+    def __init__(self, fields: "dict[str, Any]"):
         budget = ("epsilon", "delta_bits") if isinstance(fields, dict) and "epsilon" in fields else ("rho",)
-        optional = tuple(n for n in ("laws", "dimension", "per_report") if isinstance(fields, dict) and n in fields)
+        optional = tuple(
+            n for n in ("laws", "dimension", "per_report", "lifetime") if isinstance(fields, dict) and n in fields
+        )
         check_object("stream", fields, budget + ("period_seconds",) + optional)
         if "epsilon" in fields:
             self.rho = rho_below(fields["epsilon"], fields["delta_bits"])
         else:
             self.rho = check_integer("stream.rho", fields["rho"], 1, LARGEST_RHO)
+        self.lifetime = check_integer("stream.lifetime", fields.get("lifetime", 0), 0, LARGEST_LIFETIME)
         self.period_seconds = check_integer("stream.period_seconds", fields["period_seconds"], 1, _CENTURY)
         laws = fields.get("laws", list(LAWS))
         if not isinstance(laws, list) or not laws or [law for law in laws if law not in LAWS]:
@@ -64,6 +64,11 @@ class StreamPolicy:
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
         """What the stream costs each period in which it may draw, in multiples of 2^-20."""
         return rule.charge() * rule.windows(self.period_seconds, campaign.slot_seconds, campaign.epoch)
+
+    def check_lifetime(self, total: int) -> None:
+        """Raises Refused if all streams' ``total`` is above what they may ever be charged."""
+        if self.lifetime and total > self.lifetime:
+            raise Refused("rho", "all streams' rho comes to %d/2^20, allowed are %d/2^20 ever" % (total, self.lifetime))
 
     def cap(self, rule: StreamRule) -> int:
         """The most that a period may be charged when this stream is added to it."""

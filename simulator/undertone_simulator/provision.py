@@ -28,6 +28,7 @@ from undertone_aggregator.design import best_fraction
 from undertone_aggregator.signing import ensure_key
 from undertone_aggregator.stream_rounds import stream_rule
 from undertone_device.settings import LARGEST_OUTBOX
+from undertone_device.units import UNIT, epsilon_units
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
@@ -140,22 +141,49 @@ def checked_names(sensor: str, count: int) -> list[str]:
     return names
 
 
+def reports_in_a_life(plan: CampaignPlan) -> int:
+    """How many reports a policy allows a device for life: those of the plan's slots and of the waiting between its
+
+    epochs, one a turn, and a tenth more. The tenth is for rounds that take longer than planned, for slots that a device
+    reserves ahead and a restart forfeits, and for an extension of the plan.
+    """
+    turns = -(-_slots(plan) // plan.stride)
+    return turns + -(-turns // 10)
+
+
+def life_sentence(policy: dict[str, Any]) -> str:
+    """What a policy lets a device spend in its whole life, for people."""
+    lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
+    if not lifetime:
+        return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
+    sentence = f"each may spend epsilon = {lifetime / UNIT:.2f} in its whole life, {lifetime // units} reports"
+    rho = policy.get("stream", {}).get("lifetime", 0)
+    if rho:
+        sentence += f", and rho = {rho / UNIT:.5f} on streams"
+    return f"{sentence}: then it falls silent for good"
+
+
+def _slots(plan: CampaignPlan) -> int:
+    """The slots in which the plan's epochs may draw, with those in which reports arrive and theta is computed."""
+    slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
+    return sum(plan.rounds) + plan.report_slots + slack
+
+
 def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:
-    """A policy that allows this campaign and nothing more: its epsilon, slots, bound and length.
+    """A policy that allows this campaign and nothing more: its epsilon, slots, bound, length and reports for life.
 
     `others` replace or add fields. Raises Invalid for fields that are not a policy.
     """
-    slots = sum(plan.rounds) + plan.report_slots
-    # Between two epochs lie the slots in which reports arrive and theta is computed.
-    slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
+    cap = best_fraction(plan.epsilon)
     fields: dict[str, Any] = {
         "version": VERSION,
         "sensor": plan.sensor,
         "measures": [plan.measure],
-        "cap": list(best_fraction(plan.epsilon)),
+        "cap": list(cap),
         "slot_seconds": plan.slot_seconds,
         "theta": [1, plan.bound],
-        "duration_seconds": (slots + slack) * plan.slot_seconds,
+        "duration_seconds": _slots(plan) * plan.slot_seconds,
+        "lifetime": reports_in_a_life(plan) * epsilon_units(*cap),
         "period_seconds": DAY,
         "reports_per_period": max(1, DAY // plan.slot_seconds),
         "epoch_seconds": min(plan.cycle, *plan.rounds, plan.epoch_slots) * plan.slot_seconds,
@@ -184,13 +212,15 @@ def signers(config: Config) -> list[str]:
 def stream_policy(config: Config) -> dict[str, Any]:
     """The policy's field ``stream`` for the configured stream, and nothing more; empty without one. Raises Invalid.
 
-    The cap is what one window of the stream costs: the period is the window, or the longest campaign.
+    The cap is what one window of the stream costs: the period is the window, or the longest campaign. For life, twice
+    what the campaign costs: a device charges all of it when it accepts it, and would once more if it is issued again.
     """
     if config.stream is None:
         return {}
     plan, rule = config.campaign, stream_rule(config.campaign, config.stream)
     slots = rule.renewal or plan.report_slots
-    fields = {"rho": rule.charge(), "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
+    life = 2 * rule.charge() * rule.windows_of(plan.report_slots)
+    fields = {"rho": rule.charge(), "lifetime": life, "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
     return {"stream": {**fields, "dimension": rule.dimension}}
 
 

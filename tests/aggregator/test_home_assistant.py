@@ -118,6 +118,8 @@ def test_a_household_sees_its_device_and_no_reading() -> None:
         "month": 3 << 20,
         "ever": 5 << 20,
         "ever_rho": 0,
+        "lifetime": 20 << 20,
+        "streams": None,
         "spent_until": 1_800_000_000,
         "paused": "pause",
         "refusals": {"epsilon": 2, "rest": 1},
@@ -125,7 +127,8 @@ def test_a_household_sees_its_device_and_no_reading() -> None:
     seen = seen_of(status)
     assert (seen["day"], seen["month"], seen["ever"], seen["refused"]) == (48.0, 3.0, 5.0, 3)
     assert seen["paused"] is True
-    assert set(seen) == {"day", "month", "ever", "last_report", "paused", "why", "refused", "campaign"}
+    assert set(seen) == {"day", "month", "ever", "life", "last_report", "paused", "why", "refused", "campaign"}
+    assert seen["life"] == 25.0
 
 
 def test_a_discovery_prefix_that_is_none_is_refused(tmp_path: Path) -> None:

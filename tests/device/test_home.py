@@ -23,6 +23,8 @@ STATUS = {
     "month": 3 << 20,
     "ever": 5 << 20,
     "ever_rho": 0,
+    "lifetime": 0,
+    "streams": None,
     "spent_until": 0,
     "paused": None,
     "refusals": {},
@@ -53,23 +55,27 @@ def show_until(home, condition):
         time.sleep(0.02)
 
 
-def test_what_a_stream_costs_is_no_zero():
-    stream = {"law": "gaussian", "rho": [1, 10], "renewal": 48}
-    campaign = {"name": "load", "certificates": {}, "stream": stream, "slot_seconds": 1800}
+def test_what_streams_may_cost_is_no_zero():
+    allowed = {"rho": 1 << 20, "period_seconds": 86400, "lifetime": 0}
 
     def seen(**changes):
-        told = seen_of(STATUS | {"campaign": campaign, "ever_rho": 1 << 19} | changes)
+        told = seen_of(STATUS | {"streams": allowed, "ever_rho": 1 << 19} | changes)
         return told["day"], told["month"], told["ever"]
 
-    # Any 24 hours touch two windows of a day each: rho is 2/10, and was 1/2 for all streams so far.
+    # Any 24 hours touch two periods of a day, each charged rho = 1 at most; rho was 1/2 for all streams so far.
     assert seen() == (
-        round(0.2 + 2 * math.sqrt(0.2 * 20 * math.log(2)), 3),
+        round(math.log(2721 / 1001) + 2 + 2 * math.sqrt(2 * 20 * math.log(2)), 3),
         None,
         round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
     )
-    endless = dict(campaign, stream=dict(stream, renewal=0))
-    assert seen(campaign=endless)[0] == round(0.1 + 2 * math.sqrt(0.1 * 20 * math.log(2)), 3)
-    assert seen(campaign=None, ever_rho=0) == (1.0, 3.0, 5.0)
+    # A cap on each report alone is none on a day.
+    assert seen(streams=dict(allowed, rho=None))[0] is None
+    assert seen(streams=None, ever_rho=0) == (1.0, 3.0, 5.0)
+
+
+def test_a_household_sees_how_much_of_its_lifetime_is_used():
+    assert seen_of(STATUS)["life"] is None
+    assert seen_of(STATUS | {"lifetime": 40 << 20})["life"] == 12.5
 
 
 def test_without_a_file_there_is_no_home(config):

@@ -1,16 +1,19 @@
 """What ``status`` says of a device, for each kind of campaign."""
 
 import json
+import math
 import re
 
+from rig import DAY, START, Device, hybrid, make_campaign, square_wave
 from rig import SLOT as SLOT_SECONDS
-from rig import START, Device, make_campaign
 
 from support import micropython as mp
 from undertone_device import household
+from undertone_device.home import seen_of
 from undertone_device.household import explain
 from undertone_device.status import describe, parse_status
 from undertone_device.units import epsilon_units
+from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.stream import StreamRule
 
 
@@ -66,7 +69,7 @@ def test_a_reading_and_any_day():
 def test_with_a_rest_of_a_day_any_day_costs_one_report():
     text = said(running(60, rest_seconds=86400, lifetime=100 << 20))
     assert "any 24 h    at most 1 report: epsilon = 0.69; " in text
-    assert "shifts the odds of what happened in those 24 hours by at most 2\n" in text
+    assert "shifts the odds of what happened in those 24 hours by at most 2, whatever campaigns its policy" in text
     assert "of 100.00 allowed; then the device falls silent" in text
     assert "trusts whoever sets" not in text
     assert "trusts whoever sets the device's clock" in said(running(0, rest_seconds=86400, rest_by="clock"))
@@ -145,5 +148,24 @@ def test_a_stream_has_one_budget_and_no_certificate_per_reading():
     assert "at delta = 2^-20 for the stream (user level)" in text
     assert "certificate" not in text
     assert "one reading" not in text
-    charged = f"streams     rho = {-(-rule.rho()[0] * 2**20 // rule.rho()[1]) / 2**20:.4g} charged ever"
+    # Thirty days of a window each, all charged when it was accepted.
+    charged = f"streams     rho = {30 * rule.charge() / 2**20:.4g} charged ever"
     assert charged in text, charged
+
+
+def test_any_day_counts_what_other_campaigns_drew():
+    """A cheap epoch after a dear one: 24 hours touch reports of both."""
+    device = running(48, cap=[8, 1])
+    dear = describe(Client(device), device.now)
+    cheap = ReportRule(0, 300, hybrid(1001, 1000))
+    following = make_campaign(epoch=START + DAY, cohort=Cohort(square_wave(1001, 1000)), report=cheap)
+    device.accept(following)
+    for _ in range(4):
+        device.slot()
+    state = describe(Client(device), device.now)
+    assert state["campaign"]["epoch"] == START + DAY
+    drawn = state["ever"] / 2**20
+    assert drawn > 47 * math.log(2)
+    assert state["most_a_day"] * math.log(state["cap"][0] / state["cap"][1]) >= drawn
+    assert seen_of(state)["day"] == seen_of(dear)["day"] >= drawn
+    assert state["recent"] == state["ever"]

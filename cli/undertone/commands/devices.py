@@ -42,6 +42,7 @@ def add(
 ) -> None:
     """Provision more devices like the first one of the fleet; names are never given twice."""
     from undertone_simulator.fleet_life import model_of
+    from undertone_simulator.provision import life_sentence
 
     with _open(home, campaign, config, fleet) as opened:
         target, policy, outbox = model_of(opened)
@@ -50,6 +51,7 @@ def add(
         print(json.dumps({"devices": names, "group": group}))
         return
     print(f"{len(names)} devices in {opened.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
+    print(life_sentence(json.loads(policy)))
     print(_told(opened))
 
 

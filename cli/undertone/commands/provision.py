@@ -47,7 +47,7 @@ def run(
     from undertone_aggregator.broker_options import DIRECT
     from undertone_aggregator.config import read_config
     from undertone_aggregator.plan_checks import seconds_of
-    from undertone_simulator.provision import checked_names, outbox_for, policy_of, provision
+    from undertone_simulator.provision import checked_names, life_sentence, outbox_for, policy_of, provision
 
     config = read_config(campaign)
     direct = config.broker.mode == DIRECT
@@ -60,13 +60,15 @@ def run(
     provision(config, names, out, target, policy, outbox)
     p, q = policy["cap"]
     if as_json:
-        print(json.dumps({"devices": names, "folder": str(out), "cap": [p, q], "tls": target.authority is not None}))
+        said = {"devices": names, "folder": str(out), "cap": [p, q], "lifetime": policy["lifetime"]}
+        print(json.dumps({**said, "tls": target.authority is not None}))
         return
     print(f"{devices} devices in {out / 'devices'}: {names[0]} to {names[-1]}")
     if "stream" in policy:
         rho, seconds = policy["stream"]["rho"], policy["stream"]["period_seconds"]
         print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
     print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
+    print(life_sentence(policy))
     print(f"each takes campaigns alone that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
     if outbox is not None:
         print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while nobody takes them: {absence}")

@@ -87,7 +87,7 @@ class Lines(Source):
         self._rest = b""
 
     def arrived(self) -> list[int]:
-        """The samples since the last call; a line that is no integer is none, and said."""
+        """The samples since the last call; ``trouble`` tells of a line that is no integer."""
         try:
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
@@ -105,7 +105,8 @@ class Lines(Source):
                 samples.append(parse_sample(line))
                 self.trouble = ""
             except ValueError:
-                self.trouble = f"no sample: a line is {line[:LONGEST_LINE]!r}, expected an integer"
+                # Not the line itself: it may be a reading with its unit, and this stands in status and log.
+                self.trouble = f"no sample: a line is no integer of at most {LONGEST_LINE} characters"
         return samples
 
     def close(self) -> None:

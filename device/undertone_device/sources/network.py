@@ -78,6 +78,9 @@ class Topic(Source):
         elif event[0] == MESSAGE and not event[3]:
             try:
                 reading = number_in(event[2], self._field, self._scale)
+            except UnicodeError:
+                self.trouble = f"no sample: {event[1]}: the message is no text"
+                return []
             except ValueError as error:
                 self.trouble = f"no sample: {event[1]}: {error}"
                 return []

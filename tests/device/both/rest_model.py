@@ -55,19 +55,19 @@ def draw_instead_of_opening(reporter):
     """The ticks are asked at the draw."""
     guard = reporter._guard
     obstacle = guard.obstacle
-    guard.obstacle = lambda campaign, slot, now, rested: obstacle(campaign, slot, now, guard.rested())
+    guard.obstacle = lambda campaign, slot, now, opened: obstacle(campaign, slot, now, reporter.ledger.uptime)
 
 
 def free_first_draw(reporter):
     """The first draw after a boot is free, as the rate limit's is."""
     guard = reporter._guard
-    obstacle = guard.obstacle
-    guard.obstacle = lambda campaign, slot, now, rested: obstacle(campaign, slot, now, rested or guard._drew_at is None)
+    rested = guard.rested
+    guard.rested = lambda opened: guard._drew_at is None or rested(opened)
 
 
 def no_ticks(reporter):
     """Rule 1 alone: the clock says how long the rest was."""
-    reporter._guard.rested = lambda ago=0: True
+    reporter._guard.rested = lambda opened: True
 
 
 def one_slot_shorter(reporter):

@@ -60,12 +60,12 @@ def test_what_any_window_can_touch_is_said_and_no_more():
     for rest in (0, 3, 6):
         policy = make_policy(slot_seconds=slot, rest_seconds=rest, reports_per_period=1000)
         for seconds in (2, 3, 6, 7):
-            assert touched(slot, rest, seconds, None) <= most_reports(policy, slot, seconds, False)
+            assert touched(slot, rest, seconds, None) <= most_reports(policy, seconds, False)
             worst = 0
             for late in range(9):
                 # Readings late in the slots up to one, early in those after.
                 worst = max(worst, touched(slot, rest, seconds, [2 if i < late else 0 for i in range(9)]))
-            most = most_reports(policy, slot, seconds, True)
+            most = most_reports(policy, seconds, True)
             assert worst <= most, (rest, seconds)
             if not rest and seconds == 6:
                 assert (worst, touched(slot, rest, seconds, None)) == (4, 3) == (most, most - 1)

@@ -332,8 +332,7 @@ def test_each_policy_field_that_does_not_fit_is_named():
         ({"epsilon": 9}, "unknown field 'epsilon'"),
         ({"version": 2}, "version is 2"),
         ({"sensor": None}, "sensor is None"),
-        # What streams cost is no sum of epsilons: nothing would ever end them.
-        ({"lifetime": 7, "stream": {"rho": 1, "period_seconds": 1}}, "lifetime is 7, expected 0 beside stream"),
+        ({"stream": {"rho": 1, "period_seconds": 1, "lifetime": -1}}, "stream.lifetime is -1"),
     ):
         message = invalid(parse_policy, policy(**changes))
         assert named in message, (named, message)
