@@ -67,10 +67,13 @@ def test_a_fifo_gives_what_has_arrived(tmp_path):
     assert not lines.polled
     assert lines.arrived() == []
     with Path(path).open("w") as writer:
-        writer.write("1\n2\nx\n3")
+        writer.write("1\n2\n1873.5 W kitchen\n3")
         writer.flush()
         assert lines.arrived() == [1, 2]
-        assert "b'x'" in lines.trouble
+        # It stands in status and log: what was read is not in it.
+        assert "a line is no integer" in lines.trouble
+        assert "1873" not in lines.trouble
+        assert "kitchen" not in lines.trouble
         writer.write("4\n")
         writer.flush()
         assert (lines.arrived(), lines.trouble) == ([34], "")
