@@ -96,8 +96,8 @@ class ScalarCollection:
         rule, (number, planned) = epoch.report, round_of
         if rule is None:
             return [("epoch", f"threshold round {number} of {planned} starts in {wait} s", {"round": number})]
-        said = f"theta = {epoch.campaign.rule.thetas(epoch.campaign.unit)}, in force in {wait} s"
-        fields: dict[str, Any] = {"theta": epoch.campaign.rule.theta, "ranges": rule.ranges}
+        said = f"theta = {epoch.campaign.thetas}, in force in {wait} s"
+        fields: dict[str, Any] = {"theta": epoch.campaign.theta, "ranges": epoch.campaign.ranges}
         reporting = mechanism_facts(epoch, epsilon)
         if reporting is None:
             return [("epoch", said, fields)]

@@ -72,8 +72,8 @@ class CampaignPlan(Checked):
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
-    theta_max: int | None = option(None, "the threshold never exceeds this, whatever reports say; absent: the bound",
-                                   integer(1, _READING))  # fmt: skip
+    theta_max: int | None = option(None, "the threshold never exceeds this reading, whatever reports say; absent: the "
+                                   "largest that the bound allows", integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
@@ -109,6 +109,11 @@ class CampaignPlan(Checked):
         if not self.offset <= self.default <= most:
             raise Invalid(
                 f"campaign.default is {self.default}, expected offset to offset + bound = {self.offset} to {most}"
+            )
+        if self.theta_max is not None and not self.offset < self.theta_max <= most:
+            raise Invalid(
+                f"campaign.theta_max is {self.theta_max}, expected more than offset = {self.offset}, and at most"
+                f" offset + bound = {most}"
             )
         if self.start is not None and self.start % self.slot_seconds:
             raise Invalid(f"campaign.start is {self.start}, expected a multiple of slot_seconds = {self.slot_seconds}")

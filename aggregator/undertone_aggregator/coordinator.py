@@ -144,7 +144,7 @@ class Coordinator:
             self.journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
             return
         else:
-            self.journal.say("theta", f"theta stays at {newest.campaign.rule.thetas(self.plan.unit)}")
+            self.journal.say("theta", f"theta stays at {newest.campaign.thetas}")
         self._looked = due
 
     def _issue(self, epoch: Epoch, now: int) -> None:
@@ -232,7 +232,9 @@ class Coordinator:
         """Raw and filtered estimates of settled slots; the fewest reports of a slot among which one hides."""
         if self._live is None:
             chains = estimator_of(self._timeline).chains
-            how = SeriesFilter(self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains, self.plan.stride)
+            how = SeriesFilter(
+                self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains, self.plan.stride, self.plan.offset
+            )
             self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
         # What an earlier run, or a slow one, has not filtered.
         raw, smallest = self._published(min(first, self._taken + 1), last)

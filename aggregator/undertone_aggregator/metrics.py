@@ -162,8 +162,8 @@ def _read(name: str, store: Store, families: Families) -> None:
     families.add("undertone_campaign_end_seconds", campaign.end, name)
     if groups:
         families.add("undertone_reports_lost_since_seconds", groups[EVERYBODY][1] * campaign.slot_seconds, name)
-    if campaign.rule.theta is not None:
-        families.add("undertone_theta", campaign.rule.theta, name)
+    if campaign.theta is not None:
+        families.add("undertone_theta", campaign.theta, name)
     if newest is not None:
         families.add("undertone_newest_slot_end_seconds", (newest + 1) * campaign.slot_seconds, name)
         families.add("undertone_newest_slot_reports", store.partial(newest, newest).reports, name)

@@ -146,6 +146,7 @@ class Rounds:
                 query=query,
                 method=plan.method,  # type: ignore[arg-type]
                 reports=reports,
+                offset=plan.offset,
             )
             if plan.method == "robust":
                 chosen = with_bottom(chosen, cohort, plan.bound, query, variance)
@@ -156,7 +157,7 @@ class Rounds:
                     held = limit_first(choice, query, variance, harmless)
                 else:
                     held = limit_range(choice, before.low, _nearest(before, choice.theta, first, end))
-                return limit_most(held, plan.theta_max)
+                return limit_most(held, None if plan.theta_max is None else plan.theta_max - plan.offset)
 
             return limit_blocks(chosen, limited)
 

@@ -69,7 +69,7 @@ def _campaign(campaign: dict[str, Any] | None) -> list[str]:
         f"campaign    {campaign['name']}, {campaign['measure']} of {campaign['sensor']}",
         f"epoch       {campaign['epoch']} ({_date(campaign['epoch'])}), slots of {campaign['slot_seconds']} s,"
         f" fingerprint {campaign['fingerprint']}",
-        f"threshold   {theta}, bound {campaign['bound']} {campaign['unit']}",
+        f"threshold   {theta}, largest reading {campaign['largest']} {campaign['unit']}",
     ]
     for name, (a, b) in sorted(campaign["certificates"].items()):
         lines.append(f"certificate {name}: {a}/{b}, epsilon = {math.log(a / b):.4f} per reading (event level)")

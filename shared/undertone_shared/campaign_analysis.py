@@ -13,6 +13,26 @@ class CampaignAnalysis:
     """What a receiver asks of a `Campaign`."""
 
     rule: "ScalarRule | StreamRule"
+    offset: int
+    unit: str
+
+    @property
+    def theta(self) -> "int | None":
+        """The threshold in the reader's units, offset included; of several blocks the highest, None before."""
+        return None if self.rule.theta is None else self.offset + self.rule.theta
+
+    @property
+    def ranges(self) -> "tuple[tuple[int, int, int], ...]":
+        """(first slot of the cycle, lowest reading kept, threshold) of each block, in the reader's units."""
+        return tuple([(first, self.offset + low, self.offset + theta) for first, low, theta in self.rule.ranges])
+
+    @property
+    def thetas(self) -> str:
+        """The thresholds in words, in the reader's units; empty while they are being looked for."""
+        every = [theta for _, _, theta in self.ranges]
+        if len(set(every)) < 2:
+            return "%d %s" % (every[0], self.unit) if every else ""
+        return "%d to %d %s by time of day" % (min(every), max(every), self.unit)
 
     @property
     def cohort(self) -> "Cohort | None":

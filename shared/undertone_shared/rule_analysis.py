@@ -12,23 +12,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class RangeAnalysis:
-    """What a receiver asks of the blocks of the cycle of any rule."""
-
-    ranges: "tuple[tuple[int, int, int], ...]"
-
-    def thetas(self, unit: str) -> str:
-        """The thresholds in words; empty while they are being looked for."""
-        every = [theta for _, _, theta in self.ranges]
-        if len(set(every)) < 2:
-            return "%d %s" % (every[0], unit) if every else ""
-        return "%d to %d %s by time of day" % (min(every), max(every), unit)
-
-
-class ScalarAnalysis(RangeAnalysis):
+class ScalarAnalysis:
     """What a receiver asks of a `ScalarRule`."""
 
     kind: str
+    ranges: "tuple[tuple[int, int, int], ...]"
     cohort: "Any"
     report: "Any"
 
@@ -55,7 +43,7 @@ class ScalarAnalysis(RangeAnalysis):
         return None if mechanism.occurs(values[0]) else "symbol"
 
 
-class StreamAnalysis(RangeAnalysis):
+class StreamAnalysis:
     """What a receiver asks of a `StreamRule`."""
 
     fields: "Sequence[str]"

@@ -28,7 +28,7 @@ def draw(simulated: Simulated, path: Path) -> None:
     plan = simulated.plan
     per = "one reading" if plan.window is None else f"all readings in any {plan.window / 3600:g} h"
     cost = "a whole stream" if simulated.kind == "stream" else per
-    truncated = simulated.timeline.epochs[-1].campaign.rule.thetas(plan.unit)
+    truncated = simulated.timeline.epochs[-1].campaign.thetas
     figure.suptitle(
         f"{raw[0].estimate.reports:,} reports a slot, {plan.budget.text} for {cost}; θ = {truncated}",
         fontsize=14,

@@ -70,7 +70,7 @@ class Simulated:
         estimator = estimator_of(self.timeline, self._models)
         raw = estimator.estimates(self.partial, groups)
         plan = self.plan
-        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride)
+        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, plan.offset)
         return how.smoothed(raw) if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:

@@ -27,6 +27,7 @@ def campaign(
     theta: int = 0,
     bound: int = 1000,
     later: tuple[tuple[int, int, int], ...] = (),
+    offset: int = 0,
 ) -> Campaign:
     """One epoch of one-second slots; a threshold epoch unless theta is given. ``later``: further blocks."""
     rule = ReportRule(0, theta, hybrid(4, 16), later) if theta else None
@@ -35,13 +36,13 @@ def campaign(
         sensor="load",
         unit="Wh",
         measure="sum",
-        offset=0,
+        offset=offset,
         bound=bound,
         slot_seconds=1,
         cycle=4,
         epoch=first,
         last_slot=last,
-        default=0,
+        default=offset,
         cohort=Cohort(square_wave(4, EDGES)),
         report=rule,
         schedule=Schedule(SEED, 1, cohort_stride),

@@ -116,13 +116,14 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
         "epoch": campaign.epoch,
         "phase": epoch.phase,
         "first_slot": campaign.first_slot,
-        "theta": campaign.rule.theta,
-        "ranges": [list(block) for block in campaign.rule.ranges],
+        "theta": campaign.theta,
+        "ranges": [list(block) for block in campaign.ranges],
     }
     if campaign.cohort is not None:
-        facts["cohort_edges"] = list(campaign.cohort.mechanism.edges or ())
+        facts["cohort_edges"] = [campaign.offset + edge for edge in campaign.cohort.mechanism.edges or ()]
     if chosen is not None:
-        for name in ("low", "high", "bias", "bias_se", "method", "warnings"):
+        facts |= {"low": campaign.offset + chosen.low, "high": campaign.offset + chosen.high}
+        for name in ("bias", "bias_se", "method", "warnings"):
             facts[name] = getattr(chosen, name)
     reporting = mechanism_facts(epoch, epsilon)
     if reporting is not None:

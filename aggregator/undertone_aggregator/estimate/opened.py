@@ -121,21 +121,21 @@ class OpenCampaign:
 
     @property
     def theta(self) -> int | None:
-        """The truncation threshold of the newest report epoch."""
-        thetas = [epoch.campaign.rule.theta for epoch in reversed(self.timeline.epochs)]
+        """The truncation threshold of the newest report epoch, in the reader's units."""
+        thetas = [epoch.campaign.theta for epoch in reversed(self.timeline.epochs)]
         return next((theta for theta in thetas if theta is not None), None)
 
     @property
     def blocks(self) -> tuple[tuple[int, int, int], ...]:
         """(first slot of the cycle, low, theta) of each block of the newest report epoch; empty before there is one."""
-        every = (epoch.campaign.rule.ranges for epoch in reversed(self.timeline.epochs))
+        every = (epoch.campaign.ranges for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), ())
 
     @property
     def thetas(self) -> str:
         """The same in words: of several blocks of the day the least and the most."""
-        said = (epoch.campaign.rule.thetas(self.campaign.unit) for epoch in reversed(self.timeline.epochs))
-        return next(filter(None, said), "")
+        every = (epoch.campaign.thetas for epoch in reversed(self.timeline.epochs))
+        return next(filter(None, every), "")
 
     @property
     def mechanism(self) -> MechanismFacts | None:
@@ -153,7 +153,9 @@ class OpenCampaign:
         """How series are filtered; its ``sentence`` says what that assumes."""
         campaign = self.campaign
         stride = campaign.schedule.stride
-        return SeriesFilter(campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride)
+        return SeriesFilter(
+            campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride, campaign.offset
+        )
 
     def outcomes(self) -> dict[str, int]:
         """Deliveries by outcome; ``received`` is their sum."""

@@ -136,9 +136,8 @@ class Reconstruction:
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:
             return []
-        theta = campaign.rule.thetas(campaign.unit)
         return [
-            f"theta is stale: readings are about {factor:.2g} times those that theta = {theta} was"
+            f"theta is stale: readings are about {factor:.2g} times those that theta = {campaign.thetas} was"
             f" chosen for; truncation removes about {bias.excess(levels[-1])[0]:.3g} {campaign.unit} of the mean"
         ]
 
@@ -197,7 +196,7 @@ class Reconstruction:
         mean = sum(n * m for m, _, n in parts) / reports
         error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
         newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
-        theta = newest.campaign.rule.ranges[newest.block_at(slot)][2]
+        theta = newest.campaign.ranges[newest.block_at(slot)][2]
         lowest, highest = min(decoder.lowest for decoder in decoders), max(decoder.highest for decoder in decoders)
         return Estimate(
             *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),

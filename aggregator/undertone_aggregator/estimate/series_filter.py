@@ -30,6 +30,7 @@ class SeriesFilter:
     days: Days = field(default_factory=Days)
     chains: int = 1
     stride: int = 1
+    offset: int = 0
 
     def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
         """The filtered series of raw estimates, by slot, then series; each slot given all of them.
@@ -69,8 +70,9 @@ class SeriesFilter:
     def _chance(self, raw: Sequence[Estimate], variance: Vector) -> float:
         """What the mean of the whole fleet has by chance in a slot, over the noise."""
         fleet = self.stride * float(np.mean([max(estimate.reports, 1) for estimate in raw]))
-        theta = float(np.mean([estimate.theta or 0 for estimate in raw]))
-        return own_chance(float(np.mean(_values(raw))), theta, fleet) / math.sqrt(float(np.mean(variance)))
+        widths = [0 if estimate.theta is None else estimate.theta - self.offset for estimate in raw]
+        mean = float(np.mean(_values(raw))) - self.offset
+        return own_chance(mean, float(np.mean(widths)), fleet) / math.sqrt(float(np.mean(variance)))
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
         """(mean, standard error) of newer estimates of one series, each given those before it."""

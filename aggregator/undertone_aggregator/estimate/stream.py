@@ -121,7 +121,7 @@ class StreamReconstruction:
                 ends = (mean - Z * error, mean + Z * error)
                 estimates.append(
                     Estimate(
-                        *(slot, start, series, RELEASED, n, 0, mean, error, *ends, rule.theta),
+                        *(slot, start, series, RELEASED, n, 0, mean, error, *ends, campaign.theta),
                         carried=float(carried[i]),
                     )
                 )

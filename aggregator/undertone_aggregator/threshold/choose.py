@@ -32,19 +32,20 @@ def theta_from_reports(
     method: Method = "robust",
     reports: Sequence[ReportCounts] = (),
     thetas: Integers | None = None,
+    offset: int = 0,
 ) -> Threshold:
     """θ in 1..bound that minimises Eq. 8 under what the histograms say about the readings.
 
     `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the
     default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of
     the stream phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for
-    "robust", 1024 equally spaced ones for the paper's methods. Raises ValueError for no cohort reports at all,
-    edges beyond the bound, or an unknown method.
+    "robust", 1024 equally spaced ones for the paper's methods. `offset`: of the readings, which the warnings then name
+    in the reader's units. Raises ValueError for no cohort reports at all, edges beyond the bound, or an unknown method.
     """
     if method not in ("robust", "ems", "sw-w"):
         raise ValueError(f"unknown method {method!r}")
     if method == "robust":
-        return choose_robustly(rounds, reports, bound, variance, query, thetas)
+        return choose_robustly(rounds, reports, bound, variance, query, thetas, offset)
     fit, grid = fitted_density(rounds, bound, smoothed=method == "ems")
     density = white_box(fit.density) if method == "sw-w" else fit.density
     theta, expected = best_threshold(density, grid, even_thetas(bound) if thetas is None else thetas, query, variance)
@@ -58,6 +59,7 @@ def theta_from_reports(
         density=density,
         edges=grid,
         method=method,
+        offset=offset,
     )
 
 

@@ -70,7 +70,7 @@ def choose_jointly(
     chosen = choose(_interpolated(variance_at, plain, progress))
     if kind == "piecewise":
         return Design(chosen, piecewise(epsilon, most_levels(chosen.width, levels)))
-    progress(f"designing the table for theta = {chosen.width + chosen.bottom}")
+    progress(f"designing the table for theta = {chosen.offset + chosen.bottom + chosen.width}")
     try:
         table = population_table(epsilon, _reach(chosen), chosen.readings)
     except NoTable as error:

@@ -25,7 +25,9 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
-    said = f"theta would be {chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
+    said = (
+        f"theta would be {chosen.offset + chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
+    )
     return replace(chosen, theta=capped, warnings=[*chosen.warnings, said])
 
 
@@ -41,7 +43,8 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
         top = bottom + least
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
-    said = f"the range would be {chosen.bottom} to {chosen.theta}; one epoch moves its ends by one width at most"
+    ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
+    said = f"the range would be {ends}; one epoch moves its ends by one width at most"
     return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, said])
 
 
@@ -77,8 +80,8 @@ def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: i
     if chosen.theta <= most:
         return chosen
     said = (
-        f"theta would be {chosen.theta}, but {without} if the largest {SUSPECTED:.0%} of readings were false: "
-        f"it starts at {most} and may double each epoch"
+        f"theta would be {chosen.offset + chosen.theta}, but {chosen.offset + without} if the largest {SUSPECTED:.0%}"
+        f" of readings were false: it starts at {chosen.offset + most} and may double each epoch"
     )
     return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
 
@@ -87,7 +90,7 @@ def limit_most(chosen: Threshold, most: int | None) -> Threshold:
     """The choice, at most the operator's ``most``."""
     if most is None or chosen.theta <= most:
         return chosen
-    said = f"theta would be {chosen.theta}, above its limit of {most}"
+    said = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
     return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
 
 

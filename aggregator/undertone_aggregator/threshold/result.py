@@ -20,6 +20,7 @@ class Threshold:
     `bottom`: readings are truncated from below, too, at this value; `bias` is then what both ends take off.
     `blocks`: of the cycle, each with its own θ, the first from its first slot on; `theta` is then what one θ for all
     would be.
+    `offset`: what the values' origin is to the reader; sentences name values with it, fields are without it.
     Methods without an uncertainty of their own (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 
@@ -35,6 +36,7 @@ class Threshold:
     warnings: list[str] = field(default_factory=list)
     bottom: int = 0
     blocks: "Sequence[Block]" = ()
+    offset: int = 0
 
     @property
     def width(self) -> int:

@@ -36,6 +36,7 @@ def choose_robustly(
     variance: Variance,
     query: Query,
     thetas: Integers | None = None,
+    offset: int = 0,
 ) -> Threshold:
     """θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
@@ -48,7 +49,7 @@ def choose_robustly(
     best = candidates[np.argmin(errors, axis=1)]
     regrets = np.sqrt(errors / errors.min(axis=1, keepdims=True))
     chosen = int(np.argmin(regrets.mean(axis=0)))
-    warnings = _warnings(after)
+    warnings = _warnings(after, offset)
     few = after.information < ENOUGH_INFORMATION
     if few or after.free_body > _ODD_SHAPE:
         safe = float(np.quantile(best, _CAUTIOUS_SHARE))
@@ -64,8 +65,9 @@ def choose_robustly(
     theta = int(candidates[chosen])
     if theta > _FAR_OUT * after.seen:
         warnings.append(
-            f"thin evidence: the reports tell nothing of readings above about {after.seen}, theta = {theta} continues "
-            f"the tail below; with tails of other shapes the best theta is anywhere from {low} to {high}"
+            f"thin evidence: the reports tell nothing of readings above about {offset + after.seen}, theta = "
+            f"{offset + theta} continues the tail below; with tails of other shapes the best theta is anywhere from "
+            f"{offset + low} to {offset + high}"
         )
     return Threshold(
         theta=theta,
@@ -78,6 +80,7 @@ def choose_robustly(
         edges=after.edges,
         method="robust",
         warnings=warnings,
+        offset=offset,
     )
 
 
@@ -109,7 +112,7 @@ def next_edges(
     return zoomed_edges(min(low, high - 1), high, bound, cells)
 
 
-def _warnings(after: Posterior) -> list[str]:
+def _warnings(after: Posterior, offset: int) -> list[str]:
     said = []
     if after.fakes > 0:
         said.append(
@@ -126,7 +129,7 @@ def _warnings(after: Posterior) -> list[str]:
         share, start = far
         said.append(
             f"a second group: about {share:.0%} of readings lie more than ten times above the rest, "
-            f"from about {start} on; theta follows them, at the cost of noise for all others"
+            f"from about {offset + start} on; theta follows them, at the cost of noise for all others"
         )
     return said
 

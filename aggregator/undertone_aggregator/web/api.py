@@ -138,16 +138,15 @@ def epochs(results: PublicResults) -> dict[str, Any]:
     """
     rows = []
     for epoch in results.timeline.epochs:
-        theta = epoch.campaign.rule.theta
-        chosen = epoch.threshold
+        campaign, chosen = epoch.campaign, epoch.threshold
         rows.append(
             {
-                "epoch": epoch.campaign.epoch,
+                "epoch": campaign.epoch,
                 "phase": epoch.phase,
-                "theta": theta,
-                "ranges": epoch.campaign.rule.ranges,
-                "low": None if chosen is None else _plain(chosen.low),
-                "high": None if chosen is None else _plain(chosen.high),
+                "theta": campaign.theta,
+                "ranges": campaign.ranges,
+                "low": None if chosen is None else _plain(campaign.offset + chosen.low),
+                "high": None if chosen is None else _plain(campaign.offset + chosen.high),
                 "warnings": [] if chosen is None else list(chosen.warnings),
             }
         )
@@ -228,7 +227,7 @@ def shares_of(text: str | None) -> list[float]:
 def _theta_since(results: PublicResults) -> int | None:
     since = None
     for epoch in reversed(results.timeline.epochs):
-        if epoch.campaign.rule.ranges != results.blocks:
+        if epoch.campaign.ranges != results.blocks:
             break
         since = epoch.campaign.epoch
     return since

@@ -257,7 +257,7 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
             facts |= {"epochs": len(epochs)}
             facts |= {"received": store.outcomes()[RECEIVED], "lost": sum(store.losses().values())}
             if epochs:
-                facts["theta"] = epochs[-1].campaign.rule.theta
+                facts["theta"] = epochs[-1].campaign.theta
     except NoStore:
         pass
     except (Invalid, OSError):

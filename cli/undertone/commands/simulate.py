@@ -162,14 +162,14 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     from undertone_aggregator.estimate.estimates import plain
 
     newest = simulated.timeline.epochs[-1].campaign
-    theta = max((block[2] for block in newest.rule.ranges), default=None)
+    theta = newest.theta
     cost = guarantee_of(simulated.timeline, simulated.budget)
     exact = cost.certificate
     return dict(
         plain(
             {
                 "theta": theta,
-                "ranges": [list(block) for block in newest.rule.ranges],
+                "ranges": [list(block) for block in newest.ranges],
                 "unit": simulated.plan.unit,
                 **cost.budget.as_json(),
                 # Gaussian noise has none for a report by itself.
@@ -225,7 +225,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     held, held_raw = (sum(flags) for flags in zip(*(each.covers() for each in slots), strict=True))
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
     exact = facts["certificate"]
-    theta = simulated.timeline.epochs[-1].campaign.rule.thetas(unit)
+    theta = simulated.timeline.epochs[-1].campaign.thetas
     console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
     kept, wider = _TRUTHS[simulated.kind]
     console.print(

@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -149,9 +150,16 @@ def test_a_second_group_a_hundred_times_higher_is_found_and_said():
         readings = 50 * generator.weibull(1.2, n)
         return np.minimum(np.where(generator.random(n) < 0.1, 100 * readings, readings), 50_000).astype(np.int64)
 
-    chosen = choose(rounds_of(draw, epsilon="2", bound=50_000), bound=50_000)
+    rounds = rounds_of(draw, epsilon="2", bound=50_000)
+    chosen = choose(rounds, bound=50_000)
     assert regret(chosen.theta, draw, bound=50_000) < 10
-    assert any(said.startswith("a second group") for said in chosen.warnings)
+    (said,) = [said for said in chosen.warnings if said.startswith("a second group")]
+    # Readings that begin elsewhere: the same choice, and the sentence is in the reader's units.
+    moved = choose(rounds, bound=50_000, offset=-300)
+    (shifted,) = [said for said in moved.warnings if said.startswith("a second group")]
+    assert (moved.theta, moved.edges) == (chosen.theta, chosen.edges)
+    (start,), (lower,) = (re.findall(r"from about (-?\d+) on", sentence) for sentence in (said, shifted))
+    assert int(lower) == int(start) - 300
 
 
 def test_few_reports_are_said_and_answered_cautiously():
