@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from support.stores import simulated_store
 from undertone.app import app
+from undertone_aggregator.estimate.export import FORMATS, format_of
 from undertone_aggregator.results import open_results
+from undertone_shared.errors import Invalid
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,22 @@ def test_every_series_with_its_guarantee(store: Path, tmp_path: Path, form: str)
         assert len(rows) == said["rows"]
     else:
         assert (out / f"series.{form}").stat().st_size > 1000
+
+
+def test_an_unknown_form_is_refused_wherever_one_is_named(store: Path, tmp_path: Path) -> None:
+    """Every place reads one table, and its help names what the table has."""
+    for command in (["export", str(store), str(tmp_path / "y")], ["query", str(store)]):
+        for word in ("xls", "", "CSV", "line"):
+            done = CliRunner().invoke(app, [*command, "--format", word])
+            assert isinstance(done.exception, Invalid), (command, word)
+            assert f"--format is {word!r}, expected one of" in str(done.exception)
+            assert all(form in str(done.exception) for form in FORMATS)
+        helped = " ".join(CliRunner().invoke(app, [command[0], "--help"]).stdout.split())
+        assert all(form in helped for form in FORMATS), command
+    assert not (tmp_path / "y").exists()
+    assert {form.suffix for form in FORMATS.values()} == set(FORMATS)
+    with pytest.raises(Invalid, match="format is 'xls', expected one of csv"):
+        format_of("format", "xls")
 
 
 def test_nothing_is_replaced(store: Path, tmp_path: Path) -> None:

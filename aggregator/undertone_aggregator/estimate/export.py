@@ -3,11 +3,10 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.collect.epochs import Epoch
@@ -83,14 +82,7 @@ def to_influx(campaign: str, rows: Sequence[Row]) -> str:
     return "".join(lines)
 
 
-def to_parquet(results: Results, rows: Sequence[Row]) -> bytes:
-    """As `write_parquet`, in memory."""
-    into = io.BytesIO()
-    write_parquet(results, rows, into)
-    return into.getvalue()
-
-
-def write_parquet(results: Results, rows: Sequence[Row], into: Path | io.BytesIO, kind: type[Row] = Estimate) -> None:
+def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> bytes:
     """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
     try:
         import pyarrow as pa
@@ -102,7 +94,38 @@ def write_parquet(results: Results, rows: Sequence[Row], into: Path | io.BytesIO
     table = pa.table(
         {name: [row[name] for row in flat] for name in kind.columns()}, metadata={"undertone": json.dumps(facts)}
     )
+    into = io.BytesIO()
     pq.write_table(table, into)
+    return into.getvalue()
+
+
+@dataclass(frozen=True)
+class Format:
+    """A form that series are written in: its word, media type, file suffix, and the writer of rows of one kind."""
+
+    name: str
+    media_type: str
+    suffix: str
+    write: Callable[[Results, Sequence[Row], type[Row]], bytes]
+
+
+# Every form, by its word: for commands, exports and the page's downloads.
+FORMATS = {
+    made.name: made
+    for made in (
+        Format("csv", "text/csv", "csv", lambda results, rows, kind: to_csv(results, rows, kind).encode()),
+        Format("jsonl", "application/x-ndjson", "jsonl", lambda _, rows, __: to_json_lines(rows).encode()),
+        Format("parquet", "application/vnd.apache.parquet", "parquet", to_parquet),
+        Format("influx", "text/plain", "influx", lambda r, rows, _: to_influx(r.campaign.name, rows).encode()),
+    )
+}
+
+
+def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
+    """Return the form of this word. Raises Invalid, ``field`` and what is expected named, ``others`` among it."""
+    if word not in FORMATS:
+        raise Invalid(f"{field} is {word!r}, expected one of {', '.join([*others, *FORMATS])}")
+    return FORMATS[word]
 
 
 def local(second: int, zone: tzinfo = UTC) -> str:

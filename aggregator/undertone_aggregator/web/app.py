@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate import export
+from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.web import api
@@ -44,8 +45,6 @@ _HEADERS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
 }
-# What a selection is downloaded as, and its media type.
-_FILES = {"csv": "text/csv", "jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 _ESTIMATES = ("from", "to", "tz", "group", "filtered")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -173,24 +172,20 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """The selection as CSV, JSON lines or Parquet."""
+        """The selection in one of `export.FORMATS`."""
         parameters = dict(request.query_params)
-        how = parameters.pop("format", "csv")
-        if how not in _FILES:
-            raise Invalid(f"format is {how!r}, expected {', '.join(_FILES)}")
+        form = export.format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 
         def file(results: PublicResults) -> bytes:
             first, last = query.span(results)
             rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
-            if how == "parquet":
-                return export.to_parquet(results, rows)
-            return (export.to_csv(results, rows) if how == "csv" else export.to_json_lines(rows)).encode()
+            return form.write(results, rows, Estimate)
 
         body = await anyio.to_thread.run_sync(self._site.read, name, file)
-        headers = {"content-disposition": f'attachment; filename="{name}.{how}"'}
-        return Response(body, media_type=_FILES[how], headers=headers)
+        headers = {"content-disposition": f'attachment; filename="{name}.{form.suffix}"'}
+        return Response(body, media_type=form.media_type, headers=headers)
 
     async def session(self, request: Request) -> Response:
         """Whether actions are on and this browser is logged in; log in with the token, log out."""

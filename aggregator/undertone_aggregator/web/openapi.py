@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from undertone_aggregator.estimate.export import FORMATS
 from undertone_aggregator.estimate.remote import LARGEST_SELECTION
 from undertone_aggregator.web.api import FILTERED, RAW
 
@@ -13,7 +14,7 @@ _PARAMETERS = {
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
-    "format": "`csv`, `jsonl` or `parquet`",
+    "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
 
 

@@ -9,8 +9,6 @@ import typer
 from undertone.stores import StoreUrl, WhichCampaign
 from undertone_shared.errors import Invalid
 
-FORMATS = ("csv", "jsonl", "parquet", "influx")
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -21,7 +19,7 @@ def export(
     store: StoreUrl,
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
     campaign: WhichCampaign = None,
-    form: Annotated[str, typer.Option("--format", help="Of the series: " + ", ".join(FORMATS) + ".")] = "csv",
+    form: Annotated[str, typer.Option("--format", help="Of the series: csv, jsonl, parquet, influx.")] = "csv",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write every group's settled series, raw and filtered, with epochs, θ's history and the guarantee beside them.
@@ -29,25 +27,18 @@ def export(
     Slots over fewer reports than the campaign's min_reports are left out, as on the page.
     """
     from undertone_aggregator.estimate import export as write
+    from undertone_aggregator.estimate.estimates import Estimate
     from undertone_aggregator.results import open_public
 
-    if form not in FORMATS:
-        raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
+    writer = write.format_of("--format", form)
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
     with open_public(store, campaign) as results:
         rows = results.estimates(groups=None, filtered=True, settled=True)
         facts = write.document(results, [])
         folder.mkdir(parents=True)
-        series, about = folder / f"series.{form}", folder / "campaign.json"
-        if form == "parquet":
-            write.write_parquet(results, rows, series)
-        elif form == "csv":
-            series.write_text(write.to_csv(results, rows), encoding="utf-8")
-        elif form == "jsonl":
-            series.write_text(write.to_json_lines(rows), encoding="utf-8")
-        else:
-            series.write_text(write.to_influx(results.campaign.name, rows), encoding="utf-8")
+        series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"
+        series.write_bytes(writer.write(results, rows, Estimate))
     del facts["slots"]
     about.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     said = {"series": str(series), "campaign": str(about), "rows": len(rows)}

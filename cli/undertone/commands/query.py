@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate, Row
     from undertone_aggregator.estimate.query import Results
 
-FORMATS = ("table", "json", "csv", "jsonl", "influx", "parquet")
+# Beside the forms of `export.FORMATS`: for people, and everything about the campaign as one object.
+_TABLE, _JSON = "table", "json"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -42,7 +43,7 @@ def query(
     filtered: Annotated[bool, typer.Option("--filtered", help="The filtered series beside the raw one.")] = False,
     every: Annotated[int | None, typer.Option(min=1, help="Runs of this many slots instead of single ones.")] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles of the readings per run, such as 0.5,0.9.")] = None,
-    form: Annotated[str, typer.Option("--format", help="One of " + ", ".join(FORMATS) + ".")] = "table",
+    form: Annotated[str, typer.Option("--format", help="One of table, json, csv, jsonl, parquet, influx.")] = _TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write there; needed for parquet.")] = None,
 ) -> None:
@@ -52,11 +53,15 @@ def query(
     """
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
+    from undertone_aggregator.estimate.export import format_of
     from undertone_aggregator.results import open_results
 
-    form = "json" if as_json else form
-    if form not in FORMATS:
-        raise Invalid(f"--format is {form!r}, expected one of {', '.join(FORMATS)}")
+    form = _JSON if as_json else form
+    writer = None if form in (_TABLE, _JSON) else format_of("--format", form, (_TABLE, _JSON))
+    if form == _TABLE and output is not None:
+        raise Invalid("--output needs a --format other than table")
+    if form == "parquet" and output is None:
+        raise Invalid("--format parquet needs --output FILE")
     if groups and group:
         raise Invalid("--groups and --group exclude each other")
     if filtered and (every is not None or quantiles is not None):
@@ -75,10 +80,12 @@ def query(
             rows, kind = results.quantiles(_shares(quantiles), every, *span), Quantile
         elif every is not None:
             rows, kind = results.ranges(every, *span, wanted), RangeEstimate
-        if form == "table" and output is None:
+        if form == _TABLE:
             _show(results, zone, estimates, rows)
+        elif writer is None:
+            _write(_document(results, estimates, rows, kind).encode(), output)
         else:
-            _write(results, form, estimates, rows, kind, output)
+            _write(writer.write(results, rows, kind), output)
 
 
 def _zone(results: "Results", name: str | None) -> tzinfo:
@@ -129,42 +136,26 @@ def _shares(text: str) -> list[float]:
         raise Invalid(f"--quantiles is {text!r}, expected numbers between 0 and 1, such as 0.5,0.9") from None
 
 
-def _write(
-    results: "Results",
-    form: str,
-    estimates: "list[Estimate]",
-    rows: "Sequence[Row]",
-    kind: "type[Row]",
-    output: Path | None,
-) -> None:
-    from undertone_aggregator.collect.room import naming
+def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[Row]", kind: "type[Row]") -> str:
+    """The campaign and these rows as one JSON object."""
     from undertone_aggregator.estimate import export
     from undertone_aggregator.estimate.estimates import plain
 
-    if form == "parquet":
-        if output is None:
-            raise Invalid("--format parquet needs --output FILE")
-        export.write_parquet(results, rows, output, kind)
-        return
-    if form == "table":
-        raise Invalid(f"--output needs a --format, one of {', '.join(FORMATS[1:])}")
-    if form == "json":
-        document = export.document(results, estimates)
-        if rows is not estimates:
-            del document["slots"]
-            document[kind.plural] = [row.row() for row in rows]
-        text = json.dumps(plain(document), ensure_ascii=False) + "\n"
-    elif form == "csv":
-        text = export.to_csv(results, rows, kind)
-    elif form == "jsonl":
-        text = export.to_json_lines(rows)
+    document = export.document(results, estimates)
+    if rows is not estimates:
+        del document["slots"]
+        document[kind.plural] = [row.row() for row in rows]
+    return json.dumps(plain(document), ensure_ascii=False) + "\n"
+
+
+def _write(data: bytes, output: Path | None) -> None:
+    from undertone_aggregator.collect.room import naming
+
+    if output is None:
+        _print(data.decode())
     else:
-        text = export.to_influx(results.campaign.name, rows)
-    if output is not None:
         with naming(output):
-            output.write_text(text, encoding="utf-8")
-    else:
-        _print(text)
+            output.write_bytes(data)
 
 
 def _print(text: str) -> None:

@@ -160,7 +160,10 @@ def test_downloads(site: StoreSite, name: str) -> None:
     json.loads(lines[0])
     parquet = get(site, f"campaigns/{name}/download", format="parquet")
     assert pq.read_table(io.BytesIO(parquet.content)).num_rows == len(rows)
-    assert "expected csv, jsonl, parquet" in refused(site, f"campaigns/{name}/download", format="xls")
+    influx = get(site, f"campaigns/{name}/download", format="influx")
+    assert len(influx.text.splitlines()) == len(rows)
+    assert influx.headers["content-disposition"] == f'attachment; filename="{name}.influx"'
+    assert "expected one of csv, jsonl, parquet, influx" in refused(site, f"campaigns/{name}/download", format="xls")
 
 
 def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: Path) -> None:
