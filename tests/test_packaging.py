@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -114,3 +115,23 @@ def test_what_repeats_the_version_agrees(file, pattern):
     shown = re.search(pattern, (REPO / file).read_text(encoding="utf-8"), re.MULTILINE)
     assert shown is not None
     assert shown[1] == undertone.__version__
+
+
+def test_all_means_all():
+    """Every extra but spark, which needs Java and an older pandas, and those of contributors."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def needed(extra: str) -> set[str]:
+        found = set()
+        for requirement in extras[extra]:
+            name, _, more = requirement.partition("[")
+            if name == "undertone-ldp":
+                found |= {package for each in more.partition("]")[0].split(",") for package in needed(each)}
+            else:
+                found.add(re.split(r"[<>=;\[ ]", requirement)[0])
+        return found
+
+    everything = needed("all")
+    for extra in extras.keys() - {"all", "spark", "docs", "dev"}:
+        assert needed(extra) <= everything, extra

@@ -20,7 +20,7 @@ from undertone_aggregator.collect.ingest import Failpoint, Ingest, IngestPlan, S
 from undertone_aggregator.collect.intake import Intake
 from undertone_aggregator.collect.leases import COORDINATOR, Fenced, Lease, Leases, fair_shares
 from undertone_aggregator.collect.shared_plan import plan_text, read_plan
-from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
+from undertone_aggregator.collect.store import LOCK_SECONDS, NoStore, Store, StoreError, campaigns_in, open_store
 from undertone_aggregator.collect.store_address import shared_examples
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
@@ -29,6 +29,7 @@ from undertone_shared.topics import SHARDS
 LOOK_SECONDS = 1.0
 # A lease is renewed when this part of its time is over.
 RENEW_AFTER = 1 / 4
+_WAITING = "no server has begun the campaign yet: waiting for one"
 
 # Makes the intake of one worker; a worker in a process of its own gets it by pickle.
 OpenIntake = Callable[[IngestPlan, Say], Intake]
@@ -60,11 +61,17 @@ def work_together(campaign: str, means: Means, stop: threading.Event, ready: Rea
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     while not stop.is_set():
         try:
-            with open_store(means.url, campaign=campaign or None) as store:
+            with open_store(means.url, campaign=campaign or None, create=False) as store:
                 if plan_text(store) is None:
-                    means.say("no server has begun the campaign yet: waiting for one")
+                    means.say(_WAITING)
                 else:
                     _take_part(name, means, store, stop, ready)
+        except NoStore:
+            # A name that is not there is a slip of the pen, unless no server has ever used the database.
+            names = campaigns_in(means.url)
+            if campaign and names and campaign not in names:
+                raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
+            means.say(_WAITING)
         except StoreError as wrong:
             means.say(f"the store cannot be reached, trying again: {wrong}")
         stop.wait(LOOK_SECONDS)

@@ -18,7 +18,9 @@ class Database:
 
     _several = False
 
-    def __init__(self, engine: Engine, name: str, campaign: str | None, *, read_only: bool, choose: bool) -> None:
+    def __init__(
+        self, engine: Engine, name: str, campaign: str | None, *, read_only: bool, create: bool, choose: bool
+    ) -> None:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
@@ -33,7 +35,7 @@ class Database:
                     self._migrate()
                 _check_version(self._connection, name)
                 if choose:
-                    self._campaign = self._choose(campaign, read_only)
+                    self._campaign = self._choose(campaign, create=create and not read_only)
         except BaseException:
             self.close()
             raise
@@ -93,7 +95,7 @@ class Database:
             _check_version(self._connection, self._name, newest=False)
             upgrade(self._connection)
 
-    def _choose(self, campaign: str | None, read_only: bool) -> int:
+    def _choose(self, campaign: str | None, *, create: bool) -> int:
         """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
         numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
@@ -105,7 +107,7 @@ class Database:
             return int(numbers[campaign if campaign in numbers else ""])
         elif numbers and not self._several:
             raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
-        if read_only:
+        if not create:
             raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
         row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
         return int(self.execute(row).scalar_one())

@@ -40,7 +40,13 @@ class PostgresStore(SqlStore):
     _several = True
 
     def __init__(
-        self, where: str, *, campaign: str | None = None, read_only: bool = False, choose: bool = True
+        self,
+        where: str,
+        *,
+        campaign: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+        choose: bool = True,
     ) -> None:
         try:
             address = make_url(f"postgresql:{where}")
@@ -61,7 +67,7 @@ class PostgresStore(SqlStore):
                 raw.execute("SET default_transaction_read_only = on")
 
         name = address.render_as_string(hide_password=True)
-        super().__init__(engine, name, campaign, read_only=read_only, choose=choose)
+        super().__init__(engine, name, campaign, read_only=read_only, create=create, choose=choose)
 
     @property
     def url(self) -> str:

@@ -26,7 +26,13 @@ class SqliteStore(SqlStore):
     """A store in a file; processes hold it by a lock file beside it."""
 
     def __init__(
-        self, where: str, *, campaign: str | None = None, read_only: bool = False, choose: bool = True
+        self,
+        where: str,
+        *,
+        campaign: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+        choose: bool = True,
     ) -> None:
         self._path = Path(where)
         if read_only and not self._path.is_file():
@@ -53,7 +59,7 @@ class SqliteStore(SqlStore):
                     raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
 
         try:
-            super().__init__(engine, where, campaign, read_only=read_only, choose=choose)
+            super().__init__(engine, where, campaign, read_only=read_only, create=create, choose=choose)
         except NoRoom as wrong:
             raise NoRoom(f"{where}: {wrong}") from wrong
         except StoreError as wrong:

@@ -203,25 +203,26 @@ class Store(Protocol):
         """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
 
 
-def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False) -> Store:
+def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False, create: bool = True) -> Store:
     """The store at ``scheme:where``, made when it is new; a plain path is a SQLite file.
 
     ``campaign``: which one of those in the database, made when it is new; without it the only one. ``read_only`` opens
-    an existing store without changing it, and raises NoStore where there is none. Raises Invalid for a scheme that is
+    an existing store without changing it, and raises NoStore where there is none. Without ``create`` a campaign that
+    is not there raises NoStore, too. Raises Invalid for a scheme that is
     not known, for what is no store, and for a campaign that is not clear; StoreError.
     """
-    return _open(url, campaign, read_only=read_only, choose=True)
+    return _open(url, campaign, read_only=read_only, create=create, choose=True)
 
 
 def campaigns_in(url: str | Path) -> list[str]:
     """The names of all campaigns in an existing store, sorted. Raises as `open_store` does."""
-    with _open(url, None, read_only=True, choose=False) as store:
+    with _open(url, None, read_only=True, create=False, choose=False) as store:
         return store.campaigns()
 
 
-def _open(url: str | Path, campaign: str | None, *, read_only: bool, choose: bool) -> Store:
+def _open(url: str | Path, campaign: str | None, *, read_only: bool, create: bool, choose: bool) -> Store:
     """``choose``: the store is of one campaign from now on; without it only `Store.campaigns` can be asked."""
     address = store_address(url)
     opener: Callable[..., Any] = getattr(import_module(address.kind.module), address.kind.opener)
-    store: Store = opener(address.where, campaign=campaign, read_only=read_only, choose=choose)
+    store: Store = opener(address.where, campaign=campaign, read_only=read_only, create=create, choose=choose)
     return store

@@ -8,7 +8,8 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of store. ``module``, ``opener``: the class that opens one, by (where, campaign=, read_only=, choose=).
+    """A kind of store. ``module``, ``opener``: the class that opens one, by (where, campaign=, read_only=,
+    create=, choose=).
 
     ``shared``: any machine can open it, and several campaigns may be in it; otherwise it is one file of one campaign,
     on the machine that counts. ``example``: an address, for error sentences.

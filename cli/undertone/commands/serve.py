@@ -34,16 +34,22 @@ def serve(
     from undertone_aggregator.home import Home
     from undertone_aggregator.many import open_server
     from undertone_aggregator.notify import notify
+    from undertone_aggregator.packages import METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.page_process import run_page
     from undertone_aggregator.running import Options
 
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = Home(folder)
+    if home.server.page is not None:
+        check_packages(PAGE)
+    health = health or home.server.health
+    if health is not None and (missing := missing_packages(METRICS)):
+        journal.say("health", missing)
     # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         open_server(home, stop, journal, Options(take_over=take_over)) as server,
-        serve_health(server, health or home.server.health),
+        serve_health(server, health),
         run_page(home, journal),
     ):
         notify("READY=1")

@@ -46,6 +46,7 @@ def web(
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
     from undertone_aggregator.home import Home
     from undertone_aggregator.options import host_name, split_address
+    from undertone_aggregator.packages import chart_warning
     from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
     from undertone_aggregator.web.site import StoreSite, named
@@ -58,17 +59,27 @@ def web(
         raise Invalid("--token is given without --home: a store alone has no life to change")
     logins = None if token is None else Logins(read_token(token))
     site = StoreSite(named(stores or ())) if home is None else _home_site(Home(home), acting=logins is not None)
+    if warning := chart_warning():
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
     if attached:
         threading.Thread(target=_end_with_input, daemon=True).start()
+
+    def ready(address: str) -> None:
+        # `undertone serve` says it itself.
+        if not attached:
+            print(f"the page is at {address}", flush=True)
+
     try:
-        serve_page(site, host, port, logins=logins, remote_actions=remote_actions, names=page_names)
+        serve_page(site, host, port, logins=logins, remote_actions=remote_actions, names=page_names, ready=ready)
     finally:
         site.close()
 
 
 def _end_with_input() -> None:
     """`undertone serve` holds the other end: a server that was killed leaves no page on its port."""
-    sys.stdin.buffer.read()
+    # Not by sys.stdin: an interpreter that ends for another reason cannot take a buffer from this thread.
+    while os.read(0, 4096):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

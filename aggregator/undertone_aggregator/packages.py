@@ -1,0 +1,36 @@
+"""Packages of the extras that a server's page and metrics need: checked once, before anything starts."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from undertone_shared.errors import Invalid
+
+Need = tuple[str, tuple[str, ...], str]
+# What needs which packages, and the extra that holds them.
+PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
+METRICS: Need = ("/metrics", ("prometheus_client",), "server")
+
+_CHARTS = Path(__file__).with_name("web") / "static/vendor/uPlot.iife.min.js"
+
+
+def missing_packages(need: Need) -> str:
+    """Say in one sentence which packages are not installed; nothing if all are."""
+    what, packages, extra = need
+    missing = [package for package in packages if find_spec(package) is None]
+    return f"{what} needs {', '.join(missing)}: pip install 'undertone-ldp[{extra}]'" if missing else ""
+
+
+def check_packages(need: Need) -> None:
+    """Raise Invalid if a package is not installed."""
+    if missing := missing_packages(need):
+        raise Invalid(missing)
+
+
+def chart_warning() -> str:
+    """Say that the page will draw no charts, where its chart library is missing; else nothing."""
+    if _CHARTS.exists():
+        return ""
+    return (
+        f"the page draws no charts: its chart library is not at {_CHARTS};"
+        " run python scripts/vendor.py in the checkout (it needs npm)"
+    )
