@@ -57,8 +57,8 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Names what the posterior is made of: runs of one key have the same posterior."""
-        digest = hashlib.sha256(repr(self.bound).encode())
+        """Names what the run's quantiles are made of: equal runs have an equal key."""
+        digest = hashlib.sha256(repr((self.first, self.last, self.start, self.bound, self.offset)).encode())
         for members in self.cohort:
             digest.update(repr((members.mechanism, list(members.counts))).encode())
         for others in self.stream:

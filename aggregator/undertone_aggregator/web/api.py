@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import LARGEST_SELECTION
@@ -112,8 +113,11 @@ def ranges(results: PublicResults, query: "Parameters", every: int | None) -> di
     }
 
 
-def quantiles(results: PublicResults, query: "Parameters", every: int | None, shares: list[float]) -> dict[str, Any]:
-    """Quantiles over runs of slots, the newest when nothing is said: a model, with 90 % bands. Raises Invalid."""
+def quantile_runs(results: PublicResults, query: "Parameters", every: int | None) -> tuple[dict[str, Any], list[Run]]:
+    """(facts of the campaign, runs of slots of which quantiles are asked, the newest when nothing is said).
+
+    The runs are read, and not worked out. Raises Invalid.
+    """
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
     every = every or results.campaign.cycle
@@ -122,13 +126,13 @@ def quantiles(results: PublicResults, query: "Parameters", every: int | None, sh
     runs = last // every - first // every + 1
     if runs > LARGEST_RUNS:
         raise Invalid(f"the selection has {runs} runs of {every} slots, expected at most {LARGEST_RUNS}")
-    rows = results.quantiles(shares, every=every, first=first, last=last)
-    return {
-        "campaign": results.campaign.name,
-        "unit": results.campaign.unit,
-        "guarantee": results.guarantee,
-        "quantiles": [{name: _plain(value) for name, value in quantile.row().items()} for quantile in rows],
-    }
+    facts = {"campaign": results.campaign.name, "unit": results.campaign.unit, "guarantee": results.guarantee}
+    return facts, results.quantile_runs(every, first, last)
+
+
+def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
+    """Quantiles over runs of slots: a model, with 90 % bands."""
+    return {**facts, "quantiles": [{name: _plain(value) for name, value in row.row().items()} for row in rows]}
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
@@ -221,6 +225,7 @@ def shares_of(text: str | None) -> list[float]:
         shares = []
     if not 1 <= len(shares) <= _MOST_SHARES:
         raise Invalid(f"shares is {text!r}, expected 1 to {_MOST_SHARES} numbers between 0 and 1, such as 0.1,0.5,0.9")
+    check_shares(shares)
     return shares
 
 

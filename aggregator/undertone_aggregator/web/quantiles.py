@@ -1,0 +1,64 @@
+"""Quantiles for many readers: worked out one run at a time, away from the stores, and remembered."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import anyio.to_thread
+
+from undertone_aggregator.estimate.distribution import Quantile, Run
+
+# Requests that wait for their turn; more are refused at once.
+LARGEST_QUEUE = 16
+# Answers that are remembered, of one run and a few shares each.
+_LARGEST_MEMORY = 4096
+
+Key = tuple[str, tuple[float, ...]]
+
+
+class Busy(Exception):
+    """Too many requests wait already."""
+
+
+class Quantiles:
+    """Works out the quantiles of runs, which takes up to a second each, on one thread.
+
+    Whoever asks for many runs takes a turn for each: a request for one run waits for one run of every other request.
+    Answers are kept by what they were made of: what was published does not change.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._known: OrderedDict[Key, list[Quantile]] = OrderedDict()
+
+    async def of(self, runs: Sequence[Run], shares: Sequence[float]) -> list[Quantile]:
+        """The quantiles of these runs. Raises Busy."""
+        rows: list[Quantile] = []
+        for run in runs:
+            key = (run.key, tuple(shares))
+            known = self._known.get(key) or await self._work_out(key, run, shares)
+            self._known[key] = known
+            self._known.move_to_end(key)
+            rows += known
+        while len(self._known) > _LARGEST_MEMORY:
+            self._known.popitem(last=False)
+        return rows
+
+    async def _work_out(self, key: Key, run: Run, shares: Sequence[float]) -> list[Quantile]:
+        if self._waiting >= LARGEST_QUEUE:
+            raise Busy
+        self._waiting += 1
+        try:
+            async with self._turn:
+                # Another request for the same may have had its turn meanwhile.
+                known = self._known.get(key)
+                if known is None:
+                    known = self._known[key] = await anyio.to_thread.run_sync(_quantiles, run, shares)
+                return known
+        finally:
+            self._waiting -= 1
+
+
+def _quantiles(run: Run, shares: Sequence[float]) -> list[Quantile]:
+    return run.quantiles(shares, run.posterior())
