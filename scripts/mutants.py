@@ -4,7 +4,8 @@
 
 A seeded sample of comparisons, arithmetic, constants, conditions and guards of the modules in `TESTS`; each mutant runs
 the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that hangs is killed, and
-counts as noticed. Exit code 1 if any survives: each is equivalent to the code, or wants a test.
+counts as noticed. Those of equivalent_mutants.toml are left out: no test can notice them. Exit code 1 if any survives:
+each wants a test, or an entry there with its reason.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -125,6 +127,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
 }
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"
 _SECONDS = 240
 _PRELOADED = (
@@ -219,13 +222,39 @@ def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def mutants_of(file: str) -> list[Mutant]:
-    """All mutants of a file."""
+    """All mutants of a file, the equivalent ones included."""
     tree = ast.parse((ROOT / file).read_text())
     mutants = []
     for number, (node, replacement) in enumerate(changes(tree)):
         before, after = _text(node), _text(ast.fix_missing_locations(replacement))
         mutants.append(Mutant(file, number, getattr(node, "lineno", 0), before, after))
     return mutants
+
+
+def equivalent() -> set[tuple[str, int]]:
+    """(file, number) of each mutant of equivalent_mutants.toml. Raises ValueError for an entry that fits no mutant."""
+    entries = tomllib.loads(EQUIVALENT.read_text("utf-8"))
+    found = set()
+    for file, of_file in entries.items():
+        lines = (ROOT / file).read_text("utf-8").splitlines()
+        mutants = mutants_of(file)
+        for entry in of_file:
+            fitting = [
+                mutant.number
+                for mutant in mutants
+                if (lines[mutant.line - 1].strip(), f"{mutant.before} -> {mutant.after}")
+                == (entry["line"], entry["change"])
+            ]
+            which = entry.get("which", 1)
+            if len(fitting) < which:
+                raise ValueError(
+                    f"{EQUIVALENT.name}: {file} has {len(fitting)} mutants {entry['change']!r} in "
+                    f"{entry['line']!r}, expected at least {which}"
+                )
+            if not entry["reason"] or (file, fitting[which - 1]) in found:
+                raise ValueError(f"{EQUIVALENT.name}: {entry!r} of {file} has no reason, or stands there twice")
+            found.add((file, fitting[which - 1]))
+    return found
 
 
 def _text(node: ast.AST) -> str:
@@ -368,7 +397,12 @@ def main() -> int:
     given = parser.parse_args()
     files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
     numbers = {int(number) for number in given.numbers.split(",") if number}
-    every = [mutant for file in files for mutant in mutants_of(file) if not numbers or mutant.number in numbers]
+    every = [mutant for file in files for mutant in mutants_of(file)]
+    if numbers:
+        every = [mutant for mutant in every if mutant.number in numbers]
+    else:
+        left_out = equivalent()
+        every = [mutant for mutant in every if (mutant.file, mutant.number) not in left_out]
     chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
     chosen.sort(key=lambda mutant: files.index(mutant.file))
     print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)

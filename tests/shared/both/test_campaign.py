@@ -409,3 +409,6 @@ def test_numbers_of_a_campaign_up_to_their_limits_and_no_further():
     assert "not JSON" in invalid(Campaign, b"?" * 12288)
     assert "12289 bytes" in invalid(Campaign, b"?" * 12289)
     assert "a block of rule.ranges" in invalid(Campaign, changed(["rule", "ranges"], [[0, 0, 300, 1]]))
+    assert "theta up to the bound 1000" in invalid(
+        Campaign, changed(["rule", "ranges"], [[0, 0, 300], [5, 0, 1001], [9, 0, 300]])
+    )

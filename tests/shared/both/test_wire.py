@@ -91,3 +91,27 @@ def test_shards_cover_sixty_four():
 def test_truncation():
     assert [truncate(x, 0, 0, 10) for x in (-5, 0, 3, 10, 99)] == [0, 0, 3, 10, 10]
     assert [truncate(x, -50, 20, 60) for x in (-99, -30, 0, 10, 11)] == [0, 0, 30, 40, 40]
+
+
+def test_fields_are_packed_up_to_their_limits_and_no_further():
+    for kind, slot, values, sequence, chain in (
+        (reports.REPORT, 0, (0,), 1, 0),
+        (reports.COHORT, 0xFFFFFFFF, (0xFFFFFFFF,), 0xFFFFFFFF, 0),
+        (reports.STREAM, 0, (-0x80000000,), 1, 1),
+        (reports.STREAM, 0, (0x7FFFFFFF,) * 8, 1, 0xFFFF),
+    ):
+        report = intake.unpack(reports.pack(kind, FINGERPRINT, slot, values, sequence, chain))
+        assert (report.kind, report.slot, report.values, report.sequence, report.chain) == (
+            kind, slot, values, sequence, chain,
+        )  # fmt: skip
+    for named, kind, values, chain in (
+        ("chain index is 65536", reports.STREAM, (1,), 0x10000),
+        ("chain index is 0", reports.STREAM, (1,), 0),
+        ("chain index is 1", reports.REPORT, (1,), 1),
+        ("released value is -2147483649", reports.STREAM, (-0x80000001,), 1),
+        ("released value is 2147483648", reports.STREAM, (1, 0x80000000), 1),
+        ("number of values is 9", reports.STREAM, (1,) * 9, 1),
+        ("number of values is 0", reports.STREAM, (), 1),
+        ("number of values is 2", reports.REPORT, (1, 2), 0),
+    ):
+        assert named in invalid(reports.pack, kind, FINGERPRINT, 5, values, 1, chain)

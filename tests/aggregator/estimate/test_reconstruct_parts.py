@@ -1,0 +1,220 @@
+"""The parts of a reconstruction, each against its formula: decode, level, interval, cell means, what is left out."""
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from support.server import FIRST, SEED, campaign
+from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.design import hybrid, square_wave
+from undertone_aggregator.estimate import reconstruct
+from undertone_aggregator.estimate.bias import STALE, Bias, Level
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series, Z
+from undertone_aggregator.estimate.noise import Population, decoded, noise_of
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _levels, _raw
+from undertone_aggregator.threshold import Threshold
+from undertone_shared import report
+from undertone_shared.issue import build
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
+
+CHOSEN = Threshold(500, 450, 600, 3.0, 1.0, 9.0, np.array([0.5, 0.4, 0.1]), (0, 100, 500, 1001), "robust", [])
+HALF_HOUR = 1800
+
+
+def epoch(theta: int = 0, *, slot_seconds: int = 1, cycle: int = 4, offset: int = 0, first: int = FIRST) -> Epoch:
+    """A report epoch with θ, or a threshold epoch."""
+    slot = first // slot_seconds
+    made = build(
+        name="meters", sensor="load", unit="Wh", measure="sum", offset=offset, bound=1000, slot_seconds=slot_seconds,
+        cycle=cycle, epoch=slot * slot_seconds, last_slot=slot + 999, default=offset,
+        cohort=Cohort(square_wave(4, (0, 10, 100, 1001))),
+        report=ReportRule(0, theta, hybrid(4, 16)) if theta else None,
+        schedule=Schedule(SEED, 1, 0 if theta else 1),
+    )  # fmt: skip
+    return Epoch(made, 0, threshold_to_json(CHOSEN) if theta else None)
+
+
+def key(of: Epoch, slot: int, kind: int = report.REPORT, group: str = "all") -> Key:
+    return Key("meters", of.campaign.fingerprint, kind, group, slot)
+
+
+def counts(of: Epoch, n: int, kind: int = report.REPORT) -> Any:
+    """``n`` reports, spread over all symbols."""
+    mechanism = of.campaign.cohort.mechanism if kind == report.COHORT else of.report.mechanism  # type: ignore[union-attr]
+    return np.bincount(np.arange(n) % mechanism.symbols, minlength=mechanism.symbols)
+
+
+def estimate(slot: int, mean: float = 100.0, error: float = 2.0, **changes: Any) -> Estimate:
+    fields: dict[str, Any] = {"series": Series(), "kind": MEASURED} | changes
+    return Estimate(slot, slot, fields["series"], fields["kind"], 500, 0, mean, error, mean - 4, mean + 4, 500)
+
+
+def test_a_decode_is_the_affine_map_of_its_range() -> None:
+    """offset + low + (theta - low)(1 + y)/2, and the variance ((theta - low)/2)² V/n."""
+    mechanism = hybrid(1, 16)
+    known = Population(np.array([0.5, 0.5]), (0, 200, 401))
+    decoder = Decoder(ReportRule(100, 400, mechanism), 7, known)
+    seen = np.arange(mechanism.symbols)
+    n, y = int(seen.sum()), decoded(mechanism, 300)
+    mean, variance, number = decoder.mean(seen)
+    assert number == n
+    assert mean == pytest.approx(7 + 100 + 150 * (1 + float(seen @ y) / n))
+    noise = noise_of(mechanism, 300, known.above(100))
+    assert variance == pytest.approx(150**2 * noise(seen) / n)
+    sent = y[decoder.goodness.possible]
+    assert (decoder.lowest, decoder.highest) == pytest.approx(
+        (107 + 150 * (1 + min(sent)), 107 + 150 * (1 + max(sent)))
+    )
+
+
+def test_each_block_has_a_decoder_and_slot_0_the_first() -> None:
+    issued = campaign(cohort_stride=9, theta=200, later=((1, 0, 500),))
+    made = Reconstruction(Timeline([of := Epoch(issued, 0)]))
+    assert made.decoder(of) is made.decoder(of, 4)
+    assert made.decoder(of, 1) is made.decoder(of, 7) is not made.decoder(of)
+    assert made.decoder(of).highest < made.decoder(of, 1).highest
+
+
+def test_memory_is_a_cycle_of_at_most_96_slots() -> None:
+    assert Reconstruction(Timeline([])).memory == 0
+    assert [Reconstruction(Timeline([epoch(500, cycle=cycle)])).memory for cycle in (4, 96, 97)] == [4, 96, 96]
+    assert Reconstruction(Timeline([])).chains == 1
+
+
+def test_what_belongs_to_no_epoch_or_counts_nobody_is_no_estimate() -> None:
+    known, stranger = epoch(500), epoch(400)
+    made = Reconstruction(Timeline([known]))
+    assert made.estimates({key(stranger, FIRST + 5): counts(stranger, 100)}) == []
+    assert made.estimates({key(known, FIRST + 5): counts(known, 0)}) == []
+    (one,) = made.estimates({key(known, FIRST + 5): counts(known, 90), key(stranger, FIRST + 5): counts(stranger, 9)})
+    assert one.reports == 90
+
+
+def test_a_slot_begins_at_its_second_and_has_the_newest_theta() -> None:
+    old, new = epoch(500, slot_seconds=HALF_HOUR), epoch(400, slot_seconds=HALF_HOUR, first=FIRST + 2 * HALF_HOUR)
+    slot = FIRST // HALF_HOUR + 3
+    (one,) = Reconstruction(Timeline([old, new])).estimates(
+        {key(old, slot): counts(old, 50), key(new, slot): counts(new, 50)}
+    )
+    assert (one.slot, one.start, one.reports, one.theta) == (slot, slot * HALF_HOUR, 100, 400)
+
+
+def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
+    first, second = epoch(offset=-50), epoch(offset=-50, first=FIRST + 100)
+    made = Reconstruction(Timeline([first, second]))
+    many, few = np.zeros(first.campaign.cohort.mechanism.symbols, dtype=int), counts(second, 5, report.COHORT)
+    many[-1] = 5000
+    both = {key(first, FIRST + 101, report.COHORT): many, key(second, FIRST + 101, report.COHORT): few}
+    (one,) = made.estimates(both)
+    (alone,) = made.estimates({key(first, FIRST + 101, report.COHORT): many})
+    assert (one.kind, one.reports, one.cohort) == (MODEL, 0, 5005)
+    assert one.estimate == alone.estimate
+    # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
+    assert 400 < one.estimate < 500
+    # The same of a report epoch, whose threshold is known.
+    reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
+    cohort = counts(reporting, 500, report.COHORT)
+    (model,) = Reconstruction(Timeline([reporting])).estimates({key(reporting, FIRST + 5, report.COHORT): cohort})
+    assert (model.kind, model.bias, model.low_raw) == (MODEL, None, None)
+
+
+def test_a_model_is_fitted_again_when_a_threshold_tells_more_of_its_cells() -> None:
+    rounds, models = epoch(), dict[str, float]()
+    seen = {key(rounds, FIRST + 5, report.COHORT): counts(rounds, 500, report.COHORT)}
+    (before,) = Reconstruction(Timeline([rounds]), models).estimates(seen)
+    (after,) = Reconstruction(Timeline([rounds, epoch(500, first=FIRST + 100)]), models).estimates(seen)
+    assert len(models) == 2
+    assert before.estimate != after.estimate
+    (again,) = Reconstruction(Timeline([rounds]), models).estimates(seen)
+    assert (again.estimate, len(models)) == (before.estimate, 2)
+
+
+def test_readings_above_the_last_cell_count_in_it() -> None:
+    chosen = Threshold(9, 9, 9, 0.0, 0.0, 0.0, np.array([0.5, 0.25, 0.25]), (0, 4, 8, 16), "none")
+    assert _cell_means((0, 4, 8), chosen).tolist() == [1.5, (5.5 + 11.5) / 2]
+
+
+@pytest.mark.parametrize("cycle", [4, 5])
+def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle: int) -> None:
+    rng = np.random.default_rng(4)
+    slots = [100, 101, 102, 104, 105, 107, 108, 109, 111, 115]
+    estimates = [estimate(slot, 50 + rng.uniform(0, 40), rng.uniform(1, 5)) for slot in slots]
+    of_phase: dict[int, list[float]] = {}
+    for one in estimates:
+        of_phase.setdefault(one.slot % cycle, []).append(one.estimate - 20)
+    means = {phase: float(np.mean(values)) for phase, values in of_phase.items()}
+    for one, level in zip(estimates, _levels(estimates, 20, cycle), strict=True):
+        around = [other for other in estimates if abs(other.slot - one.slot) <= cycle // 2]
+        away = np.mean([other.estimate - 20 - means[other.slot % cycle] for other in around])
+        error = math.sqrt(sum(cast(float, other.standard_error) ** 2 for other in around)) / len(around)
+        assert level is not None
+        assert level == pytest.approx((float(np.mean(list(means.values()))) + away, error))
+
+
+def test_half_of_the_cycles_phases_make_a_level() -> None:
+    assert _levels([estimate(slot) for slot in (100, 101, 102, 108)], 0, 8) == [None] * 4
+    assert None not in _levels([estimate(slot) for slot in (100, 101, 102, 103)], 0, 8)
+    assert None not in _levels([estimate(slot, error=cast(float, None)) for slot in (100, 101)], 0, 4)
+
+
+class Known:
+    """A bias of 3 with an error of 4, which remembers what it was asked for."""
+
+    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
+        self.asked = (phase, devices, level)
+        return 3.0, 4.0
+
+    def factor(self, level: Level) -> tuple[float, float, float]:
+        return self.factors
+
+    def excess(self, level: Level) -> tuple[float, float]:
+        return 5.0, 1.0
+
+    factors = (1.0, 1.0, 1.0)
+
+
+def test_the_wider_interval_is_that_of_both_errors_around_mean_and_bias() -> None:
+    bias, level = Known(), Level(90.0, 1.0)
+    of = epoch(500, cycle=4)
+    one = _raw(estimate(103, 100.0, 3.0), of, cast(Bias, bias), level)
+    assert bias.asked == (3, 500, level)
+    assert (one.bias, one.bias_se) == (3.0, 4.0)
+    assert (one.low_raw, one.high_raw) == pytest.approx((103 - Z * 5, 103 + Z * 5))
+    alone = _raw(estimate(103, 100.0, cast(float, None)), of, cast(Bias, bias), None)
+    assert (alone.low_raw, alone.high_raw) == pytest.approx((103 - Z * 4, 103 + Z * 4))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "stale"),
+    [(STALE, 2.0, False), (STALE + 1e-9, 2.0, True), (0.5, 1 / STALE, False), (0.5, 1 / STALE - 1e-9, True)],
+)
+def test_theta_is_stale_beyond_the_factor(
+    monkeypatch: pytest.MonkeyPatch, low: float, high: float, stale: bool
+) -> None:
+    bias = Known()
+    bias.factors = (1.0, low, high)
+    monkeypatch.setattr(reconstruct, "bias_of", lambda *_: bias)
+    made = Reconstruction(Timeline([epoch(500)]))
+    assert bool(made.warnings([estimate(FIRST + slot) for slot in range(8)])) == stale
+
+
+def test_only_what_was_measured_of_everybody_under_this_theta_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[list[Estimate]] = []
+    bias = Known()
+    monkeypatch.setattr(reconstruct, "bias_of", lambda _, mine: looked.append(list(mine)) or bias)
+    made = Reconstruction(Timeline([epoch(), of := epoch(500, first=FIRST + 100)]))
+    mine = [estimate(of.campaign.first_slot + slot) for slot in range(4)]
+    others = [
+        estimate(FIRST + 99),
+        estimate(FIRST + 102, kind=MODEL),
+        estimate(FIRST + 102, series=Series("north")),
+    ]
+    assert made.warnings([*others, *mine]) == []
+    assert looked == [mine]
+    assert made.warnings(others) == Reconstruction(Timeline([])).warnings(mine) == []
+    assert Reconstruction(Timeline([epoch()])).warnings(mine) == []
+    assert looked == [mine]
