@@ -18,7 +18,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
 VARIANTS = 100
-many = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10)
 values = scalars | st.lists(scalars, max_size=4) | st.dictionaries(st.text(max_size=8), scalars, max_size=4)

@@ -326,3 +326,10 @@ def test_fifty_thousand_payloads_never_raise_and_are_all_accounted_for(seed: int
         assert gate.judge(topic, payload(chance), False, now, batch) in {COUNTED, *REASONS, *DUPLICATES}
     assert sum(batch.outcomes.values()) == len(batch.audit) == 500
     assert batch.partial.reports == batch.outcomes[COUNTED] == len(batch.seen) // 16
+
+
+def test_a_conflict_names_its_device_and_nothing_else_does() -> None:
+    gate, batch = admission(), Batch()
+    for device, symbol in ((OTHER, 1), (OTHER, 1), (MEMBER, 1), (OTHER, 2)):
+        gate.judge(*delivery(NEW, device, FIRST + 150, symbol), False, FIRST + 200, batch)
+        assert batch.conflicting == ({OTHER} if symbol == 2 else set())

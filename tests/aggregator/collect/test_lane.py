@@ -247,3 +247,25 @@ def test_records_are_those_of_one_by_one() -> None:
     assert made == record(2**64 - 1, 2**32 - 1, 2**21 - 1) + record(3, 0, 5)
     assert seen.digests([b"x", b"y"], 2).tolist() == [digest(b"x"), digest(b"y")]
     assert campaign().name == "meters"
+
+
+def test_every_honest_report_is_admitted_at_once_and_no_other() -> None:
+    """From an epoch's first slot to its last: members in the cohort's cells, the others in the rule's."""
+    issued = campaign(FIRST + 100, FIRST + 160, cohort_stride=9, theta=500)
+    gate = admission([OLD, Epoch(issued, 0)])
+    now, slots = FIRST + 200, (FIRST + 100, FIRST + 130, FIRST + 160)
+    honest = [Delivery(*delivery(issued, f"d{number}", slot, 1), False, None) for number in range(27) for slot in slots]
+    admitted, _ = Lane(gate).admitted(honest, now)
+    assert admitted.good.all()
+    assert {report.COHORT, report.REPORT} == set(admitted.columns.kind.tolist())
+    wrong = [
+        Delivery(topic, payload[:1] + bytes([1 - payload[1]]) + payload[2:], False, None)
+        for topic, payload, _, _ in honest
+    ]
+    assert not Lane(gate).admitted(wrong, now)[0].good.any()
+    outside = [
+        Delivery(*delivery(issued, f"d{number}", FIRST + slot, 1), False, None)
+        for number in range(27)
+        for slot in (99, 163)
+    ]
+    assert not Lane(gate).admitted(outside, now)[0].good.any()
