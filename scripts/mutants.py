@@ -105,10 +105,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "shared/undertone_shared/campaign.py": (_both("campaign"), f"{DEVICE}/test_reporter.py"),
     "shared/undertone_shared/checks.py": (_both("campaign"), _both("scalar"), _both("mechanisms"), *_SLOT),
-    "shared/undertone_shared/ed25519.py": (_both("ed25519"), f"{DEVICE}/test_signature.py"),
+    "shared/undertone_shared/ed25519.py": (_both("ed25519"), "tests/shared/test_ed25519.py"),
     "shared/undertone_shared/intake.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
     "shared/undertone_shared/report.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
-    "shared/undertone_shared/table.py": (_both("mechanisms"), _both("designed_tables"), _both("campaign")),
+    "shared/undertone_shared/table.py": (
+        _both("mechanism_limits"),
+        _both("mechanisms"),
+        _both("designed_tables"),
+        _both("campaign"),
+    ),
     "aggregator/undertone_aggregator/collect/sql_store.py": (
         f"{COLLECT}/test_store.py",
         f"{COLLECT}/test_sql_store.py",

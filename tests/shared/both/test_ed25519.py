@@ -112,4 +112,33 @@ def test_a_watchdog_is_fed_on_the_way():
     key, message, signature = [x if isinstance(x, bytes) else bytes.fromhex(x) for x in VECTORS[0]]
     fed = []
     assert ed25519.verify(key, message, signature, lambda: fed.append(1))
-    assert len(fed) >= 30
+    assert 30 <= len(fed) <= 50
+
+
+def test_messages_of_up_to_47_bytes_are_verified():
+    # The key is B, whose secret is 1, or -B, whose x has the other sign and whose secret is -1; R = B.
+    for sign in (1, -1):
+        key = little(int.from_bytes(BASE, "little") | (sign < 0) << 255)
+        for size in (0, 1, 46, 47):
+            message = bytes(range(size))
+            s = (1 + sign * scalar(BASE, key, message)) % ed25519.ORDER
+            assert ed25519.verify(key, message, BASE + little(s)), (sign, size)
+            assert not ed25519.verify(key, message, BASE + little((s + 1) % ed25519.ORDER)), (sign, size)
+
+
+def test_what_is_decoded_is_on_the_curve():
+    p, signs, points = ed25519.P, [], 0
+    for y in range(2, 60):
+        for sign in (0, 1):
+            point = ed25519._decode(little(y | sign << 255))
+            if point is None:
+                continue
+            points += 1
+            x, again, z, t = point
+            assert (again, z, t) == (y, 1, x * y % p)
+            assert (y * y - x * x - 1 - ed25519._D * x * x * y * y) % p == 0
+            assert x & 1 == sign
+            signs.append(sign)
+    # Half of all y have two points, the others none.
+    assert 2 * sum(signs) == points
+    assert 30 < points < 90
