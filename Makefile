@@ -8,7 +8,7 @@ SOURCES := shared device aggregator simulator cli tests
 
 MINUTES ?= 60
 
-.PHONY: help test test-services services docs-test diagrams figures site release check format slow exhaustive chaos mutants demo tools clean
+.PHONY: help test tests test-services services docs-test diagrams figures site release check format slow exhaustive chaos mutants demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -23,7 +23,9 @@ help:
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
 	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
 
-test: check tools
+test: check tests
+
+tests: .venv/.installed tools
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # With those of the guides: `make test` runs the rest of `make docs-test`.

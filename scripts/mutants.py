@@ -95,7 +95,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "shared/undertone_shared/entropy.py": (_both("entropy"), _both("draw_memory"), _both("gaussian"), _both("stream")),
     "shared/undertone_shared/gaussian.py": (_both("gaussian"), _both("stream")),
-    "shared/undertone_shared/stream.py": (_both("stream"), f"{DEVICE}/test_stream.py"),
+    "shared/undertone_shared/stream.py": (_both("stream"), _both("campaign"), f"{DEVICE}/test_stream.py"),
     "shared/undertone_shared/scalar.py": (_both("scalar"), _both("campaign"), f"{DEVICE}/test_reporter.py"),
     "shared/undertone_shared/schedule.py": (
         _both("schedule"),

@@ -77,6 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+    items.sort(key=lambda item: "long" not in item.keywords)
 
 
 # --- the summary; it works on reports alone, because under xdist the tests ran in other processes ---

@@ -124,6 +124,7 @@ def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], ow
         return outcomes["duplicate"] + outcomes["duplicate_unverified"]
 
 
+@pytest.mark.long
 def test_killed_at_twenty_random_points(site: Site) -> None:
     chance = random.Random(20)
     server, sender = site.server, site.sender
@@ -152,6 +153,7 @@ def test_killed_at_twenty_random_points(site: Site) -> None:
     assert duplicates > repeated, "no delivery came twice: the kills hit nothing"
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_under_load(site: Site) -> None:
     """No failpoint: a signal from outside, whatever the server does then."""
     kill_at_random(site, kills=6, devices=60)
@@ -248,6 +250,7 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     assert server.end() == 0
 
 
+@pytest.mark.long
 def test_two_workers_killed_again_and_again_count_what_one_counts(
     tmp_path: Path, server: Server, sender: Sender
 ) -> None:

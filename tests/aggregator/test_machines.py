@@ -164,6 +164,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     return watchman.longest
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_machines_die_stop_and_come_back(
     tmp_path: Path, broker: ManagedBroker, sender: Sender, database: Postgres
@@ -211,6 +212,7 @@ class Routed:
             sender.flush(mid for owner, mid in made if owner == number)
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_brokers_by_shard_into_one_database(
     tmp_path: Path, mosquitto_binary: str, database: Postgres, monkeypatch: pytest.MonkeyPatch

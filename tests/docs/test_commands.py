@@ -31,6 +31,7 @@ def blocks(text, wanted_unless_marked):
 PAGES = {path.stem: blocks(path.read_text("utf-8"), path.stem in FIRST_PAGES) for path in (REPO / "docs").glob("*.md")}
 
 
+@pytest.mark.long
 @pytest.mark.services
 @pytest.mark.broker
 @pytest.mark.timeout(1800)

@@ -37,6 +37,7 @@ def walk(folder, mosquitto_binary, interpreter):
     assert reported == {(word, f"energy-{number:03d}") for word in ("sent", "acked") for number in range(4, 10)}
 
 
+@pytest.mark.long
 @pytest.mark.services
 @pytest.mark.micropython32
 def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):
@@ -57,6 +58,7 @@ def test_a_fleet_of_boards_with_floats_of_32_bits(tmp_path, mosquitto_binary):
     walk(tmp_path / "walk", mosquitto_binary, interpreter)
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
     """Restarts, a kill, new passwords, a changed plan, a full disk, a retired campaign: nothing unexplained."""

@@ -23,6 +23,7 @@ class Silent:
         pass
 
 
+@pytest.mark.long
 def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     result = run(DemoOptions(24, 16, "4", seed=3, round_slots=6, window="6s"), tmp_path, Silent())

@@ -117,6 +117,7 @@ def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
     play(world, after)
 
 
+@pytest.mark.long
 def test_nobody_else_can_stop_a_device(stage, old, thief):
     """Other θ under the honest signature or one's own; a sensor held for a year; epochs a week ahead and in 2106."""
     world, server = stage

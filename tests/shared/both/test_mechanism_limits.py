@@ -101,6 +101,9 @@ def test_the_coin_of_a_hybrid_and_its_parts():
         WindowMechanism(2, 1, 3, 2, 1, (0, 1, 2), 2),
     ):
         assert refused("second part", Hybrid, 1, ROUNDING, part)
+    for rounding, piecewise, larger in (((9, 4), (5, 2), (5, 2)), ((5, 2), (3, 2), (5, 2)), ((3, 2), (5, 2), (5, 2))):
+        parts = WindowMechanism(*rounding, 1, 1, 1), WindowMechanism(*piecewise, 3, 2, 16, None, 2)
+        assert Hybrid(1, *parts).certificate() == larger
     for a, b, expected in ((3, 1, (3, 1)), (5, 2, (5, 2)), (3, 2, (2, 1))):
         mixed = Hybrid(1, ROUNDING, WindowMechanism(a, b, 3, 2, 16, None, 2))
         assert mixed.certificate() == expected

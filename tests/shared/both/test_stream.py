@@ -350,6 +350,33 @@ def test_a_one_bit_step_covers_its_swing_and_costs_what_the_closed_form_says():
     swing = one_bit().swing
     assert accepted(one_bit, noise=[8200, swing // 2 + 1])
     assert not accepted(one_bit, noise=[8200, swing // 2])
+    levels = one_bit().levels
+    for first, least in ((levels // 2, True), (levels // 2 + 1, False)):
+        try:
+            one_bit(noise=[first, swing // 2 + 1])
+        except Invalid as error:
+            assert ("expected an integer from %d" % (levels // 2 + 1) in str(error)) == least
     # Without reuse a chain's first step is as every other: equal ones just suffice.
     assert first_step_suffices(600, 600, 1000, 50, 0, 0)
     assert not first_step_suffices(599, 600, 1000, 50, 0, 0)
+
+
+def test_points_of_two_coordinates_stay_in_the_ball():
+    rule = gaussian(dimension=2)
+    half, entropy = rule.levels // 2, Entropy(lambda n: bytes(range(1, 1 + n)))
+    entropy.refill()
+    for reading in ((rule.theta, rule.theta), (rule.low, rule.theta), (rule.low, rule.low)):
+        x, y = rule.point(reading, 0, entropy)
+        assert (half - 2) ** 2 <= x * x + y * y <= half * half
+
+
+def test_levels_and_lag_up_to_their_limits_and_no_further():
+    assert accepted(gaussian, lag=1024, chains=1024)
+    assert not accepted(gaussian, lag=1025, chains=1025)
+    width = ((1 << 30) - 1) // 1000
+    assert accepted(gaussian, levels=1000, low=0, theta=width)
+    assert not accepted(gaussian, levels=1000, low=0, theta=width + 1)
+    assert accepted(gaussian, levels=1 << 20, low=0, theta=1023)
+    assert not accepted(gaussian, levels=1 << 20, low=0, theta=1024)
+    assert not accepted(gaussian, levels=(1 << 20) + 2, low=0, theta=100)
+    assert not accepted(gaussian, levels=999, low=0, theta=100)
