@@ -46,7 +46,11 @@ def explain(state: dict[str, Any]) -> list[str]:
         f" {state['dropped']} dropped from a full one; {state['sequence']} ever drawn"
     )
     signers = state["signers"]
-    lines.append(f"signers     {signers}" if signers else "signers     none: insecure, anybody's campaign is taken")
+    lines.append(
+        f"signers     {signers}"
+        if signers
+        else "signers     none: insecure, anybody's campaign is taken, and one far ahead keeps later ones out"
+    )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
     lines += _paused(state)

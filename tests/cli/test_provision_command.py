@@ -41,6 +41,7 @@ def test_a_managed_broker_is_on_loopback_without_tls(run, tmp_path):
     code, out, _ = run()
     assert code == 0
     assert "epsilon = ln(2721/1001) per reading (event level)" in out
+    assert "in its whole life" in out
     assert "fit for loopback only" in out
     assert device(tmp_path)["broker"] == {"host": "127.0.0.1", "port": 4711, "password_file": "password"}
 

@@ -9,6 +9,7 @@ from cryptography.x509 import verification
 from undertone_aggregator.config import parse_config
 from undertone_device import assembly
 from undertone_device.config import read_config
+from undertone_device.units import epsilon_units
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import shard
 from undertone_simulator.authority import private_authority
@@ -16,9 +17,11 @@ from undertone_simulator.members import read_members
 from undertone_simulator.provision import (
     Target,
     checked_names,
+    life_sentence,
     make_policy,
     outbox_for,
     provision,
+    reports_in_a_life,
     signers,
     target_of,
 )
@@ -143,6 +146,20 @@ def test_the_policy_allows_the_campaign_and_no_more(config):
     assert policy["reports_per_period"] == 48
     with pytest.raises(Invalid, match="boots_per_day"):
         make_policy(config.campaign, insecure=False, signers=["00" * 32], boots_per_day=0)
+
+
+def test_a_policy_bounds_a_life_by_the_plans_reports_and_a_tenth(config):
+    for window in (None, 86400):
+        plan = replace(config.campaign, window=window)
+        policy = make_policy(plan, insecure=False, signers=["00" * 32])
+        reports = reports_in_a_life(plan)
+        planned = -(-(sum(plan.rounds) + plan.report_slots) // plan.stride)
+        waiting = -(-(policy["duration_seconds"] // plan.slot_seconds) // plan.stride)
+        assert planned * 1.1 <= reports <= -(-waiting * 11 // 10)
+        assert policy["lifetime"] == reports * epsilon_units(*policy["cap"])
+        epsilon = policy["lifetime"] / 2**20
+        assert f"epsilon = {epsilon:.2f} in its whole life, {reports} reports" in life_sentence(policy)
+    assert "no bound for life" in life_sentence(dict(policy, lifetime=0))
 
 
 @pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])

@@ -168,13 +168,18 @@ def export(
 ) -> None:
     """The inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
     import csv
+    import io
+
+    from undertone_aggregator.credentials import write_private
 
     with _open(home, campaign, config, fleet) as opened:
         rows = _rows(opened, int(time.time()), None)
-    with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["name", "group", "state", "since", "last_report"])
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report"])
+    writer.writeheader()
+    writer.writerows(rows)
+    # When a household reported last is for its operator alone.
+    write_private(out, text.getvalue())
     print(f"{len(rows)} devices in {out}")
 
 

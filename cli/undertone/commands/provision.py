@@ -72,6 +72,7 @@ def run(
     print(f"each takes campaigns alone that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
     if outbox is not None:
         print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while nobody takes them: {absence}")
+        print("one that restarts while the server is away draws nothing until it hears from it")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")

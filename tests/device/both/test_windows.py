@@ -1,6 +1,7 @@
 """Windows of what was drawn, under whatever campaign: changed slot lengths, wrong clocks, pauses, lost files."""
 
 from rig import DAY, SLOT, START, Device, make_campaign
+from stream_rig import rule, stream_campaign
 
 from undertone_device import pauses
 from undertone_device.guard import in_ticks
@@ -258,3 +259,37 @@ def test_a_campaign_whose_file_is_damaged_is_taken_again_and_no_other():
         device.reporter.close_slot(device.now)
         device.slot()
         assert device.slot() is not None, device.reporter.paused
+
+
+# A life
+
+
+def test_what_all_streams_may_ever_cost_ends_them():
+    # Ten days of a window each, all charged when the campaign is accepted.
+    daily = rule(renewal=48)
+    cost = 10 * daily.charge()
+    stream = {"rho": 4 * daily.charge(), "period_seconds": DAY, "lifetime": 2 * cost}
+    device = Device(now=START - SLOT, stream=stream, epoch_seconds=DAY)
+    said = []
+    for number in range(3):
+        epoch = START + 2 * DAY * number
+        campaign = stream_campaign(daily, epoch=epoch, last_slot=epoch // SLOT + 10 * 48 - 1)
+        try:
+            device.accept(campaign)
+            said.append(None)
+        except Refused as refused:
+            said.append(refused.reason)
+        assert device.reporter.ledger.ever_rho == min(number + 1, 2) * cost
+        for _ in range(2 * 48):
+            device.slot()
+            device.accept(campaign) if said[-1] is None else None
+    assert said == [None, None, "rho"]
+    # A ledger that was lost may have held all of it.
+    del device.storage.files["ledger"]
+    device.boot()
+    try:
+        device.accept(campaign)
+    except Refused as refused:
+        assert refused.reason == "rho"
+    else:
+        raise AssertionError("accepted")

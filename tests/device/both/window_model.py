@@ -35,6 +35,48 @@ class Choices:
         return values[self.below(len(values))]
 
 
+# The code as it was, one defect at a time
+
+
+def base_of_any_age(reporter):
+    """A counter's base outlives a change to shorter slots."""
+    slot = reporter._open
+    opening = slot.open
+
+    def opened(campaign, now, end, uptime):
+        slot._seconds = 0
+        opening(campaign, now, end, uptime)
+
+    slot.open = opened
+
+
+def cap_by_the_campaign(reporter):
+    """The clock is not asked where a period holds no more slots of the campaign in force than the cap."""
+    guard, policy, sums = reporter._guard, reporter.policy, reporter.ledger.sums
+    obstacle, permits = guard.obstacle, sums.permits
+    current = []
+
+    def permitted(start, uptime, seconds, ticks):
+        every = policy.reports_per_period * current[0].slot_seconds >= policy.period_seconds
+        return permits(start, uptime, 0 if every else policy.period_seconds, ticks)
+
+    def asked(campaign, slot, now, opened):
+        current[:] = [campaign]
+        return obstacle(campaign, slot, now, opened)
+
+    guard.obstacle, sums.permits = asked, permitted
+
+
+def draw_ahead(reporter):
+    """A slot is drawn whether or not it has ended, and what was spent ahead stays spent."""
+    guard = reporter._guard
+    obstacle = guard.obstacle
+    guard._return = lambda now: None
+    guard.obstacle = lambda campaign, slot, now, opened: obstacle(
+        campaign, slot, max(now, (slot + 1) * campaign.slot_seconds), opened
+    )
+
+
 class Draw:
     """One draw: the true interval that its value tells of, in ms; the slot's label in seconds; its price and moment."""
 
@@ -59,9 +101,10 @@ class Life:
     day       the household is never shown less than what was drawn in any 24 hours
     """
 
-    def __init__(self, seed, claims=None):
+    def __init__(self, seed, claims=None, mutant=None):
         self.dice = dice = Choices(seed)
         self.claims = claims
+        self.mutant = mutant
         self.broken = []
         self.honest = dice.below(2) == 0
         self.rest = dice.of((0, 0, 240, 900))
@@ -103,6 +146,8 @@ class Life:
     def boot(self, asleep=None):
         policy = make_policy(**self.fields)
         self.reporter = Reporter("meter-1", policy, self.storage, self.entropy, self.ticks, asleep=asleep)
+        if self.mutant is not None:
+            self.mutant(self.reporter)
         self._watch()
         if self.campaign is not None:
             self.hear()
@@ -331,7 +376,7 @@ class Life:
                 self.dice.of(actions)()
             if self.storage.broken and self.dice.below(2):
                 self.storage.broken = False
-            if self.claims is not None and self.dice.below(8) == 0:
+            if self.dice.below(8) == 0 and self.claims is not None:
                 self.shown.append(self.claims(self.reporter, self.now))
         if self.shown and self.honest and min(self.shown) < self.worst_day():
             self.fail("day")
