@@ -18,7 +18,7 @@ FOUND = (
     ("pause", 17107, base_of_any_age),
     ("cap", 18, cap_by_the_campaign),
     ("ahead", 6, draw_ahead),
-    ("silence", 167, draw_ahead),
+    ("silence", 30, draw_ahead),
 )
 ROUNDING = 0.001
 

@@ -195,15 +195,15 @@ class Life:
     def look(self):
         self.reporter.close_slot(self.now)
         ahead = self.reporter.spent_until - self.now
-        if self.heard and ahead > DAY + self.fields["write_seconds"] + 2 * SLOTS[-1]:
-            # One slot to notice it.
-            self.silent += 1
-            if self.silent > 3:
-                self.fail("silence")
-        else:
-            self.silent = 0
+        if self.error or ahead <= DAY + self.fields["write_seconds"]:
+            self.silent_since = None
+        elif self.heard and self.silent_since is None:
+            self.silent_since = self.true
+        elif self.heard and self.true - self.silent_since > 4 * SLOTS[-1] * 1000:
+            # By then a whole slot has ended, and was not drawn.
+            self.fail("silence")
 
-    silent = 0
+    silent_since: "int | None" = None
     heard = False
 
     def fail(self, word):
