@@ -30,11 +30,10 @@ _EARLIEST = 1_700_000_000
 
 def examine(folder: Path) -> Iterator[Finding]:
     """All findings, in order; never raises for what it finds."""
-    try:
-        home = Home(folder)
-    except (Invalid, OSError) as wrong:
-        yield Finding("folder", FAILURE, str(wrong), f"undertone init {folder}")
+    if not (folder / SERVER).is_file():
+        yield Finding("folder", FAILURE, f"{folder} holds no {SERVER}", f"undertone init {folder}")
         return
+    home = Home(folder)
     yield from _files(home)
     try:
         server, disk = home.server, home.disk

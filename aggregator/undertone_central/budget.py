@@ -7,13 +7,15 @@ from undertone_shared.errors import Invalid
 from undertone_shared.rationals import rational
 
 LEAST, MOST = "0.0001", "20"
+# The most that a release may be asked for, as with reports; what a mechanism uses within may be more.
+OFFERED = "8"
 
 Epsilon = Fraction | float | str
 
 
-def parse_epsilon(epsilon: Epsilon) -> Fraction:
-    """Raises Invalid unless it is a number from 0.0001 to 20."""
-    return Fraction(*rational("epsilon", epsilon, LEAST, MOST))
+def parse_epsilon(epsilon: Epsilon, most: str = MOST) -> Fraction:
+    """Raises Invalid unless it is a number from 0.0001 to ``most``, 20 within mechanisms."""
+    return Fraction(*rational("epsilon", epsilon, LEAST, most))
 
 
 def parse_delta(delta: Epsilon) -> Fraction:

@@ -19,7 +19,7 @@ import numpy as np
 
 from undertone_aggregator.collect.link import Address
 from undertone_central import feed
-from undertone_central.budget import Epsilon, check_word, parse_epsilon, parse_positive
+from undertone_central.budget import OFFERED, Epsilon, check_word, parse_epsilon, parse_positive
 from undertone_central.continual import integers
 from undertone_central.document import read
 from undertone_central.gateway import Gateway, TopicSink
@@ -139,7 +139,7 @@ def release(
     """
     made = make(mechanism, bound, epsilon, **options)
     check_word("last_block", last_block, ENDINGS)
-    settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon)), "bound": bound}
+    settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     settings |= {name: str(value) for name, value in options.items() if value is not None}
     source = str(source) if isinstance(source, Path) else source
     output = str(output)

@@ -234,7 +234,7 @@ def started(arguments, log):
 def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mosquitto_binary, free_port, topic_prefix):
     port = free_port()
     raw, private = f"{topic_prefix}/raw", f"{topic_prefix}/private"
-    arguments = ["simple-2", "--epsilon", "20", "--bound", "1000", "--state", str(tmp_path / "state")]
+    arguments = ["simple-2", "--epsilon", "8", "--bound", "1000", "--state", str(tmp_path / "state")]
     arguments += ["--input", f"mqtt://127.0.0.1:{port}/{raw}", "--output", f"mqtt://127.0.0.1:{port}/{private}"]
     with PrivateBroker(mosquitto_binary, tmp_path, port):
         listener = Listener(port, private)
@@ -270,8 +270,8 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
                 leave(client)
     counts = listener.numbers()
     assert sorted(counts) == list(range(30))
-    # ε = 20 and B = 1000: noise of scale 50 per reading; 29 readings of 500, one empty.
-    assert abs(int(counts[29]) - 29 * 500) < 50 * 14 * 30**0.5
+    # ε = 8 and B = 1000: noise of scale 125 per reading; 29 readings of 500, one empty.
+    assert abs(int(counts[29]) - 29 * 500) < 125 * 14 * 30**0.5
     assert "is not a whole number" in log.read_text()
     assert "after 30 values" in log.read_text()
     about = [payload for topic, payload in listener.lines if topic.endswith("/about")]

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from undertone_aggregator.collect.epochs import Epoch, Timeline
@@ -37,6 +37,17 @@ _SCHEMES = ("http://", "https://")
 _OTHER = f"does not answer as an Undertone page of version {VERSION} does"
 
 Kind = TypeVar("Kind", bound=Row)
+
+
+class _Fields(dict[str, Any]):
+    """The fields of an answer. One that is missing raises Invalid: another version of Undertone serves the page."""
+
+    def __init__(self, fields: Mapping[str, Any], url: str) -> None:
+        super().__init__(fields)
+        self._url = url
+
+    def __missing__(self, name: str) -> Any:
+        raise Invalid(f"{self._url} {_OTHER}: it says no {name!r}, so its Undertone is older or newer than this one")
 
 
 def facts_of(results: Results) -> dict[str, Any]:
@@ -99,7 +110,7 @@ class RemoteResults(Results):
     @property
     def mechanism(self) -> MechanismFacts | None:
         facts = self._ask(f"{self._at}/facts")["mechanism"]
-        return None if facts is None else MechanismFacts(**facts)
+        return None if facts is None else MechanismFacts(*(facts[each.name] for each in fields(MechanismFacts)))
 
     def outcomes(self) -> dict[str, int]:
         return dict(self._now()["outcomes"])
@@ -150,7 +161,7 @@ class RemoteResults(Results):
             for group in self.groups if wanted is None else wanted:
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
-                rows += [_row(Estimate, json.loads(line)) for line in text.splitlines()]
+                rows += [_row(Estimate, self._fields(line)) for line in text.splitlines()]
         return sorted(rows, key=lambda estimate: (estimate.slot, estimate.series))
 
     def ranges(
@@ -211,9 +222,12 @@ class RemoteResults(Results):
         return self._ask(self._at)
 
     def _ask(self, path: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-        text = self._fetch(path, parameters)
+        return self._fields(self._fetch(path, parameters))
+
+    def _fields(self, text: str) -> dict[str, Any]:
+        """The JSON object in a text, each object in it as `_Fields`. Raises Invalid."""
         try:
-            answer = json.loads(text)
+            answer = json.loads(text, object_hook=lambda each: _Fields(each, self._url))
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):

@@ -114,7 +114,7 @@ def _release(
     mechanism: str,
     options: dict[str, Any],
     *,
-    epsilon: Annotated[str, typer.Option(help="privacy parameter of each value, 0.0001 to 20")],
+    epsilon: Annotated[str, typer.Option(help="privacy parameter of each value, 0.0001 to 8")],
     bound: Annotated[int, typer.Option(help="public upper bound of a value, in natural units")],
     source: Annotated[
         str, typer.Option("--input", help="a CSV, NPZ or Parquet file, - for standard input, or mqtt://host:port/topic")

@@ -15,6 +15,7 @@ import uvicorn
 import undertone
 from undertone_aggregator.estimate import remote
 from undertone_aggregator.estimate.query import Results
+from undertone_aggregator.estimate.remote import RemoteResults
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import StoreSite
 from undertone_shared.errors import Invalid
@@ -144,6 +145,38 @@ def test_other_servers(answers: dict[str, object], sentence: str) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+# What asks the page for a field: the part of its API, and the field's name.
+QUESTIONS: list[tuple[str, str, Callable[[Results], object]]] = [
+    ("", "lost", lambda far: far.lost()),
+    ("", "groups", lambda far: far.groups),
+    ("", "server", lambda far: far.status),
+    ("/facts", "mechanism", lambda far: far.mechanism),
+    ("/ranges", "ranges", lambda far: far.ranges(12)),
+    ("/estimates", "warnings", lambda far: far.warnings(far.estimates()[:3])),
+    ("/download", "standard_error", lambda far: far.estimates()),
+]
+
+
+def test_a_page_that_lacks_a_field_is_one_sentence(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older page does not say every field that this version asks for."""
+    fetch = RemoteResults._fetch
+    lacks = ["", ""]
+
+    def older(far: RemoteResults, path: str, parameters: dict[str, str] | None = None) -> str:
+        text = fetch(far, path, parameters)
+        if path != f"campaigns/{name}{lacks[0]}":
+            return text
+        lines = [json.loads(line) for line in text.splitlines()]
+        return "\n".join(json.dumps({key: line[key] for key in line if key != lacks[1]}) for line in lines)
+
+    with undertone.connect(url) as far:
+        monkeypatch.setattr(RemoteResults, "_fetch", older)
+        for part, field, ask in QUESTIONS:
+            lacks[:] = part, field
+            with pytest.raises(Invalid, match=f"it says no '{field}', so its Undertone is older or newer"):
+                ask(far)
 
 
 class Endless(http.server.BaseHTTPRequestHandler):
