@@ -137,9 +137,9 @@ def release(
     of the input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a
     file resumes when it is called again, and draws nothing twice. ``stop`` ends one from MQTT. Raises Invalid, OSError.
     """
+    settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     made = make(mechanism, bound, epsilon, **options)
     check_word("last_block", last_block, ENDINGS)
-    settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     settings |= {name: str(value) for name, value in options.items() if value is not None}
     source = str(source) if isinstance(source, Path) else source
     output = str(output)

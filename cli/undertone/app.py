@@ -1,7 +1,7 @@
 """The command tree, assembled from `undertone.commands`."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,7 +30,11 @@ from undertone.commands import (
     web,
     worker,
 )
+from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
+
+# What Typer raises for words that are no command line; it has no public name there.
+_Usage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="undertone",
@@ -81,11 +85,21 @@ worker.register(app)
 def run() -> int:
     """Run the application; bad input is one sentence on stderr and exit code 2."""
     try:
-        app(prog_name="undertone")
+        code = app(prog_name="undertone", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return 130
+    except typer.Abort:
+        print("error: stopped without an answer", file=sys.stderr)
+        return 1
+    except _Usage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            print(f"error: {usage_sentence(error, sys.argv[1:])}", file=sys.stderr)
+        return 2
     except UnicodeDecodeError as error:
         at = error.start
         print(
@@ -93,9 +107,8 @@ def run() -> int:
         )
         return 2
     except (Invalid, Refused, OSError) as error:
-        print(f"error: {_sentence(error)}", file=sys.stderr)
+        print(f"error: {with_suggestion(_sentence(error))}", file=sys.stderr)
         return 2
-    return 0
 
 
 def _sentence(error: Exception) -> str:

@@ -166,11 +166,17 @@ def _source(
 ) -> tuple[Source, int, list[str]]:
     """The readings, their public bound, and what there is to say about them."""
     if data is None:
+        _check_unit(unit)
         source = synthetic(population, seed)
         return source, source.bound if bound is None else bound, []
     readings: Readings = load(Path(data), unit, devices)
     most, note = public_bound(readings, bound)
     return readings, most, [*readings.notes, *([note] if note else [])]
+
+
+def _check_unit(unit: str | None) -> None:
+    if unit is not None:
+        raise Invalid(f"unit is {unit!r}, expected none: a synthetic population has its own")
 
 
 def _configured(path: Path, slots: int | None, given: dict[str, Any]) -> Config:
@@ -227,6 +233,7 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], collect: str) -> None
 
 def _known(population: str, data: Path | str | None, unit: str | None, bound: int | None) -> Known:
     if data is None:
+        _check_unit(unit)
         source = synthetic(population, 1)
         return Known.of(source, source.bound if bound is None else check_bound(bound))
     readings = load(Path(data), unit)

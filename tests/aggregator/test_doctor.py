@@ -74,7 +74,9 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
 
 def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
     folder = tmp_path / "home"
-    assert undertone("doctor", str(folder)).returncode == 1
+    missing = undertone("doctor", str(folder))
+    assert missing.returncode == 1
+    assert missing.stdout.count("undertone init") == 1
     assert undertone("init", str(folder)).returncode == 0
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert results(folder)["broker"] == "failure", "nobody listens there"

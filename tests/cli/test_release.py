@@ -126,14 +126,16 @@ def test_errors_are_one_sentence(arguments, sentence, run):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["best", "--epsilon", "1", "--bound", "5"], "No such command 'best'"),
-        (["tops", "--bound", "5"], "Missing option '--epsilon'"),
-        (["binary", "--epsilon", "1", "--bound", "5"], "Missing option '--horizon'"),
-        (["binary", "--epsilon", "1", "--bound", "5", "--horizon", "9", "--theta", "3"], "No such option: --theta"),
+        (["best", "--epsilon", "1", "--bound", "5"], "no such command 'best'"),
+        (["tops", "--bound", "5"], "missing option '--epsilon'"),
+        (["binary", "--epsilon", "1", "--bound", "5"], "missing option '--horizon'"),
+        (["binary", "--epsilon", "1", "--bound", "5", "--horizon", "9", "--theta", "3"], "there is no option --theta"),
     ],
 )
 def test_a_wrong_use_is_named(arguments, sentence, run):
-    assert sentence in run(*arguments, code=2).err
+    said = run(*arguments, code=2)
+    assert sentence in said.err
+    assert len(said.err.strip().splitlines()) == 1
 
 
 def test_the_options_of_a_command_are_those_of_its_mechanism():
@@ -159,6 +161,13 @@ def test_from_python_as_from_the_command_line(tmp_path, run):
     assert answer["standard_error"] == asked.sum(10, 60).standard_error
     with pytest.raises(Invalid, match="theta is not an option of binary, but of tops, pak"):
         release("binary", values, "-", epsilon=1, bound=9, horizon=60, theta=3)
+
+
+def test_epsilon_is_at_most_eight_as_everywhere(tmp_path):
+    for epsilon in (8.01, "20", 0):
+        with pytest.raises(Invalid, match=rf"epsilon is '?{epsilon}'?, expected a number from 0.0001 to 8"):
+            release("simple-2", [1], tmp_path / "out.csv", epsilon=epsilon, bound=9)
+    assert release("simple-2", [1], tmp_path / "out.csv", epsilon=8, bound=9).values == 1
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])

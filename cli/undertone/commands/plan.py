@@ -1,18 +1,21 @@
 """``undertone plan``: what a campaign would give, before anybody deploys it."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from undertone.commands.plan_pages import show_reports, show_stream, show_window
+from undertone.sentences import refuse_strangers, refuse_together
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamComparison
     from undertone_simulator.planning import FleetPlan
+    from undertone_simulator.window_plan import WindowPlan
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
+    context: typer.Context,
     devices: Annotated[int, typer.Option(help="how many devices")] = 1000,
     epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), or of a whole stream")] = "1",
     collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget")] = "reports",
@@ -57,43 +61,50 @@ def plan(
     For reports one by one (event level), or for stream methods at equal privacy.
     """
     given = dict(locals())
-    if window is not None:
-        _window(given, as_json)
-        return
-    if collect not in _PAGES:
-        raise Invalid(f"collect is {collect!r}, expected one of {', '.join(_PAGES)}")
-    make, show = _PAGES[collect]
-    planned = make(given)
+    if collect not in _WAYS:
+        raise Invalid(f"collect is {collect!r}, expected one of {', '.join(_WAYS)}")
+    way, how = (_WINDOW, "with --window") if window is not None else (_WAYS[collect], f"with --collect {collect}")
+    names = way.options.split()
+    refuse_strangers(context, [*names, "as_json", *(["collect"] if window is None else [])], how)
+    refuse_together(context, "population", "data")
+    planned = way.plan(**{name: given[name] for name in names})
     if as_json:
         print(json.dumps(asdict(planned), ensure_ascii=False, default=float))
         return
-    show(planned)
+    way.show(planned)
 
 
-def _window(given: dict[str, Any], as_json: bool) -> None:
+def _window(**given: Any) -> "WindowPlan":
     from undertone_simulator import doors
 
-    names = "window devices epsilon population data unit bound delta"
-    planned = doors.plan_window(**{name: given[name] for name in names.split()})
-    if as_json:
-        print(json.dumps(asdict(planned), ensure_ascii=False, default=float))
-        return
-    show_window(planned)
+    return doors.plan_window(**given)
 
 
-def _reports(given: dict[str, Any]) -> "FleetPlan":
+def _reports(**given: Any) -> "FleetPlan":
     from undertone_simulator import doors
 
-    names = "devices epsilon error population data unit bound mechanism cohort_share days"
-    return doors.plan(**{name: given[name] for name in names.split()})
+    return doors.plan(**given)
 
 
-def _stream(given: dict[str, Any]) -> "StreamComparison":
+def _stream(**given: Any) -> "StreamComparison":
     from undertone_aggregator.design.stream import plan_stream
 
-    names = "devices slots epsilon delta slew query chains movement per_report"
-    return plan_stream(**{name: given[name] for name in names.split()})
+    return plan_stream(**given)
 
 
-# What plans, and what shows it, by the way of collecting.
-_PAGES: dict[str, tuple[Any, Any]] = {"reports": (_reports, show_reports), "stream": (_stream, show_stream)}
+@dataclass(frozen=True)
+class _Way:
+    """A way of collecting: its options, what plans with them, and what shows the plan."""
+
+    options: str
+    plan: Callable[..., Any]
+    show: Callable[[Any], None]
+
+
+_WINDOW = _Way("window devices epsilon population data unit bound delta", _window, show_window)
+_WAYS = {
+    "reports": _Way(
+        "devices epsilon error population data unit bound mechanism cohort_share days", _reports, show_reports
+    ),
+    "stream": _Way("devices slots epsilon delta slew query chains movement per_report", _stream, show_stream),
+}

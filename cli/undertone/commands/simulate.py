@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from undertone.sentences import refuse_strangers, refuse_together
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
+    context: typer.Context,
     devices: Annotated[int, typer.Option(help="how many devices")] = 20_000,
     slots: Annotated[
         int | None, typer.Option(help="report slots, after the threshold rounds; 48, or the campaign's")
@@ -78,6 +80,9 @@ def simulate(
     """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
     from undertone_simulator import doors
 
+    refuse_together(context, "population", "data")
+    if late == 0:
+        refuse_strangers(context, context.params.keys() - {"late_slots"}, "without --late")
     started = time.perf_counter()
     with _Progress() as progress:
         simulated = doors.simulate(

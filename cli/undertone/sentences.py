@@ -1,0 +1,81 @@
+"""One sentence for what is wrong with a command line: what was given, what was expected, what was perhaps meant."""
+
+import difflib
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+_EXPECTED = re.compile(r" is '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _option(context: typer.Context, name: str) -> str:
+    (words,) = [parameter.opts for parameter in context.command.params if parameter.name == name]
+    return words[0]
+
+
+def refuse_strangers(context: typer.Context, names: Collection[str], how: str) -> None:
+    """Raise Invalid for an option on the command line that is none of these; ``how``: such as "with --window"."""
+    strangers = [_option(context, name) for name in context.params if name not in names and _is_given(context, name)]
+    if strangers:
+        raise Invalid(f"{', '.join(strangers)}: not an option {how}")
+
+
+def refuse_together(context: typer.Context, *names: str) -> None:
+    """Raise Invalid if more than one of these options is on the command line."""
+    given = [_option(context, name) for name in names if _is_given(context, name)]
+    if len(given) > 1:
+        raise Invalid(f"{' and '.join(given)} exclude each other")
+
+
+def with_suggestion(sentence: str) -> str:
+    """The sentence, and the word that was perhaps meant where it says "X is 'hybird', expected one of auto, hybrid"."""
+    found = _EXPECTED.search(sentence)
+    near = difflib.get_close_matches(found[1], found[2].split(", "), 1) if found else []
+    return f"{sentence}: did you mean {near[0]}?" if near else sentence
+
+
+def usage_sentence(error: Any, words: Sequence[str]) -> str:
+    """What Typer found wrong with these words of the command line."""
+    if type(error).__name__ == "NoSuchOption":
+        option = error.option_name
+        if re.fullmatch(r"-\d[\d.]*", option):
+            return f"{option} is a number where an option is expected: a number follows its option, as in --bound 5"
+        near = sorted(error.possibilities or [])
+        return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
+    options = getattr(getattr(error, "param", None), "opts", ())
+    given = _given(options, words)
+    if given is None:
+        return _plain(error.format_message())
+    said = str(error.message)
+    if "integer" in said:
+        return f"{options[0]} is {given!r}, expected a whole number"
+    if "number" in said or "float" in said:
+        return f"{options[0]} is {given!r}, expected a number"
+    return f"{options[0]} is {given!r}: {_plain(said)}"
+
+
+def _plain(message: str) -> str:
+    """A message as the middle of a sentence."""
+    message = " ".join(message.split()).rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
+    """The value that the words give to an option; the last one, as Typer takes it."""
+    value = None
+    for i, word in enumerate(words):
+        for option in options:
+            if word == option and i + 1 < len(words):
+                value = words[i + 1]
+            elif word.startswith(option + "="):
+                value = word[len(option) + 1 :]
+    return value
