@@ -51,7 +51,7 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
             return f"{option} is a number where an option is expected: a number follows its option, as in --bound 5"
         near = sorted(error.possibilities or [])
         return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
-    options = getattr(getattr(error, "param", None), "opts", ())
+    options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
     given = _given(options, words)
     if given is None:
         return _plain(error.format_message())
