@@ -281,7 +281,7 @@ class Coordinator:
         cost = guarantee_of(self._timeline, self._budget)
         message = status_message(
             *(newest, cost, now),
-            {"outcomes": outcomes, "late": late, "dropped": self._dropped.total, "lost": lost},
+            {"outcomes": outcomes, "unpublished": late, "dropped": self._dropped.total, "lost": lost},
             self._world,
         )
         self.outlet.publish(aggregate_topic(self.prefix, self.plan.name, "status"), message, again=True)

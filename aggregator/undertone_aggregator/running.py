@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, bind_counting, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.inventory import keep_groups
 from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
@@ -86,7 +87,11 @@ class Running:
         self._source = source
         self._options = options
         self._workers: list[Worker] = []
-        self._groups = None if config.campaign.groups is None else read_groups(config.path(config.campaign.groups))
+        self._groups_file = None if config.campaign.groups is None else config.path(config.campaign.groups)
+        self._groups_read: tuple[int, int] | None = None
+        self._groups: dict[str, str] | None = None
+        self._groups_kept: dict[str, str] | None = None
+        self._read_groups()
 
     @property
     def name(self) -> str:
@@ -148,6 +153,7 @@ class Running:
             if config.landing.folder is not None:
                 self.journal.say("warning", config.landing.warning())
             self.check_broadcast(store, outlet, stop)
+            self.note_groups(store)
             plan = self._take_over(store, clock, stop)
             # Whatever fails: who is elected and gone leaves a campaign that nobody coordinates.
             with contextlib.closing(self._election(store)) as election:
@@ -174,6 +180,7 @@ class Running:
 
     def _clear(self) -> None:
         self._workers.clear()
+        self._groups_kept = None
         self._begun, self._lease, self.coordinator = False, None, None
         self._trouble, self._advanced = "", None
 
@@ -312,8 +319,31 @@ class Running:
                 self._trouble = f"the store cannot be written: {wrong}"
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
 
+    def _read_groups(self) -> None:
+        """Read the groups of devices where their file is another one than before. Raises Invalid, OSError."""
+        file = self._groups_file
+        if file is None:
+            return
+        status = file.stat() if file.exists() else None
+        read = None if status is None else (status.st_mtime_ns, status.st_size)
+        if self._groups is None or read != self._groups_read:
+            self._groups_read = read
+            self._groups = read_groups(file)
+
+    def note_groups(self, store: Store) -> None:
+        """Take up a changed file of groups: workers find them in the store. Raises StoreError."""
+        try:
+            self._read_groups()
+        except (Invalid, OSError) as wrong:
+            self.journal.alarm("groups", f"the changed groups are not taken up: {wrong}")
+        if self._groups is not None and self._groups is not self._groups_kept:
+            if keep_groups(store, self._groups) and self._begun:
+                self.journal.say("groups", f"{len(self._groups)} devices are in groups now")
+            self._groups_kept = self._groups
+
     def _note(self, store: Store) -> None:
         """Read what the state is made of."""
+        self.note_groups(store)
         self._life = store.meta().get(STATE, RUNNING)
         newest = store.newest_slot()
         self._newest = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds

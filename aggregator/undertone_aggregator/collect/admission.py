@@ -135,6 +135,11 @@ class Admission(Tally):
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
+    def regroup(self, groups: Mapping[str, str]) -> None:
+        """From now on devices count in these groups, device -> group; what was counted stays in its group."""
+        self._groups = groups
+        self.devices = Devices(self._laned, groups)
+
     def revoke(self, keys: Iterable[int]) -> None:
         """From now on reports of the devices with these keys are refused; what was counted of them stays in sums."""
         self.revoked = frozenset(keys)

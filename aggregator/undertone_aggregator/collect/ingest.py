@@ -13,7 +13,7 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.interpreter import TURNS, Turns, collect_rarely
-from undertone_aggregator.collect.inventory import refused_keys
+from undertone_aggregator.collect.inventory import GROUPED, refused_keys
 from undertone_aggregator.collect.landing import Landing, rows_of
 from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.collect.lane import Lane
@@ -117,6 +117,8 @@ class Ingest:
         self._intake = intake
         self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
         self._counts = plan.landing is None or plan.landing.counts == SERVER
+        # Which edition of the groups the admission knows.
+        self._grouped: str | None = None
         self._admission = self._resume()
         # Whether the admission counted what the store does not hold.
         self._stale = False
@@ -227,17 +229,23 @@ class Ingest:
                 self._say(f"landed reports cannot be gathered, trying again: {wrong}")
 
     def _refresh(self) -> None:
-        """Take note of epochs and revocations that the store has heard of since."""
+        """Take note of epochs, revocations and groups that the store has heard of since."""
         # A new epoch is in the store before it is broadcast, hence before any report that follows it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
         # Revoked, then refused: a count costs nothing beside a commit.
         if self._store.revoked_count() != len(self._admission.revoked):
             self._admission.revoke(refused_keys(self._store.devices().values()))
+        if self._plan.groups is not None:
+            edition = self._store.meta(GROUPED).get(GROUPED)
+            if edition != self._grouped:
+                self._grouped = edition
+                self._admission.regroup(self._store.groups())
 
     def _resume(self) -> Admission:
         """The admission as the store left it."""
         plan = self._plan
+        self._grouped = None
         seen = Seen()
         shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
         seen.load(self._store.seen(), shards)

@@ -1,7 +1,6 @@
 """What workers on other machines need to know of a campaign, in its store; a server writes it, workers follow it."""
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,14 +20,12 @@ SECRET = "broker_secret"
 def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
     """Keep it for `read_plan`. ``brokers``: how they are reached, for `read_brokers`."""
     fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name not in _NOT_WRITTEN}
-    groups = None if plan.groups is None else dict(sorted(plan.groups.items()))
-    fields["groups"] = groups and hashlib.sha256(json.dumps(groups).encode()).hexdigest()
+    # Which groups there are is kept apart: they change without another plan.
+    fields["groups"] = plan.groups is not None
     written = {_PLAN: json.dumps(fields), _BROKERS: json.dumps(brokers)}
     kept = store.meta()
     if any(kept.get(name) != value for name, value in written.items()):
         with store.transaction():
-            if groups is not None:
-                store.set_groups(groups)
             store.set_meta(written)
 
 

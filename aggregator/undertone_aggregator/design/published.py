@@ -1,4 +1,4 @@
-"""What the world learns: the privacy of whoever sees only what is published, provided the reports stay with the server.
+"""What the world learns: the privacy against readers of published means, provided the reports stay with the server.
 
 A published number is a function of a slot's histogram, hence of n reports without names and order: see
 `undertone_aggregator.design.blanket`. Days and years are compositions of such releases. It is no substitute for the
@@ -39,7 +39,10 @@ _FALL = 1e-4
 
 @dataclass(frozen=True)
 class Published:
-    """(``epsilon``, ``delta``) for ``releases`` published numbers, each over at least ``reports`` honest reports."""
+    """(``epsilon``, ``delta``) for ``releases`` published means.
+
+    Each mean, and each difference of means, is over at least ``reports`` honest reports.
+    """
 
     reports: int
     releases: int
@@ -58,8 +61,9 @@ class Published:
         else:
             learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
         return (
-            f"whoever sees only what is published {learns} about {span} of one household, provided the aggregator keeps"
-            f" the reports to itself and {self.reports} honest ones are behind each number"
+            f"whoever sees only the published means {learns} about {span} of one household, provided the aggregator"
+            f" keeps the reports to itself and {self.reports} honest ones are behind each mean and each difference of"
+            " means"
         )
 
 

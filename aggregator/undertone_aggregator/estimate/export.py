@@ -38,7 +38,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "epochs": [_epoch(epoch, results.budget.epsilon) for epoch in results.timeline.epochs],
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
-        "late": results.late,
+        "unpublished": results.unpublished,
         "settled": results.settled,
         "warnings": results.warnings(estimates),
         "slots": [estimate.row() for estimate in estimates],

@@ -210,7 +210,7 @@ class OpenCampaign:
         return -1 if newest is None else newest - 1 - wait
 
     @property
-    def late(self) -> int:
+    def unpublished(self) -> int:
         """Number of counted reports that came after their slot had settled: no published number holds them."""
         return self._store.late_reports()
 

@@ -128,8 +128,8 @@ class RemoteResults(Results):
         return now["epochs"], now["settled"], now["outcomes"]["received"]
 
     @property
-    def late(self) -> int:
-        return int(self._now()["late"])
+    def unpublished(self) -> int:
+        return int(self._now()["unpublished"])
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict
         "groups": list(results.groups),
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
-        "late": results.late,
+        "unpublished": results.unpublished,
         "settled": made.key[1],
         "published": made.published,
         "newest": None if newest is None else _row(newest),

@@ -206,7 +206,13 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         lines.append(results.filter.sentence)
     if any(estimate.slot > results.settled for estimate in estimates):
         lines.append("… reports still come for this slot")
-    outcomes = results.outcomes()
+    outcomes, late = results.outcomes(), results.unpublished
+    if late:
+        share = late / max(outcomes.get("counted", 0), late)
+        lines.append(
+            f"{late} reports ({share:.2%}) came after their slot had settled: they are in these numbers, and in no"
+            " published one"
+        )
     received = outcomes.pop("received", 0)
     lines.append(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
     lines += [f"warning: {warning}" for warning in results.warnings(estimates)]

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +14,7 @@ from undertone_aggregator.collect import ingest as module
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.interpreter import TURNS, Turns
+from undertone_aggregator.collect.inventory import keep_groups
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, StoreError
@@ -158,3 +161,15 @@ def test_a_device_that_contradicts_itself_is_named(store: Failing) -> None:
 
 def test_the_password_is_not_in_what_is_printed() -> None:
     assert "secret" not in repr(ADDRESS)
+
+
+def test_a_device_that_is_added_to_a_group_counts_there_at_once(store: Failing) -> None:
+    """Without a restart; what was counted before stays where it was."""
+    keep_groups(store, {"d0": "north"})
+    ingest = Ingest(replace(PLAN, groups={"d0": "north"}), store, ListIntake([]), clock=lambda: FIRST + 200.5)
+    assert ingest.commit(reports(3))
+    assert keep_groups(store, {"d0": "north", "d1": "south"})
+    assert not keep_groups(store, {"d1": "south", "d0": "north"})
+    assert ingest.commit(reports(3, FIRST + 2))
+    sizes = Counter({(key.group, key.slot - FIRST): int(n.sum()) for key, n in store.partial().items()})
+    assert sizes == {("north", 1): 1, ("other", 1): 2, ("north", 2): 1, ("south", 2): 1, ("other", 2): 1}

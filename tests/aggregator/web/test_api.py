@@ -428,7 +428,7 @@ def test_a_late_report_changes_nothing_that_was_published(site: StoreSite, name:
         late = opened.late_reports()
     assert late == again.reports > 1000
     assert [get(site, f"campaigns/{name}/{path}").text for path in paths] == before
-    assert get(site, f"campaigns/{name}").json()["late"] == late
+    assert get(site, f"campaigns/{name}").json()["unpublished"] == late
     with open_results(store) as results:
         (counted,) = results.estimates(newest, newest)
     assert counted.reports == 2 * json.loads(before[0])["raw"]["reports"][-1]

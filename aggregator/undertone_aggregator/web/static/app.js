@@ -101,8 +101,11 @@ function glance(campaign) {
   const server = campaign.server;
   const alarms = [...campaign.warnings, ...(server.alarms || [])];
   $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
-  $("outcomes").replaceChildren(rows(Object.entries(campaign.outcomes).filter(([, n]) => n)
-    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)])));
+  const late = campaign.unpublished;
+  const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
+  $("outcomes").replaceChildren(rows([...Object.entries(campaign.outcomes).filter(([, n]) => n)
+    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)]),
+  ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : [])]));
   const devices = server.devices || {};
   $("devices").replaceChildren(Object.keys(devices).length
     ? rows(Object.entries(devices).map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
