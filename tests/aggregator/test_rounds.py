@@ -17,6 +17,7 @@ from undertone_aggregator.collect.inventory import ACTIVE, Device
 from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch, Store, open_store
 from undertone_aggregator.coordinator import Coordinator
+from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.rounds import Rounds, _moved, _nearest
 from undertone_aggregator.threshold import (
@@ -364,3 +365,46 @@ def test_a_block_is_limited_by_what_was_in_force_in_it():
     assert [_nearest(rule, theta, 0, 10) for theta in (100, 400, 900)] == [400, 400, 400]
     assert [_nearest(rule, theta, 10, None) for theta in (100, 700, 2000)] == [400, 700, 1000]
     assert _nearest(rule, 100, 12, None) == 1000
+
+
+def test_a_late_report_changes_no_topic_also_after_a_restart(tmp_path: Path) -> None:
+    """Polled before and after one late report, the difference would be its exact symbol."""
+    config, chance = server.config(tmp_path, cells=16, rounds=[5], settle_slots=2), random.Random(4)
+    # series -> slot -> what was published of it.
+    said: dict[str, dict[int, set[bytes]]] = {}
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        for second in range(60):
+            if second % 10 == 0:
+                outlet = Outlet()
+                coordinator = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+            if second:
+                report_slot(store, NOW + second - 1, chance, 40.0)
+            coordinator.tick(NOW + second)
+            for late in range(max(second - 20, 1), second - 4, 3):
+                report_slot(store, NOW + late, chance, 900.0)
+        for topic, payload in outlet.messages:
+            if topic.endswith("/all/raw"):
+                row = json.loads(payload)
+                said.setdefault(topic, {}).setdefault(row["slot"], set()).add(payload)
+                counts = store.partial(row["slot"], row["slot"], late=False)
+                assert row["reports"] + row["cohort"] == counts.reports == DEVICES
+                assert store.partial(row["slot"], row["slot"]).reports > DEVICES
+    assert len(said) == 1
+
+
+def test_slots_that_fell_due_while_nobody_served_wait_for_their_reports(tmp_path: Path) -> None:
+    config, chance, outlet = server.config(tmp_path, cells=16, rounds=[50], settle_slots=3), random.Random(4), Outlet()
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        Coordinator(config, server.SEED, store, outlet, Journal(Nobody())).tick(NOW)  # type: ignore[arg-type]
+        report_slot(store, NOW + 5, chance, 40.0)
+        again = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+        again.tick(NOW + 30)
+        assert publication_of(store, 10).settled == -1
+        report_slot(store, NOW + 10, chance, 40.0)
+        again.tick(NOW + 33)
+        # None settles beyond the newest report, however far the clock is.
+        assert publication_of(store, 10).settled == NOW + 10
+        report_slot(store, NOW + 10, chance, 40.0)
+        assert store.late_reports() == DEVICES
