@@ -12,6 +12,7 @@ from undertone_aggregator.collect.store import RECEIVED, Store, open_store
 from undertone_aggregator.collect.timing import CHOICES, COMMITS
 from undertone_aggregator.dropped import DROPPED, Dropped
 from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
+from undertone_aggregator.spark.lag import Lag
 from undertone_aggregator.state import STATES
 from undertone_shared.errors import Invalid
 
@@ -43,6 +44,8 @@ FAMILIES = {
     "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
     "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
     "undertone_newest_slot_reports": (GAUGE, "Reports of the newest slot.", ("campaign",)),
+    "undertone_landing_waiting_files": (GAUGE, "Landed files that Spark has not counted yet.", ("campaign",)),
+    "undertone_landing_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ("campaign",)),
     "undertone_slot_seconds": (GAUGE, "Length of a slot.", ("campaign",)),
     "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
     "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
@@ -135,6 +138,11 @@ def _collect(server: "Server", families: Families) -> None:
             config = server.home.config(name)
             with open_store(config.store_url, campaign=name, read_only=True) as store:
                 _read(name, store, families)
+                lag = Lag(config.landing.plan(config.folder))
+                if lag.counts_elsewhere:
+                    files = lag.backlog(store)
+                    families.add("undertone_landing_waiting_files", files.files, name)
+                    families.add("undertone_landing_oldest_seconds", files.age(now), name)
         except (Invalid, OSError):
             # Its state says that it does not run.
             continue

@@ -22,6 +22,7 @@ from undertone_aggregator.election import Candidate, Elected, Election, Unoppose
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.source import Outgoing, Source
+from undertone_aggregator.spark.lag import Lag
 from undertone_aggregator.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.watch import Look, Watch
 from undertone_shared.campaign import header
@@ -86,6 +87,7 @@ class Running:
         self._lease: Lease | None = None
         self._source = source
         self._options = options
+        self._lag = Lag(config.landing.plan(config.folder))
         self._workers: list[Worker] = []
         self._groups_file = None if config.campaign.groups is None else config.path(config.campaign.groups)
         self._groups_read: tuple[int, int] | None = None
@@ -354,7 +356,9 @@ class Running:
 
     def _look(self, store: Store) -> Look:
         free = shutil.disk_usage(self.config.disk).free
-        return Look(self._options.clock(), time.monotonic(), store.outcomes(), free, self.state)
+        now = self._options.clock()
+        waiting = self._lag.backlog(store).age(now) if self._lag.counts_elsewhere else None
+        return Look(now, time.monotonic(), store.outcomes(), free, self.state, waiting)
 
     def _check(self) -> None:
         for worker in self._workers:

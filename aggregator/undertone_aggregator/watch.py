@@ -14,6 +14,8 @@ _SILENT_SLOTS = 3
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20
+# Several batches of `undertone spark run`.
+_PATIENCE_SECONDS = 600.0
 # A step of the wall clock.
 CLOCK_SECONDS = 60.0
 
@@ -30,6 +32,8 @@ class Look:
     outcomes: Mapping[str, int]
     free: int
     state: CampaignState
+    # How long the oldest landed file has waited for the engine that counts; None where the server counts.
+    waiting: float | None = None
 
 
 @dataclass
@@ -38,6 +42,8 @@ class Watch:
 
     slot_seconds: int
     settle_slots: int
+    # How long a landed file may wait for the engine that counts.
+    patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
     _ringing: set[str] = field(default_factory=set)
 
@@ -71,6 +77,14 @@ class Watch:
             yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
+        if look.waiting is not None and look.waiting > self.patience:
+            # Reports come; what is silent is the one who counts them.
+            minutes = look.waiting / 60
+            yield (
+                "uncounted",
+                f"the oldest landed file has waited for {minutes:.0f} minutes: does undertone spark run run?",
+            )
+            return
         # The first slot has to end before a report of it can come.
         slots = self.settle_slots + _SILENT_SLOTS + (look.state.newest is None)
         if look.state.silence(look.now) > slots * self.slot_seconds:

@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from undertone_aggregator.collect.landing_batches import waiting_files
 from undertone_aggregator.collect.store import Batch, Store
 from undertone_shared.errors import Invalid
 
@@ -147,3 +148,23 @@ def _log_offset(folder: Path, number: int) -> int:
         return -1
     line = file.read_text().splitlines()[2]
     return -1 if line == "-" else int(json.loads(line)["logOffset"])
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Gathered files that wait for Spark: how many, and the Unix second at which the oldest was written, if any."""
+
+    files: int
+    oldest: float | None
+
+    def age(self, now: float) -> float:
+        """Seconds for which the oldest has waited; 0 when none waits."""
+        return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
+
+
+def backlog(store: Store, folder: Path) -> Backlog:
+    """What is landed in a folder and not in the store yet."""
+    held = read_ledger(store)
+    checkpoint, newest = (None, -1) if held is None else (held.checkpoint, held.batch)
+    files = waiting_files(folder, checkpoint, newest)
+    return Backlog(len(files), min(files.values(), default=None))

@@ -1,6 +1,7 @@
 """The ledger: a batch is counted once, and a checkpoint and a store that do not fit each other are refused."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from support.memory_store import MemoryStore
+from undertone_aggregator.collect.landing import LANDED
+from undertone_aggregator.collect.landing_batches import note_batch
+from undertone_aggregator.collect.landing_plan import SERVER, SPARK, LandingPlan
 from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.spark.ledger import Ledger, apply, check, read_ledger
+from undertone_aggregator.spark.lag import Lag
+from undertone_aggregator.spark.ledger import Backlog, Ledger, apply, backlog, check, read_ledger
 from undertone_shared.errors import Invalid
 
 FIRST = Ledger("undertone", "c1", 64, 0)
@@ -95,3 +100,27 @@ def test_an_older_copy_of_either_is_refused(store: MemoryStore, tmp_path: Path, 
         apply(store, replace(FIRST, batch=number), batch())
     with pytest.raises(Invalid, match=f"ends with batch {stored - 1}, the checkpoint .* with {committed - 1}"):
         check(store, "undertone", checkpoint(tmp_path, committed), 64)
+
+
+def test_what_waits_is_what_no_batch_of_the_store_holds(store: MemoryStore, tmp_path: Path) -> None:
+    """And a slot settles only when its files are counted."""
+    plan = LandingPlan(str(tmp_path), 10.0, 7, SPARK)
+    names = [f"0of1-{place:020d}-{place:020d}.parquet" for place in (1, 2)]
+    (tmp_path / LANDED).mkdir()
+    for name, moment in zip(names, (1000, 2000), strict=True):
+        (tmp_path / LANDED / name).touch()
+        os.utime(tmp_path / LANDED / name, (moment, moment))
+    assert backlog(store, tmp_path) == Backlog(2, 1000.0)
+    assert Backlog(2, 1000.0).age(1600) == 600
+    assert Lag(plan).counted_until(store, 5000) == 990
+    note_batch(tmp_path, "c1", 0, names[:1])
+    assert backlog(store, tmp_path) == Backlog(2, 1000.0)
+    apply(store, FIRST, batch())
+    assert Lag(plan).counted_until(store, 5000) == 1990
+    note_batch(tmp_path, "c1", 1, names[1:])
+    apply(store, replace(FIRST, batch=1), batch())
+    assert backlog(store, tmp_path) == Backlog(0, None)
+    assert Lag(plan).counted_until(store, 5000) == 4990
+    # Where the server counts, a report is in the store once it is landed.
+    assert Lag(plan._replace(counts=SERVER)).counted_until(store, 5000) == 5000
+    assert Lag(None).counted_until(store, 5000) == 5000
