@@ -97,7 +97,7 @@ class Job:
             # SIGTERM to a whole process group ends Spark's JVM as well: that is no error then.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended (killed, or out of memory?): start undertone spark run again, and it repeats"
+                    "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it repeats"
                     " the batch that was under way"
                 ) from wrong
 
@@ -207,10 +207,10 @@ class _State:
 def _spark_gone() -> tuple[type[Exception], ...]:
     """What is raised when Spark's JVM does not answer."""
     try:
-        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         return (ConnectionError,)
-    return (Py4JNetworkError, ConnectionError)
+    return (Py4JError, ConnectionError)
 
 
 def _cause(text: str) -> str:

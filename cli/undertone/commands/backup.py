@@ -1,4 +1,4 @@
-"""``undertone backup`` and ``undertone restore``: a store's copy, made while its server runs."""
+"""``undertone backup`` and ``undertone restore``: of a server's folder, or of one store, while its server runs."""
 
 import json
 from pathlib import Path
@@ -16,14 +16,21 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    store: Annotated[str, typer.Argument(help="The store: a file.")],
+    source: Annotated[str, typer.Argument(help="A server's folder, or one store: a file.")],
     file: Annotated[Path, typer.Argument(help="Where the copy goes; nothing is replaced.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy a store, whole and consistent, while its server goes on."""
+    """Copy a server's folder, or one store, whole and consistent, while the server goes on.
+
+    Of a folder all goes in that a new machine needs: plans, stores, keys, the authority, fleets, groups, passwords.
+    Which secrets those are is printed; keep the file as you keep them.
+    """
+    if Path(source).is_dir():
+        _backup_home(Path(source), file, as_json=as_json)
+        return
     from undertone_aggregator.collect.store import open_store
 
-    with open_store(store, read_only=True) as opened:
+    with open_store(source, read_only=True) as opened:
         opened.backup(file)
     with open_store(file, read_only=True) as copied:
         counted, newest = copied.outcomes()["counted"], copied.newest_slot()
@@ -31,13 +38,35 @@ def backup(
           else f"{file}: {counted} reports" + (f", the newest of slot {newest}" if counted else ""))  # fmt: skip
 
 
+def _backup_home(folder: Path, file: Path, *, as_json: bool) -> None:
+    from undertone_aggregator.home_backup import back_up_home
+
+    made = back_up_home(folder, file)
+    if as_json:
+        secrets = [{"name": name, "what": what} for name, what in made.secrets]
+        print(json.dumps({"file": str(file), "files": made.files, "secrets": secrets, "notes": made.notes}))
+        return
+    print(f"{file}: {made.files} files of {folder}. Secrets in it:")
+    for name, what in made.secrets:
+        print(f"  {name}: {what}")
+    for note in made.notes:
+        print(f"note: {note}")
+
+
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup.")],
-    store: Annotated[Path, typer.Argument(help="The store that it replaces; what is there is kept beside it.")],
+    file: Annotated[Path, typer.Argument(help="A backup, of a server's folder or of a store.")],
+    target: Annotated[
+        Path,
+        typer.Argument(help="An empty or new folder; or the store to replace: what is there is kept beside it."),
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup in a store's place while no server uses it, and say what it cannot know."""
+    """Make a server's folder of its backup, or put a store's backup in its place; and say what neither can know."""
     from undertone_aggregator.backup import restore as put_back
+    from undertone_aggregator.home_backup import is_home_backup, restore_home
 
-    said = put_back(file, store)
-    print(json.dumps({"store": str(store), "notes": said}) if as_json else "\n".join(said))
+    if is_home_backup(file):
+        said, kind = restore_home(file, target), "home"
+    else:
+        said, kind = put_back(file, target), "store"
+    print(json.dumps({kind: str(target), "notes": said}) if as_json else "\n".join(said))
