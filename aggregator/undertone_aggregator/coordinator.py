@@ -26,6 +26,7 @@ from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.home_assistant import discovery, removal
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.publish import estimate_message, status_message
+from undertone_aggregator.spark.lag import Lag
 from undertone_aggregator.telling import describe, suspicion
 from undertone_aggregator.watch import CLOCK_SECONDS
 from undertone_shared import report
@@ -72,6 +73,7 @@ class Coordinator:
             self.config, self.seed, self._read, self.clock, self._progress, self._warn
         )
         self._timeline = Timeline(self.store.epochs())
+        self._lag = Lag(self.config.landing.plan(self.config.folder))
         self._dropped = Dropped.from_json(self.store.meta().get(DROPPED))
         self._heard, self._retired = b"", False
         self._world: Published | None = None
@@ -104,7 +106,7 @@ class Coordinator:
         if not len(self._timeline):
             self._issue(self.rounds.first(now), now)
         due = self.rounds.due(self._timeline, now)
-        if due is not None and self._looked < due <= now:
+        if due is not None and self._looked < due <= self._lag.counted_until(self.store, now):
             self.choosing = True
             try:
                 with CHOICES.timed(self.plan.name):
@@ -181,9 +183,11 @@ class Coordinator:
         plan = self.plan
         if self._returned is None:
             self._returned = now + min(plan.settle_slots * plan.slot_seconds, _RETURN_SECONDS)
-        if self._due(now) > self._settled and now >= self._returned:
+        # Where Spark counts, a slot is judged once the files that may hold its reports are counted.
+        waited = self._due(self._lag.counted_until(self.store, now))
+        if waited > self._settled and now >= self._returned:
             newest = self.store.newest_slot()
-            due = -1 if newest is None else min(self._due(now), newest)
+            due = -1 if newest is None else min(waited, newest)
             if due > self._settled:
                 self._settled = settle(self.store, due, plan.min_reports).settled
         return self._settled

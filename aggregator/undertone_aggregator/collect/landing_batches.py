@@ -13,6 +13,7 @@ from pathlib import Path
 from undertone_aggregator.collect.landing import COUNTED, LANDED, gathered_files
 
 _BATCHES = "batches"
+_CLOCKS_SECONDS = 3600.0
 
 
 def note_batch(folder: Path, checkpoint: str, number: int, names: Iterable[str]) -> None:
@@ -54,8 +55,8 @@ def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Pat
             waiting[file] = file.stat().st_mtime
     if checkpoint is None or not waiting:
         return waiting
-    # A file is written before its batch is recorded; a second more, for file systems that know whole seconds.
-    counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - 1.0)
+    # A file is written before its batch is recorded; by another machine, whose clock may differ.
+    counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
     return {file: moment for file, moment in waiting.items() if file.name not in counted}
 
 
