@@ -116,6 +116,18 @@ def test_slots_are_counted_in_slots_and_dues_in_seconds() -> None:
     assert rounds_of(server.plan(slot_seconds=MINUTE)).first(START).campaign.first_slot == START // MINUTE + 2
 
 
+def test_a_report_epoch_of_minutes_is_due_in_seconds(decide: Decide) -> None:
+    options: dict[str, Any] = {"slot_seconds": MINUTE, "rounds": [4], "epoch_slots": 8, "settle_slots": 1}
+    rounds = rounds_of(server.plan(**options))
+    epochs = [rounds.first(START)]
+    following, _, _ = decide(epochs, START + 7 * MINUTE, **options)
+    assert following is not None
+    first = START // MINUTE + 7 + 2
+    assert (following.phase, following.campaign.first_slot) == ("report", first)
+    due = rounds.due(Timeline([*epochs, following]), START + 10 * MINUTE)
+    assert due == (first + 8 + 1) * MINUTE
+
+
 @pytest.mark.parametrize(
     ("now", "look"), [(0, 9), (15, 9), (16, 9), (17, 17), (24, 17), (25, 25), (896, 889), (897, 897)]
 )

@@ -102,6 +102,32 @@ def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
         assert store.outcomes()["received"] == 0
 
 
+def test_what_settled_up_to_a_slot_is_late_from_then_on(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        assert (store.newest_slot(), store.late_reports()) == (None, 0)
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of1", judged([0], FIRST))
+        assert (store.late_reports(), store.newest_slot(), store.partial().reports) == (0, FIRST, 1)
+        store.set_meta({SETTLED: str(FIRST + 5)})
+        for slot, late in ((5, 1), (6, 1), (4, 2), (7, 2)):
+            store.commit("0of1", judged([1], FIRST + slot))
+            assert store.late_reports() == late
+        slots = [store.partial(FIRST + slot, FIRST + slot).reports for slot in (0, 4, 5, 6, 7, 8)]
+        assert slots == [1, 1, 1, 1, 1, 0]
+        between = [store.partial(FIRST + 4, FIRST + 6, late=late).reports for late in (True, False)]
+        assert between == [3, 1]
+        assert store.newest_slot() == FIRST + 7
+        assert (store.partial(kind=0).reports, store.partial(kind=1).reports) == (5, 0)
+
+
+def test_losses_add_up_by_group_and_slot(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.commit("0of2", Batch(lost=Counter({("north", 5): 3, ("south", 5): 1})))
+        store.commit("1of2", Batch(lost=Counter({("north", 5): 2, ("north", 6): 4})))
+        store.commit("0of2", Batch(lost=Counter({("north", 5): -1})))
+        assert store.losses() == {("north", 5): 4, ("south", 5): 1, ("north", 6): 4}
+
+
 def test_the_audit_keeps_the_first_outcome_unless_counted_later(opened: Callable[[], Store]) -> None:
     with opened() as store:
         for outcome in ("future", "counted", "duplicate"):
@@ -121,6 +147,29 @@ def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None
         again = Seen()
         again.load(store.seen())
         assert again.snapshot() == seen.snapshot()
+
+
+def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callable[[], Store]) -> None:
+    def data(store: Store) -> list[list[bytes]]:
+        return [[bytes(data) for _, data in store.seen()], list(store.chains()), list(store.sequences())]
+
+    with opened() as store:
+        for worker in ("0of2", "1of2"):
+            for number in (b"1", b"2"):
+                part = bytearray(worker.encode() + number)
+                store.commit(worker, Batch(seen=part, chains=part, sequences=part))
+        before = [b"0of21", b"0of22", b"1of21", b"1of22"]
+        assert [sorted(rows) for rows in data(store)] == [before] * 3
+        store.compact_seen("0of2", b"seen")
+        store.compact_chains("0of2", b"chains")
+        store.compact_sequences("0of2", b"sequences")
+        assert data(store) == [[*before[2:], name] for name in (b"seen", b"chains", b"sequences")]
+        assert [is_snapshot for is_snapshot, _ in store.seen()] == [False, False, True]
+        store.compact_seen("0of1", b"all", everyone=True)
+        store.compact_chains("0of1", b"all", everyone=True)
+        store.compact_sequences("0of1", b"all", everyone=True)
+    with opened() as store:
+        assert data(store) == [[b"all"]] * 3
 
 
 def test_epochs_come_back_whole(opened: Callable[[], Store]) -> None:

@@ -380,3 +380,66 @@ def test_levels_and_lag_up_to_their_limits_and_no_further():
     assert not accepted(gaussian, levels=1 << 20, low=0, theta=1024)
     assert not accepted(gaussian, levels=(1 << 20) + 2, low=0, theta=100)
     assert not accepted(gaussian, levels=999, low=0, theta=100)
+
+
+def variance_for(step, width):
+    """b²(1 - τ²)², τ = W/(2b), as a rational."""
+    return (4 * step * step - width * width) ** 2, 16 * step * step
+
+
+def test_rho_is_the_closed_form_of_the_module():
+    for rule in (gaussian(), one_bit(), gaussian(slew=1), gaussian(shift=0, reuse=0, slew=1000, noise=[10**8, 10**8])):
+        a, r, g, c = 1 << rule.shift, rule.reuse, rule.levels, rule.slew
+        swing = g * (a - r) + 2 * c * r
+        start, each = 2 * r * (a - r) * g * g - 4 * c * c * r * a, (a - r) ** 2 * g * g + 4 * c * c * r * a
+        assert rule.swing == swing
+        assert start >= 0
+        top = rule.chains * start + rule.reports * each
+        first, later = rule.noise
+        if rule.law == "gaussian":
+            variances = ((first - 4, 1), (later - 4, 1))
+        else:
+            variances = (variance_for(first, g), variance_for(later, swing))
+        numerator, denominator = rule.rho()
+        assert numerator * 2 * variances[1][0] == denominator * top * variances[1][1]
+        charges = []
+        for i in range(2):
+            width, (num, den) = (g, swing)[i], variances[i]
+            charges.append(-(-width * width * den * (1 << 20) // (2 * num)))
+        assert rule.report_charge() == max(charges)
+        assert rule.charge() == -(-(numerator << 20) // denominator)
+
+
+def refusal(make, **changes):
+    try:
+        make(**changes)
+    except Invalid as error:
+        return str(error)
+    raise AssertionError("accepted")
+
+
+def test_each_number_of_a_rule_that_does_not_fit_is_named():
+    small, half = 1 << 30, one_bit().levels // 2
+    swing = one_bit().swing
+    for make, field, value, others in (
+        (gaussian, "low", small, {}),
+        (gaussian, "low", -1, {}),
+        (gaussian, "theta", 300, {"low": small - 1}),
+        (gaussian, "theta", 0, {}),
+        (gaussian, "shift", 13, {}),
+        (gaussian, "shift", -1, {}),
+        (gaussian, "reuse", 256, {}),
+        (gaussian, "reuse", -1, {}),
+        (gaussian, "lag", 0, {}),
+        (one_bit, "dimension", 2, {}),
+        (one_bit, "noise[1]", swing // 2, {"noise": [8200, swing // 2]}),
+        (one_bit, "noise[1]", small // 2 + 1, {"noise": [8200, small // 2 + 1]}),
+        (one_bit, "noise[0]", half, {"noise": [half, swing // 2 + 1]}),
+        (one_bit, "noise[0]", small // 2 + 1, {"noise": [small // 2 + 1, swing // 2 + 1]}),
+    ):
+        changes = others or {field: value}
+        assert "rule.%s is %d" % (field, value) in refusal(make, **changes), (field, value)
+    assert "1024" in refusal(gaussian, lag=1025, chains=1025)
+    largest = small // 2
+    assert one_bit(noise=[largest, swing // 2 + 1]).noise[0] == one_bit(noise=[largest, largest]).noise[1] == largest
+    assert gaussian().ranges == ((0, gaussian().low, gaussian().theta),)
