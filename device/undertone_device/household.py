@@ -21,7 +21,7 @@ _WHY = {
     "lifetime": "all that may ever be spent is spent: it stays silent",
     "no_campaign": "there is no campaign",
     "one_shot": "one report a wake",
-    "pause": "the household's pause",
+    "pause": "the household's pause, by the clock or by this device's own ticks: resume ends it",
     "period": "as many reports as the owner allows are drawn",
     "rate": "the next slot is too near",
     "reports": "the stream's reports are used up",
