@@ -173,6 +173,8 @@ def test_a_table_covers_its_reach_and_what_scales_to_it_in_small_integers():
     assert [table.covers(theta) for theta in (0, 1, 1000, largest, largest + 1)] == [False, True, True, True, False]
     wide = TableMechanism(8, HALF, (0, LARGEST_LEVEL), 0)
     assert [wide.covers(theta) for theta in (1023, 1024, LARGEST_LEVEL)] == [True, False, True]
+    one = TableMechanism(8, HALF, (0, 1), 0)
+    assert [one.covers(theta) for theta in (1, 2, SMALL - 1, SMALL)] == [True, True, True, False]
     # mu_K / 2^shift below one unit covers nothing.
     assert not TableMechanism(8, HALF, (0, 3), 2).covers(1)
     assert TableMechanism(8, HALF, (0, 4), 2).covers(2)

@@ -443,3 +443,27 @@ def test_each_number_of_a_rule_that_does_not_fit_is_named():
     largest = small // 2
     assert one_bit(noise=[largest, swing // 2 + 1]).noise[0] == one_bit(noise=[largest, largest]).noise[1] == largest
     assert gaussian().ranges == ((0, gaussian().low, gaussian().theta),)
+
+
+def test_windows_within_a_period_and_within_a_campaign():
+    day, renewed, once = 86400, gaussian(renewal=48), gaussian(renewal=0)
+    for period, epoch, windows in (
+        (day, 0, 1),
+        (day, 1800, 2),
+        (7 * day, 5 * day, 7),
+        (7 * day, 5 * day + 1800, 8),
+        (day + 1, 0, 3),
+        (day // 2, 0, 2),
+        (1, 0, 2),
+    ):
+        assert renewed.windows(period, 1800, epoch) == windows, (period, epoch)
+        assert once.windows(period, 1800, epoch) == 1
+    assert [renewed.windows_of(slots) for slots in (1, 48, 49, 96, 97)] == [1, 1, 2, 2, 3]
+    assert once.windows_of(1000) == 1
+
+
+def test_the_least_of_a_rule():
+    assert gaussian(reports=1).reports == 1
+    assert gaussian(shift=0, reuse=0, slew=1000, noise=[16, 16]).noise == (16, 16)
+    for noise in ([16, 15], [15, 16]):
+        assert not accepted(gaussian, shift=0, reuse=0, slew=1000, noise=noise)
