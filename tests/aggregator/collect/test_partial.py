@@ -1,11 +1,12 @@
 import contextlib
+import struct
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undertone_aggregator.collect.partial import Key, Partial, pack_counts, unpack_counts
+from undertone_aggregator.collect.partial import LARGEST_CELLS, Key, Partial, pack_counts, unpack_counts
 from undertone_shared.errors import Invalid
 from undertone_shared.report import STREAM
 
@@ -84,3 +85,56 @@ def test_two_lengths_do_not_merge() -> None:
     second.add(key, 0, 4)
     with pytest.raises(Invalid, match="3 and 4 cells"):
         first.merge(second)
+
+
+@pytest.mark.parametrize(
+    ("largest", "width"),
+    [(0, 0), (255, 0), (256, 1), (65535, 1), (65536, 2), (2**32 - 1, 2), (2**32, 3), (2**62, 3)],
+)
+def test_counts_take_the_least_width_that_holds_them(largest: int, width: int) -> None:
+    dense, sparse = np.array([largest, 1, 1]), np.zeros(100, dtype=np.int64)
+    sparse[[0, 99]] = largest, 1
+    for counts, form in ((dense, width), (sparse, width + 4)):
+        packed = pack_counts(counts)
+        assert packed[0] == form
+        assert unpack_counts(packed).tolist() == counts.tolist()
+    assert len(pack_counts(dense)) == 5 + 3 * 2**width
+    assert len(pack_counts(sparse)) == 5 + (1 if largest == 0 else 2) * (4 + 2**width)
+
+
+def test_a_histogram_is_sparse_only_where_that_is_shorter() -> None:
+    # Of bytes, an index and a count take five times as much as a count: one of five is as long as all.
+    for cells, form in ((4, 0), (5, 0), (6, 4)):
+        counts = np.zeros(cells, dtype=np.int64)
+        counts[1] = 7
+        assert pack_counts(counts)[0] == form
+    assert unpack_counts(pack_counts(np.zeros(0, dtype=np.int64))).tolist() == []
+    largest = np.zeros(LARGEST_CELLS, dtype=np.int64)
+    assert len(unpack_counts(pack_counts(largest))) == LARGEST_CELLS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(4),
+        struct.pack("<BI", 8, 0),
+        struct.pack("<BI", 0, LARGEST_CELLS + 1) + bytes(LARGEST_CELLS + 1),
+        struct.pack("<BI", 4, LARGEST_CELLS + 1),
+        struct.pack("<BI", 0, 3) + bytes(2),
+        struct.pack("<BI", 0, 3) + bytes(4),
+        struct.pack("<BI", 1, 3) + bytes(3),
+        struct.pack("<BIIB", 4, 3, 3, 1),
+        struct.pack("<BIIIBB", 4, 9, 2, 2, 1, 1),
+        struct.pack("<BIIIBB", 4, 9, 2, 1, 1, 1),
+        struct.pack("<BIIB", 4, 3, 1, 1) + b"x",
+    ],
+)
+def test_damaged_histograms_are_refused(data: bytes) -> None:
+    with pytest.raises(Invalid, match="histogram"):
+        unpack_counts(data)
+
+
+def test_the_last_cell_may_be_the_only_one() -> None:
+    assert unpack_counts(struct.pack("<BIIB", 4, 3, 2, 9)).tolist() == [0, 0, 9]
+    assert unpack_counts(struct.pack("<BIIIBB", 4, 9, 2, 3, 8, 9)).tolist() == [0, 0, 8, 9, 0, 0, 0, 0, 0]

@@ -167,6 +167,7 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
     slots = streams.estimates(partial)
     assert [estimate.slot for estimate in slots] == curve.slots.tolist()
     for estimate, error in zip(slots, curve.standard_error, strict=True):
+        assert estimate.start == estimate.slot * SLOT
         assert (estimate.low, estimate.high) == (estimate.estimate - Z * error, estimate.estimate + Z * error)
     every = 8
     runs = streams.ranges(partial, every)

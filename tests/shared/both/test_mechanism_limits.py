@@ -204,6 +204,9 @@ def test_the_certificate_of_a_table_is_its_worst_column():
     assert (table.breach((2, 1)), table.breach((199, 100)), table.breach((149, 100))) == (None, 0, 0)
     assert table.permits((2, 1))
     assert not table.permits((199, 100))
+    mild = TableMechanism(8, rows_of((100, 156), (120, 136)), (0, 9), 0)
+    assert mild.certificate() == (120, 100)
+    assert TableMechanism(8, HALF[:1] * 2, (0, 9), 0).permits((1, 1))
     last = TableMechanism(8, rows_of((128, 96, 32), (128, 64, 64)), (0, 9), 0)
     assert (last.certificate(), last.breach((3, 2)), last.breach((2, 1))) == ((64, 32), 2, None)
 
