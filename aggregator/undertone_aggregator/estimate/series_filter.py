@@ -13,8 +13,6 @@ from undertone_aggregator.estimate.estimates import Estimate, Series, Z
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
-# Late reports change an estimate for so many slots after it; older ones are taken as final.
-RECENT = 8
 # So many reports tell the variance of a slot as well as all others do.
 _FEW_REPORTS = 50.0
 # What a device's reading has of its own in a slot, over the most that readings in [0, θ] of a mean can spread.
@@ -119,15 +117,14 @@ class LiveFilter:
 
 
 class _Running:
-    """One series: its newest raw estimates, the fit, and the filter's state before the recent ones."""
+    """One series: its newest raw estimates, the fit, and the filter's state after all of them."""
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
-        self._raw: dict[int, Estimate] = {}
+        self._raw: list[Estimate] = []
         self._fitted: core.Fitted | None = None
         self._used = False
-        self._base: Filter | None = None
-        self._settled = -1
+        self._state: Filter | None = None
         self._next = core.FEWEST
         self._taken = 0
 
@@ -137,45 +134,23 @@ class _Running:
         return self._taken >= self._next
 
     def take(self, estimates: Sequence[Estimate]) -> list[Estimate]:
-        for estimate in estimates:
-            if estimate.slot > self._settled:
-                self._taken += estimate.slot not in self._raw
-                self._raw[estimate.slot] = estimate
-        if self._base is None or self._fitted is None or not self._used:
-            self._forget()
+        """Filter the estimates of newer slots, which are final."""
+        self._taken += len(estimates)
+        self._raw = [*self._raw, *estimates][-self._how.memory :]
+        if self._state is None or self._fitted is None or not self._used:
             return [as_filtered(estimate, estimate.estimate, estimate.standard_error or 0.0) for estimate in estimates]
-        self._settle(self._base, self._fitted)
-        recent = [self._raw[slot] for slot in sorted(self._raw) if slot > self._settled]
-        if not recent:
-            return []
-        means, errors = self._how.step(self._base.copy(), self._fitted, recent)
-        wanted = {estimate.slot for estimate in estimates}
-        known = zip(recent, means.tolist(), errors.tolist(), strict=True)
-        return [as_filtered(raw, mean, error) for raw, mean, error in known if raw.slot in wanted]
+        means, errors = self._how.step(self._state, self._fitted, estimates)
+        known = zip(estimates, means.tolist(), errors.tolist(), strict=True)
+        return [as_filtered(raw, mean, error) for raw, mean, error in known]
 
     def refit(self) -> None:
-        """Fit to all that is kept, and run up to the recent slots."""
-        self._forget()
-        raw = [self._raw[slot] for slot in sorted(self._raw)]
-        done = self._how.run(raw, self._fitted)
+        """Fit to all that is kept, and run up to the newest slot."""
+        done = self._how.run(self._raw, self._fitted)
         self._fitted, self._used = done.fitted, done.used
         self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
-        self._settled = -1
         if self._fitted is not None:
-            self._base = core.running(self._fitted, self._how.noise(raw))
-            self._settle(self._base, self._fitted)
-
-    def _settle(self, base: Filter, fitted: core.Fitted) -> None:
-        """Take in for good what late reports change no more."""
-        newest = max(self._raw)
-        final = [self._raw[slot] for slot in sorted(self._raw) if self._settled < slot <= newest - RECENT]
-        if final:
-            self._how.step(base, fitted, final)
-            self._settled = final[-1].slot
-
-    def _forget(self) -> None:
-        for slot in sorted(self._raw)[: -self._how.memory]:
-            del self._raw[slot]
+            self._state = core.running(self._fitted, self._how.noise(self._raw))
+            self._how.step(self._state, self._fitted, self._raw)
 
 
 def own_chance(mean: float, theta: float, fleet: float) -> float:
