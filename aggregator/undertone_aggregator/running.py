@@ -21,6 +21,7 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.groups import read_groups
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.kept import note_kept
 from undertone_aggregator.source import Outgoing, Source
 from undertone_aggregator.spark.lag import Lag
 from undertone_aggregator.state import CHOOSING, OVER, STARTING, CampaignState
@@ -152,6 +153,7 @@ class Running:
                 refusing=lambda: str(refusals_of(config, int(clock()))),
             )
             bind_counting(store, config.landing.counts)
+            note_kept(store, config)
             if config.landing.folder is not None:
                 self.journal.say("warning", config.landing.warning())
             self.check_broadcast(store, outlet, stop)

@@ -19,6 +19,7 @@ from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_aggregator.kept import noted_as_kept
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
@@ -223,6 +224,11 @@ class OpenCampaign:
     def reading(self) -> dict[str, str]:
         """What of the store's facts says how the campaign is read: for readers elsewhere."""
         return {name: self._meta[name] for name in _READING if name in self._meta}
+
+    @property
+    def kept_by_name(self) -> list[str]:
+        """Sentences about single reports that the server keeps under their devices' names; none where it does not."""
+        return noted_as_kept(self._meta)
 
     @property
     def ends(self) -> int:

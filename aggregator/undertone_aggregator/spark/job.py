@@ -97,8 +97,8 @@ class Job:
             # SIGTERM to a whole process group ends Spark's JVM as well: that is no error then.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it repeats"
-                    " the batch that was under way"
+                    "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it"
+                    " repeats the batch that was under way"
                 ) from wrong
 
     def _partitions(self) -> int:

@@ -64,6 +64,7 @@ def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict
         "epochs": len(results.timeline),
         "last_slot_ends": campaign.end,
         "guarantee": results.guarantee,
+        "kept_by_name": results.kept_by_name,
         "certificate": str(results.certificate),
         "groups": list(results.groups),
         "outcomes": results.outcomes(),

@@ -90,7 +90,7 @@ function rows(pairs, heads) {
 
 function glance(campaign) {
   $("one-title").textContent = `${campaign.name}: ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`;
-  $("guarantee").textContent = `Guarantee: ${campaign.guarantee}.`;
+  $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("latest").textContent = newest
