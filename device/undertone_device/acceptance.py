@@ -1,7 +1,7 @@
 """Which campaigns this device takes part in: the accepted one, the next one, and why others were refused."""
 
 from undertone_device.campaign_files import CampaignFiles
-from undertone_device.ledger import NO_CAMPAIGN
+from undertone_device.ledger import BUILT, NO_CAMPAIGN
 from undertone_shared import campaign as campaigns
 from undertone_shared.errors import Invalid, Refused
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
     from undertone_shared.policy import Policy
 
-# No clock that is right shows a time before this code existed (2026-11-01).
-BUILT = 1793491200
 _DAY = 86400
 # So long after its slot a server still takes a report: docs/wire.md.
 _LATE_SECONDS = 2 * _DAY

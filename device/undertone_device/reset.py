@@ -6,8 +6,7 @@ measured was measured by then. On a board: ``from undertone_device import reset`
 
 import struct
 
-from undertone_device.acceptance import BUILT
-from undertone_device.ledger import DAYS, GROUPS, MONTH, NO_CAMPAIGN, RING, Ledger
+from undertone_device.ledger import BUILT, DAYS, GROUPS, MONTH, NO_CAMPAIGN, RING, Ledger
 from undertone_shared.errors import Invalid
 from undertone_shared.report import LENGTH
 

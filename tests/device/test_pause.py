@@ -7,7 +7,7 @@ from rig import DAY, SLOT, START, Device, make_campaign
 
 from undertone_device import clock, pauses
 from undertone_device.__main__ import main
-from undertone_device.acceptance import BUILT
+from undertone_device.ledger import BUILT
 from undertone_device.storage import FileStorage
 from undertone_shared.errors import Refused
 

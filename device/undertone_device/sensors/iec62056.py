@@ -5,7 +5,7 @@ is ``STX lines ETX BCC``, BCC the exclusive or of everything after STX up to ETX
 ``/ident CR LF CR LF lines ! CR LF`` and has no BCC: parity alone tells damage there.
 """
 
-from undertone_device.sensors.lines import Lines, brackets, quantity
+from undertone_device.sensors.lines import RegisterLines, brackets, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Registers:
     """What both forms have in common: registers, their sum, parity."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
-        self._lines = Lines(obis, True)
+        self._lines = RegisterLines(obis, True)
         self._unit = unit
         self._scale = scale
         self._inside = False

@@ -15,7 +15,7 @@ _CR = 13
 _CURRENT = "*255"
 
 
-class Lines:
+class RegisterLines:
     """The lines of the registers ``codes`` in one readout.
 
     With ``shortened``, ``1.8.0`` also means ``1-0:1.8.0`` and ``1-0:1.8.0*255``, if no line has exactly that code.

@@ -8,7 +8,7 @@ the channel being the digit after ``0-``. The time is when that meter was read, 
 """
 
 from undertone_device.sensors.crc import ARC, crc16
-from undertone_device.sensors.lines import Lines, brackets, quantity
+from undertone_device.sensors.lines import RegisterLines, brackets, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class P1:
     """The sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``) in ``unit`` times ``scale``."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
-        self._lines = Lines(obis, False)
+        self._lines = RegisterLines(obis, False)
         self._unit = unit
         self._scale = scale
         self._state = _OUTSIDE

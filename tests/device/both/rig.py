@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from undertone_device.acceptance import BUILT
+from undertone_device.ledger import BUILT
 from undertone_device.reporter import Reporter
 from undertone_device.spent import drawn_since
 from undertone_shared import issue
