@@ -207,7 +207,7 @@ class _State:
 def _spark_gone() -> tuple[type[Exception], ...]:
     """What is raised when Spark's JVM does not answer."""
     try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
     except ModuleNotFoundError:
         return (ConnectionError,)
     return (Py4JError, ConnectionError)
