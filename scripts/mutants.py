@@ -287,11 +287,15 @@ class Run:
     process: int
     deadline: float
 
+    def end(self) -> None:
+        """Kill it, and what it started."""
+        os.killpg(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+
     def outcome(self) -> str:
         """``killed``, ``hung`` or ``survived``; empty while it runs."""
         if time.monotonic() > self.deadline:
-            os.killpg(self.process, signal.SIGKILL)
-            os.waitpid(self.process, 0)
+            self.end()
             return "hung"
         ended, status = os.waitpid(self.process, os.WNOHANG)
         if not ended:
@@ -359,23 +363,27 @@ def judged(copies: list[Path], mutants: list[Mutant], limits: dict[tuple[str, ..
     ``limits``: the processor seconds of each list of tests.
     """
     waiting, running = list(reversed(mutants)), dict[Path, tuple[Run, Mutant, str]]()
-    while waiting or running:
-        for copy in copies:
-            if copy not in running and waiting:
-                mutant = waiting.pop()
-                path = copy / mutant.file
-                source = path.read_text()
-                # Sources of one second and length would share their bytecode.
-                for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
-                    stale.unlink()
-                path.write_text(mutated(source, mutant.number))
-                running[copy] = (start(copy, tests := TESTS[mutant.file], limits[tests]), mutant, source)
-        for copy, (run, mutant, source) in list(running.items()):
-            if outcome := run.outcome():
-                (copy / mutant.file).write_text(source)
-                del running[copy]
-                yield Mutant(**{**asdict(mutant), "outcome": outcome})
-        time.sleep(0.01)
+    try:
+        while waiting or running:
+            for copy in copies:
+                if copy not in running and waiting:
+                    mutant = waiting.pop()
+                    path = copy / mutant.file
+                    source = path.read_text()
+                    # Sources of one second and length would share their bytecode.
+                    for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+                        stale.unlink()
+                    path.write_text(mutated(source, mutant.number))
+                    running[copy] = (start(copy, tests := TESTS[mutant.file], limits[tests]), mutant, source)
+            for copy, (run, mutant, source) in list(running.items()):
+                if outcome := run.outcome():
+                    (copy / mutant.file).write_text(source)
+                    del running[copy]
+                    yield Mutant(**{**asdict(mutant), "outcome": outcome})
+            time.sleep(0.01)
+    finally:
+        for run, _, _ in running.values():
+            run.end()
 
 
 def copy_of(folder: Path) -> Path:
