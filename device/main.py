@@ -15,6 +15,9 @@ gc.threshold(4096)
 import os
 import sys
 
+# Where code may lie: as flashed, and as an update puts it.
+FOLDERS = ("lib", "lib2")
+
 
 def choose_code():
     """Put the folder of the code to run first; True while it is on trial (see `undertone_device.update`).
@@ -27,8 +30,11 @@ def choose_code():
                 good, folder, boots = file.read().split()
         except (OSError, ValueError):
             continue
+        if good not in FOLDERS:
+            continue
         if folder != good:
-            left = int(boots) - 1
+            # What cannot be read is no boot that is left, and no folder to try.
+            left = int(boots) - 1 if boots.isdigit() and folder in FOLDERS else -1
             folder = folder if left >= 0 else good
             with open("code.new", "w") as file:
                 file.write("%s %s %d" % (good, folder, max(left, 0)))
@@ -43,7 +49,6 @@ ON_TRIAL = choose_code()
 import machine
 import network
 import ntptime
-import sensor
 
 try:
     from undertone_device import clock, unload
@@ -147,8 +152,8 @@ def set_clock(host):
     ntptime.settime()
 
 
-def make_client(config, alive, asleep=None, acknowledged=None):
-    """The client; after the radio is on, for its random numbers."""
+def make_client(config, alive, read, asleep=None, acknowledged=None):
+    """The client; after the radio is on, for its random numbers. ``read``: `sensor.read`."""
     # Not at the top: a wrong device.json is told before memory is spent, and this code is for the start alone.
     from undertone_device import assembly
 
@@ -162,7 +167,7 @@ def make_client(config, alive, asleep=None, acknowledged=None):
         clock.unix_time,
         clock.ticks,
         clock.sleep_ms,
-        None if DEEP_SLEEP else lambda now: sensor.read(),
+        None if DEEP_SLEEP else lambda now: read(),
         lambda: set_clock(ntp),
         acknowledged=acknowledged,
         alive=alive,
@@ -188,10 +193,10 @@ def judge(client):
         machine.reset()
 
 
-def run_loop(config, alive, stopped):
+def run_loop(config, alive, read, stopped):
     """For boards on mains power."""
     link = Link(start_network(config), config.wifi)
-    client = make_client(config, alive)
+    client = make_client(config, alive, read)
     said = ""
     while not stopped():
         # Without a network the client goes on: slots are closed, and the outbox keeps their reports. It looks no name
@@ -221,7 +226,7 @@ def slept(memory, now):
     return min(seconds * 1000 + int.from_bytes(memory[4:8], "big"), TICKS_MASK)
 
 
-def run_once(config, alive):
+def run_once(config, alive, read):
     """For boards on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
     started = clock.ticks()
     memory = getattr(machine.RTC(), "memory", None)
@@ -233,10 +238,10 @@ def run_once(config, alive):
         alive()
         clock.sleep_ms(100)
     acknowledged = []
-    client = make_client(config, alive, asleep, acknowledged.append)
+    client = make_client(config, alive, read, asleep, acknowledged.append)
     for i in range(8, len(remembered), LENGTH):
         client.reporter.acked(remembered[i : i + LENGTH])
-    report = client.wake(sensor.read, AWAKE_MILLISECONDS)
+    report = client.wake(read, AWAKE_MILLISECONDS)
     judge(client)
     now = clock.unix_time()
     if memory is not None:
@@ -261,12 +266,15 @@ def run_once(config, alive):
 def main(stopped=lambda: False):
     """Start as the constants above say."""
     config = read_settings()
+    # Only now: a board that waits for its files has none yet.
+    import sensor
+
     watchdog = start_watchdog()
     alive = (lambda: None) if watchdog is None else watchdog.feed
     if DEEP_SLEEP:
-        run_once(config, alive)
+        run_once(config, alive, sensor.read)
     else:
-        run_loop(config, alive, stopped)
+        run_loop(config, alive, sensor.read, stopped)
 
 
 if __name__ == "__main__":

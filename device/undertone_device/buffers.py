@@ -22,13 +22,17 @@ def total(samples: "Sequence[int]") -> int:
     ulab's own ``sum`` is a mean times n, which rounds.
     """
     if _ulab is None or not isinstance(samples, _ulab.ndarray):
+        result = 0
         for sample in samples:
-            check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
-        return sum(samples)
+            result += check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
+        return result
     if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
         raise Invalid(
             "samples are an array of dtype %r, expected a row of int8, uint8, int16 or uint16" % samples.dtype
         )
+    # An array of truth values says that its dtype is uint8; its elements tell.
+    if len(samples) and isinstance(samples[0], bool):
+        raise Invalid("samples are an array of truth values, expected a row of int8, uint8, int16 or uint16")
     result = 0
     ones = _ulab.ones(min(len(samples), _PART))
     for start in range(0, len(samples), _PART):

@@ -21,6 +21,7 @@ _CHUNK = 32
 # Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: six equal bytes in a row appear in
 # an ideal source with probability 2^-40 at each byte, about 4e-6 per device-year of half-hourly refills.
 REPETITION_CUTOFF = 6
+_APART = REPETITION_CUTOFF // 2
 
 
 class EntropyError(Exception):
@@ -48,29 +49,48 @@ class Entropy:
         """Fill the whole buffer with fresh bytes. Raises EntropyError if the health test or the source fails."""
         self._next = BUFFER_BYTES
         buffer = self._buffer
-        last = self._last
-        run = self._run
-        failed = False
-        position = 0
-        while position < BUFFER_BYTES:
+        for position in range(0, BUFFER_BYTES, _CHUNK):
             chunk = self._source(_CHUNK)
             if len(chunk) != _CHUNK:
                 raise EntropyError("the byte source gave %d bytes, expected %d" % (len(chunk), _CHUNK))
-            for byte in chunk:
-                if byte == last:
-                    run += 1
-                    if run >= REPETITION_CUTOFF:
-                        failed = True
-                else:
-                    last = byte
-                    run = 1
-                buffer[position] = byte
-                position += 1
-        self._last = last
-        self._run = run
-        if failed:
+            buffer[position : position + _CHUNK] = chunk
+        if self._repeats():
             raise EntropyError("the byte source repeated one byte %d times or more" % REPETITION_CUTOFF)
         self._next = 0
+
+    def _repeats(self) -> bool:
+        """Whether one byte stands six times or more in a row, the bytes before this buffer counted.
+
+        Of six equal bytes in a row two lie at multiples of three: only those are compared, a third of the work.
+        """
+        buffer = self._buffer
+        # The run that the last buffer ended with.
+        run = self._run
+        first = 0
+        while first < BUFFER_BYTES and buffer[first] == self._last:
+            first += 1
+            run += 1
+        failed = first > 0 and run >= REPETITION_CUTOFF
+        before = buffer[0]
+        for position in range(_APART, BUFFER_BYTES, _APART):
+            byte = buffer[position]
+            if byte == before:
+                start = position
+                while start and buffer[start - 1] == byte:
+                    start -= 1
+                end = position + 1
+                while end < BUFFER_BYTES and buffer[end] == byte:
+                    end += 1
+                if end - start >= REPETITION_CUTOFF:
+                    failed = True
+            before = byte
+        if first < BUFFER_BYTES:
+            run = 1
+            self._last = buffer[BUFFER_BYTES - 1]
+            while run < BUFFER_BYTES and buffer[BUFFER_BYTES - 1 - run] == self._last:
+                run += 1
+        self._run = run
+        return failed
 
     @property
     def left(self) -> int:

@@ -41,7 +41,8 @@ REFUSED = """
 from ulab import numpy as np
 from undertone_device.slot_value import SlotValue
 from undertone_shared.errors import Invalid
-for bad in (np.array([1, 2, 3]), np.array([1.5, 2]), np.array([[1, 2], [3, 4]], dtype=np.int16), [1.5], [1 << 40]):
+arrays = [np.array([1, 0]) > 0, np.array([1, 2, 3]), np.array([1.5, 2]), np.array([[1, 2], [3, 4]], dtype=np.int16)]
+for bad in arrays + [[1.5], [1 << 40]]:
     slot = SlotValue("sum")
     try:
         slot.add_many(bad, 0)

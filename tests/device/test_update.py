@@ -142,6 +142,13 @@ def test_code_that_does_not_report_is_dropped_after_three_boots(site, flash):
     assert last(fetch(flash, url, digest)) == "lib2"
 
 
+@pytest.mark.parametrize("code", ["lib lib2 x", "lib lib2 ", "lib lic2 3", "lic lib2 3", "\0\0", ""])
+def test_a_damaged_choice_boots_the_code_that_was_flashed(flash, code):
+    shutil.copytree(flash / "lib", flash / "lib2")
+    (flash / "code").write_text(code)
+    assert [boot(flash)[:2] for _ in range(2)] == [["False", "lib"]] * 2
+
+
 def test_damaged_code_and_another_release_are_refused(site, flash):
     url, digest, root = site
     assert "is not the one with the sha256" in fetch(flash, url, "00" * 32).stdout

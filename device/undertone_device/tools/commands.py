@@ -27,11 +27,13 @@ def add(commands: Any) -> None:
     parsers["flash"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
     parsers["send"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
+    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
     parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
     parsers["label"].add_argument("--out", type=Path, default=Path("label.svg"), metavar="FILE")
     parsers["release"].add_argument("out", type=Path, metavar="ZIP")
     parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
     parsers["install"].add_argument("--config", type=Path, required=True, metavar="FILE")
+    parsers["install"].add_argument("--yes", action="store_true", help="write the service without asking")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.command == "send":
         from undertone_device.tools.flash import send
 
-        send(arguments.folder, arguments.port, print)
+        send(arguments.folder, arguments.port, arguments.sensor, print)
     elif arguments.command == "label":
         from undertone_device.tools.label import label
 
@@ -64,7 +66,19 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         from undertone_device.tools.install import NAME, UNITS, install
 
-        commands = install(arguments.config)
+        commands = install(arguments.config, _agreed if not arguments.yes else lambda path, text: True)
+        if not commands:
+            print("nothing was written")
+            return
         print(f"{UNITS / NAME} is written; now run")
         for command in commands:
             print(f"  {command}")
+
+
+def _agreed(path: Path, text: str) -> bool:
+    """Whether the person at the terminal wants this file; without a terminal nobody does."""
+    print(text)
+    try:
+        return input(f"write this to {path}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -53,7 +53,8 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
         # A board that is cut off in the middle must not start half of it.
         _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
         # Nor run code that an update has put elsewhere.
-        _mpremote(port, "fs", "rm", ":code", may_fail=True)
+        for name in ("code", "code.new"):
+            _mpremote(port, "fs", "rm", f":{name}", may_fail=True)
         for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):
             _mpremote(port, "fs", "mkdir", f":{place}", may_fail=True)
         for number, name in enumerate(order, 1):
@@ -78,26 +79,34 @@ def _files(folder: Path) -> list[str]:
     return names
 
 
-def settings_line(folder: Path) -> bytes:
-    """A device's files as the one line that a board without any waits for. Raises Invalid."""
+def settings_line(folder: Path, sensor: Path | None = None) -> bytes:
+    """A device's files as the one line that a board without any waits for. Raises Invalid.
+
+    ``sensor``: the board's sensor.py, which goes with them.
+    """
+    paths = {name: folder / name for name in _files(folder)}
+    if sensor is not None:
+        paths["sensor.py"] = sensor
     texts = {}
-    for name in _files(folder):
+    for name, path in paths.items():
         try:
-            texts[name] = (folder / name).read_text(encoding="utf-8")
+            texts[name] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise Invalid(f"{folder / name} is no text, expected PEM or JSON") from None
+            raise Invalid(f"{path} is no text, expected PEM, JSON or Python") from None
+        except OSError as error:
+            raise Invalid(f"{path} cannot be read: {error.strerror}") from None
     line = json.dumps(texts).encode() + b"\n"
     parse_files(line)
     return line
 
 
-def send(folder: Path, port: str, say: Say) -> None:
+def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
     """Send them to the board that waits at ``port``. Raises Invalid with the board's words."""
     try:
         import serial
     except ImportError:
         raise Invalid("sending needs pyserial: pip install 'undertone-ldp[boards]'") from None
-    line = settings_line(folder)
+    line = settings_line(folder, sensor)
     try:
         with serial.Serial(port, 115200, timeout=_ANSWER_SECONDS) as board:
             board.reset_input_buffer()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from undertone_device.tools.shipped import shipped
@@ -19,14 +20,19 @@ def unit(config: Path, python: str = sys.executable) -> str:
     return re.sub(r"^ExecStart=.*$", lambda _: start, text, flags=re.MULTILINE)
 
 
-def install(config: Path, folder: Path = UNITS) -> list[str]:
-    """Write the service; what is left to do, as commands. Raises Invalid where it cannot be written, or is there."""
+def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UNITS) -> list[str]:
+    """Write the service; return what is left to do, as commands; nothing if ``agreed(path, text)`` is False.
+
+    Raises Invalid where it cannot be written, and where another service has that name.
+    """
     path = folder / NAME
     if not config.is_file():
         raise Invalid(f"--config is {config}, expected the device's configuration")
     text = unit(config)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise Invalid(f"{path} is there already and says something else: remove it first")
+    if not agreed(path, text):
+        return []
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

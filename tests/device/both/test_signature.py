@@ -1,5 +1,7 @@
 """Signed campaigns: whose the device takes, when it verifies, and the way out of one that should not be."""
 
+import gc
+
 from rig import DAY, SLOT, START, Device, make_campaign
 
 from undertone_device.reset import forget_campaigns
@@ -108,6 +110,26 @@ def test_a_watchdog_is_fed_while_a_signature_is_verified():
     fed = []
     device.reporter.accept(message(device), device.now, "load", lambda: fed.append(1))
     assert len(fed) >= 30
+
+
+def test_a_board_collects_no_garbage_at_every_step_of_a_verification():
+    if not hasattr(gc, "threshold"):
+        # CPython.
+        return
+    before = gc.threshold()
+    gc.threshold(4096)
+    try:
+        device = signed(OLD)
+        during = []
+        for data in (message(device), message(device, bytes(64))):
+            try:
+                device.reporter.accept(data, device.now, "load", lambda: during.append(gc.threshold()))
+            except Refused:
+                pass
+            assert gc.threshold() == 4096
+        assert during.count(-1) == len(during) >= 30
+    finally:
+        gc.threshold(before)
 
 
 def test_an_old_epoch_is_not_played_again():

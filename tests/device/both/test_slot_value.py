@@ -14,6 +14,10 @@ def value(measure, samples, modulus=0):
     return slot.close(0)
 
 
+def test_samples_that_can_be_read_once_only_are_summed():
+    assert total(iter([3, -1, 5])) == 7
+
+
 def test_sum_mean_last_max():
     samples = (3, -8, 5, 7, 2)
     assert value("sum", samples) == 9

@@ -16,6 +16,7 @@ from support import micropython as mp
 from support.board import Board
 from support.ci import unavailable
 from undertone_device import __main__ as command
+from undertone_device.tools import install as installing
 from undertone_device.tools.flash import collect, send, settings_line
 from undertone_device.tools.install import NAME, install, unit
 from undertone_device.tools.label import label
@@ -58,6 +59,8 @@ def board(tmp_path: Path) -> Iterator[Board]:
 def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_path: Path, capsys) -> None:
     flash = tmp_path / "flash"
     (flash / "main.py").write_text("the program before")
+    for name in ("code", "code.new"):
+        (flash / name).write_text("lib lib2 3")
     (flash / "state").mkdir()
     (flash / "state/ledger").write_text("what was spent")
     sensor = tmp_path / "sensor.py"
@@ -126,15 +129,35 @@ def test_the_service_names_this_interpreter_and_this_configuration(folder: Path,
     assert '\\"b\\" 100%%/device.json"' in odd
     units = tmp_path / "units"
     units.mkdir()
-    commands = install(folder / "device.json", units)
+    shown = []
+    assert install(folder / "device.json", lambda *asked: bool(shown.append(asked)), units) == []
+    assert shown == [(units / NAME, text)]
+    assert not (units / NAME).exists()
+
+    def agreed(path: Path, text: str) -> bool:
+        return True
+
+    commands = install(folder / "device.json", agreed, units)
     assert commands[-1] == "systemctl enable --now undertone-device"
     assert (units / NAME).read_text() == text
-    install(folder / "device.json", units)
+    install(folder / "device.json", agreed, units)
     (units / NAME).write_text("mine")
     with pytest.raises(Invalid, match="says something else"):
-        install(folder / "device.json", units)
+        install(folder / "device.json", agreed, units)
     with pytest.raises(Invalid, match="cannot be written"):
-        install(folder / "device.json", tmp_path / "absent")
+        install(folder / "device.json", agreed, tmp_path / "absent")
+
+
+def test_a_service_is_not_written_without_a_yes(folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(installing, "UNITS", tmp_path)
+    monkeypatch.setattr(installing.install, "__defaults__", (tmp_path,))
+    monkeypatch.setattr("builtins.input", lambda question: "")
+    words = ["install", "--systemd", "--config", str(folder / "device.json")]
+    assert command.main(words) == 0
+    assert "nothing was written" in capsys.readouterr().out
+    assert not (tmp_path / NAME).exists()
+    assert command.main([*words, "--yes"]) == 0
+    assert (tmp_path / NAME).exists()
 
 
 def test_a_label_shows_the_name_and_no_secret(folder: Path) -> None:
@@ -160,8 +183,8 @@ def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.micropython
-def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, tmp_path: Path) -> None:
-    """The real interpreter on a pseudo-terminal, running what main.py runs when device.json is missing."""
+def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, compiled: Path, tmp_path: Path) -> None:
+    """The real interpreter on a pseudo-terminal, with main.py and the compiled code and nothing else."""
     interpreter = mp.interpreter()
     if interpreter is None:
         unavailable(mp.MISSING)
@@ -171,13 +194,21 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, tm
     tty.setraw(far)
     board = tmp_path / "board"
     board.mkdir()
-    code = "import sys; from undertone_device import arrive; from undertone_device.storage import FileStorage; "
-    code += "arrive.wait(sys.stdin, FileStorage('.').write, print)"
-    there = {"MICROPYPATH": ".frozen:" + ":".join(map(str, mp.SOURCES))}
+    sensor = tmp_path / "mine.py"
+    sensor.write_text("def read():\n    return 7\n")
+    shutil.copy(mp.REPO / "device/main.py", board)
+    stand_ins = tmp_path / "stand_ins"
+    stand_ins.mkdir()
+    for name in ("machine.py", "network.py", "ntptime.py", "port_names.py"):
+        shutil.copy(mp.REPO / "tests/device/board" / name, stand_ins)
+    # main.py and the compiled code alone, as after flashing; it starts anew once it has its files.
+    code = "import main; main.main()"
+    there = {"MICROPYPATH": f".frozen:{board}:{stand_ins}:{compiled}"}
     running = subprocess.Popen([interpreter, "-c", code], cwd=board, stdin=near, stdout=near, stderr=near, env=there)
     try:
-        send(folder, os.ttyname(far), lambda said: None)
+        send(folder, os.ttyname(far), sensor, lambda said: None)
         assert running.wait(60) == 0
+        assert (board / "sensor.py").read_text() == sensor.read_text()
     finally:
         running.kill()
         running.wait()

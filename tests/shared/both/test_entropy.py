@@ -113,6 +113,37 @@ def test_repetition_is_noticed_also_across_refills():
     assert "repeated" in failure(EntropyError, Entropy(bytes).refill)
 
 
+def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
+    """Against the plain count, on sources that repeat themselves more or less, over three buffers each."""
+    state = 1
+    outcomes = [0, 0]
+    for trial in range(120):
+        values = 2 + trial % 9
+        data = bytearray(3 * BUFFER_BYTES)
+        for i in range(len(data)):
+            state = (state * 75 + 74) % 65537
+            data[i] = state // 7 % values
+        if trial % 10 == 9:
+            # Whole buffers of one byte.
+            data[: BUFFER_BYTES * (1 + trial % 3)] = bytes([5]) * (BUFFER_BYTES * (1 + trial % 3))
+        entropy = Entropy(stream(data))
+        last, run = -1, 0
+        for start in range(0, len(data), BUFFER_BYTES):
+            expected = False
+            for byte in data[start : start + BUFFER_BYTES]:
+                run = run + 1 if byte == last else 1
+                last = byte
+                expected = expected or run >= REPETITION_CUTOFF
+            try:
+                entropy.refill()
+                failed = False
+            except EntropyError:
+                failed = True
+            assert failed == expected, (trial, start)
+            outcomes[failed] += 1
+    assert min(outcomes) > 50
+
+
 def test_short_sources_are_refused():
     assert failure(EntropyError, Entropy(lambda n: b"abc").refill) == "the byte source gave 3 bytes, expected 32"
 
