@@ -66,6 +66,8 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
+        # The fingerprint of the campaign that this device's place was computed for, and the place.
+        self._placed = (b"", 0)
         self._open = OpenSlot(ticks, counter_modulus, several)
         # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
         self.outbox = self.ledger.outbox
@@ -183,7 +185,7 @@ class Reporter:
             return "clock"
         # At every slot, whatever else forbids it: a pause counts its ticks from when it is first seen.
         paused = self._guard.paused(campaign, slot, now, opened)
-        if not campaign.schedule.is_turn(campaign.schedule.place(self.device), slot):
+        if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"
         return self._guard.obstacle(campaign, slot, now, opened) or paused
 
@@ -202,8 +204,14 @@ class Reporter:
         self.paused = "storage"
         return None
 
+    def _place(self, campaign: "Campaign") -> int:
+        """This device's place in the campaign's schedule: one hash per campaign."""
+        if campaign.fingerprint != self._placed[0]:
+            self._placed = (campaign.fingerprint, campaign.schedule.place(self.device))
+        return self._placed[1]
+
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
         rule = campaign.rule
-        member = campaign.schedule.is_member(campaign.schedule.place(self.device), slot)
+        member = campaign.schedule.is_member(self._place(campaign), slot)
         kind, values, chain = rule.draw(campaign, slot, reading, member, self._guard.carried(campaign), self._entropy)
         return pack(kind, campaign.fingerprint, slot, values, self.ledger.sequence + 1, chain)

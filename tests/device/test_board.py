@@ -6,11 +6,13 @@ The radio, the clock and the watchdog are stand-ins; the broker is real.
 import json
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
@@ -20,12 +22,17 @@ from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from undertone_shared import intake, issue
 
+sys.path.append(str(mp.REPO / "scripts"))
+
+from board_memory import BOARD_KB, FLASH
+
 BOARD = Path(__file__).with_name("board")
 # Bytes of C stack that a Pico W and a Pico 2 W have.
 STACK = 7936
 # Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
-HEAP_FILES = 2 * 96 * 1024
-HEAP_FLASH = 2 * 64 * 1024
+HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
+HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
 class Site:
@@ -45,7 +52,7 @@ class Site:
             "slot_seconds": slot_seconds,
             "theta": [1, 1000],
             "duration_seconds": 400 * DAY,
-            "insecure": True,
+            "signers": [KEY.public_key().public_bytes_raw().hex()],
             "reports_per_period": 86400,
             **policy,
         }
@@ -72,7 +79,7 @@ class Site:
         self._client.loop_start()
         self._client.subscribe("undertone/v2/+/+/+/report", 1)
         self._client.publish(
-            "undertone/v2/load/config", issue.pack(campaign, now), qos=1, retain=True
+            "undertone/v2/load/config", issue.pack(campaign, now, KEY.sign), qos=1, retain=True
         ).wait_for_publish(10)
 
     def start_within_the_slot(self, seconds, slot=60):
