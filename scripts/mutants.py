@@ -88,6 +88,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/design/published.py": _CERTIFICATE,
     "aggregator/undertone_aggregator/design/audit.py": ("tests/aggregator/design/test_table.py", *_CERTIFICATE),
     "shared/undertone_shared/mechanism.py": (
+        _both("mechanism_limits"),
         _both("mechanisms"),
         _both("scalar"),
         _both("campaign"),

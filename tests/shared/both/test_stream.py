@@ -467,3 +467,19 @@ def test_the_least_of_a_rule():
     assert gaussian(shift=0, reuse=0, slew=1000, noise=[16, 16]).noise == (16, 16)
     for noise in ([16, 15], [15, 16]):
         assert not accepted(gaussian, shift=0, reuse=0, slew=1000, noise=noise)
+
+
+def test_a_policy_allows_a_law_and_a_dimension_each_for_itself():
+    limits = {"rho": (1 << 32) - 1, "period_seconds": 86400}
+
+    class Days:
+        first_slot, last_slot, slot_seconds, epoch = 0, 47, 1800, 0
+
+    StreamPolicy(dict(limits, laws=["gaussian"], dimension=1)).check(Days, gaussian())
+    for changes in ({"laws": ["one-bit"]}, {"dimension": 2}):
+        try:
+            StreamPolicy(dict(limits, **changes)).check(Days, gaussian())
+        except Refused as refused:
+            assert refused.reason == "stream"
+        else:
+            raise AssertionError(changes)
