@@ -1,10 +1,13 @@
 """Groups of devices: they live at the server, never on the wire."""
 
 import csv
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.collect.store import GROUPED, Store
 from undertone_aggregator.credentials import write_private
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
@@ -53,3 +56,14 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     # An editor may have left the last line without its end.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
+
+
+def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:
+    """Keep device -> group in a store, where its workers find it; whether anything is new."""
+    edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()
+    if store.meta(GROUPED).get(GROUPED) == edition:
+        return False
+    with store.transaction():
+        store.set_groups(groups)
+        store.set_meta({GROUPED: edition})
+    return True

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, bind_counting, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
-from undertone_aggregator.collect.inventory import keep_groups
 from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
@@ -19,7 +18,7 @@ from undertone_aggregator.collect.workers import ProcessWorker, Worker, thread_w
 from undertone_aggregator.collection import cells_of
 from undertone_aggregator.config import Config
 from undertone_aggregator.election import Candidate, Elected, Election, Unopposed
-from undertone_aggregator.groups import read_groups
+from undertone_aggregator.groups import keep_groups, read_groups
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.kept import note_kept
 from undertone_aggregator.source import Outgoing, Source

@@ -13,13 +13,13 @@ from undertone_aggregator.collect.chains import Chains
 from undertone_aggregator.collect.epochs import Timeline
 from undertone_aggregator.collect.intake import Delivery, Intake
 from undertone_aggregator.collect.interpreter import TURNS, Turns, collect_rarely
-from undertone_aggregator.collect.inventory import GROUPED, refused_keys
+from undertone_aggregator.collect.inventory import refused_keys
 from undertone_aggregator.collect.landing import Landing, rows_of
 from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.collect.lane import Lane
 from undertone_aggregator.collect.seen import RECORD_BYTES, Seen
 from undertone_aggregator.collect.sequences import MissingReports, Sequences
-from undertone_aggregator.collect.store import Batch, Store, StoreError
+from undertone_aggregator.collect.store import GROUPED, Batch, Store, StoreError
 from undertone_aggregator.collect.timing import COMMITS
 from undertone_shared.topics import SHARDS
 

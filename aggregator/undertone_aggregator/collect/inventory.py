@@ -1,17 +1,10 @@
 """Which devices an operator has, and in which state: in the store, so that every worker refuses who was revoked."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from undertone_aggregator.collect.seen import device_key
 
-if TYPE_CHECKING:
-    from undertone_aggregator.collect.store import Store
-
-# The fact that is another one whenever the groups of devices are others; absent where nobody has kept groups.
-GROUPED = "groups_edition"
 ACTIVE = "active"
 REVOKED = "revoked"
 FORGOTTEN = "forgotten"
@@ -44,14 +37,3 @@ def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
 def key_text(name: str) -> str:
     """The deduplication's key of a name, in hexadecimal."""
     return f"{device_key(name)[1]:016x}"
-
-
-def keep_groups(store: "Store", groups: Mapping[str, str]) -> bool:
-    """Keep device -> group in a store, where its workers find it; whether anything is new."""
-    edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()
-    if store.meta(GROUPED).get(GROUPED) == edition:
-        return False
-    with store.transaction():
-        store.set_groups(groups)
-        store.set_meta({GROUPED: edition})
-    return True

@@ -14,11 +14,11 @@ from undertone_aggregator.collect import ingest as module
 from undertone_aggregator.collect.ingest import Ingest, IngestPlan
 from undertone_aggregator.collect.intake import Delivery
 from undertone_aggregator.collect.interpreter import TURNS, Turns
-from undertone_aggregator.collect.inventory import keep_groups
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import Seen
 from undertone_aggregator.collect.store import Batch, StoreError
 from undertone_aggregator.collection import cells_of
+from undertone_aggregator.groups import keep_groups
 
 PLAN = IngestPlan(PREFIX, "meters", 1, cells_of, audit=True)
 ADDRESS = Address("127.0.0.1", 1, "aggregator", "secret")
