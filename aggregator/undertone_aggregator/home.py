@@ -1,7 +1,7 @@
 """A server's folder: what all its campaigns share in `server.toml`, each campaign in a file of its own.
 
 DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server]
-DIR/campaigns/NAME.toml    [campaign], [stream]
+DIR/campaigns/NAME.toml    [campaign], [stream], [landing], [outlet]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
 DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.state`
@@ -29,11 +29,14 @@ BROKER = "broker"
 FLEETS = "fleets"
 STATE = "state.json"
 _SHARED = ("broker", "store", "server")
-_OWN = ("campaign", "stream")
+_OWN = ("campaign", "stream", "landing", "outlet")
 
 
 class Home:
     """One folder. Raises Invalid, here and later, for files that are not what they should be."""
+
+    # Its campaigns fail one by one, and the others go on.
+    alone = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,6 +72,16 @@ class Home:
     def broker(self) -> Path:
         """Where the broker's files stand."""
         return self.folder / BROKER
+
+    @property
+    def lock(self) -> Path | None:
+        """The file that its one server holds."""
+        return self.folder / "serve.lock"
+
+    @property
+    def page(self) -> list[str]:
+        """The words that `undertone web` is asked with for its page."""
+        return ["--home", str(self.folder)]
 
     @property
     def state(self) -> Path:

@@ -1,4 +1,7 @@
-"""`undertone serve`: any number of campaigns in one process, over one source of reports; one that fails stops alone."""
+"""`undertone serve`: any number of campaigns in one process, over one source of reports; one that fails stops alone.
+
+A folder holds any number of them (`undertone_aggregator.home`), a file one (`undertone_aggregator.plan_file`).
+"""
 
 import math
 import shutil
@@ -15,11 +18,12 @@ from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.sessions import slots_of
 from undertone_aggregator.collect.store import NoRoom, StoreError, open_store
 from undertone_aggregator.config import Config
+from undertone_aggregator.hang_up import watch_hang_up
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.notify import Watchdog, notify
+from undertone_aggregator.plan_file import PlanFile
 from undertone_aggregator.running import Options, Running, Slots
-from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.source import Outgoing, Source, enter_source
 from undertone_aggregator.state import FAILED, STARTING, STOPPING, CampaignState, ServerState
 from undertone_shared.errors import Invalid
@@ -95,6 +99,9 @@ class Member:
                 self.running.run(server.outlet, self._stop)
             except Exception as wrong:
                 # Whatever it is, the other campaigns go on.
+                if server.home.alone:
+                    server.fail(wrong)
+                    return
                 self.failure = str(wrong) or repr(wrong)
                 self.journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
                 self._wait_for_a_change()
@@ -109,7 +116,9 @@ class Member:
 class Server:
     """All campaigns of a folder. ``members`` by name."""
 
-    def __init__(self, home: Home, source: Source, outlet: Outgoing, journal: Journal, options: Options) -> None:
+    def __init__(
+        self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: Options
+    ) -> None:
         self.home = home
         self.source = source
         self.outlet = outlet
@@ -121,6 +130,7 @@ class Server:
         self.members: dict[str, Member] = {}
         # Those that were asked to stop, and end when they can: nobody waits for them.
         self._leaving: dict[str, Member] = {}
+        self._failure: Exception | None = None
         self._watchdog = Watchdog()
         self._passed = time.time()
         self._written_at = -math.inf
@@ -135,7 +145,7 @@ class Server:
 
         try:
             until_room(lambda: self._note_slots(stop), wait_for_room, stop)
-            while not stop.is_set():
+            while not stop.is_set() and self._failure is None:
                 self._look()
                 self._pass()
                 stop.wait(_LOOK_SECONDS)
@@ -148,6 +158,12 @@ class Server:
                 member.join()
             # A server that is gone says nothing: its state would be taken for that of one that hangs.
             self.home.state.unlink(missing_ok=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, wrong: Exception) -> None:
+        """End the server soon: its only campaign cannot run."""
+        self._failure = wrong
 
     @property
     def ready(self) -> bool:
@@ -254,14 +270,15 @@ class Server:
 
 
 @contextmanager
-def open_server(home: Home, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
+def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
     """The broker or endpoint runs, the way out is open. Waits for the first campaign.
 
     Raises Invalid, at once where another server serves the folder.
     """
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"
-        opened.enter_context(held(home.folder / "serve.lock", home.folder, _LOCK_SECONDS, refusal))
+        if home.lock is not None:
+            opened.enter_context(held(home.lock, home.folder, _LOCK_SECONDS, refusal))
         config = _first(home, stop, journal)
         source = enter_source(opened, config, journal, stop)
         if source is None:
@@ -278,7 +295,7 @@ def open_server(home: Home, stop: threading.Event, journal: Journal, options: Op
             outlet.stop()
 
 
-def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
+def _first(home: Home | PlanFile, stop: threading.Event, journal: Journal) -> Config:
     """What all campaigns share, as the first one that can be read has it."""
     watchdog = Watchdog()
     while not home.names():

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
+from undertone_aggregator.plan_file import PlanFile
+from undertone_shared.errors import Invalid
 
 _AGAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
@@ -17,13 +19,15 @@ _NICE = 10
 
 
 @contextlib.contextmanager
-def run_page(home: Home, journal: Journal) -> Iterator[None]:
+def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
     """`undertone web` as [server] page and page_token ask for it, started again when it ends; nothing without page."""
     options = home.server
     if options.page is None:
         yield
         return
-    web = ["web", "--home", str(home.folder), "--listen", options.page, "--attached"]
+    if options.page_token is not None and home.alone:
+        raise Invalid("server.page_token is for a server's folder, as undertone init makes it, not for a single file")
+    web = ["web", *home.page, "--listen", options.page, "--attached"]
     command = [sys.executable, "-m", "undertone", *web]
     for name in options.page_names:
         command += ["--name", name]

@@ -1,7 +1,5 @@
-"""`undertone aggregate`: one campaign, with the source of its reports, put together and taken apart."""
+"""One campaign of one configuration, served as `undertone serve` does: for programs and tests."""
 
-import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -9,11 +7,9 @@ from collections.abc import Callable
 from undertone_aggregator.collect.ingest import Failpoint, nowhere
 from undertone_aggregator.config import Config
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.running import Options, Running
-from undertone_aggregator.source import Source, enter_source
-from undertone_shared.errors import Invalid
-
-_WATCH_SECONDS = 0.2
+from undertone_aggregator.many import open_server
+from undertone_aggregator.plan_file import PlanFile
+from undertone_aggregator.running import Options
 
 
 def serve(
@@ -32,60 +28,6 @@ def serve(
     The options: see `undertone_aggregator.running.Options`. Raises Invalid for a store of another campaign, a plan that
     has changed, a campaign of another server, bad files, or a broker that does not start.
     """
-    with contextlib.ExitStack() as opened:
-        source = enter_source(opened, config, journal, stop)
-        if source is None:
-            return
-        running = Running(config, source, journal, Options(clock, failpoint, apply, take_over))
-        outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
-        watch_hang_up(source, journal, stop, lambda: running.ready and outlet.settled)
-        outlet.start()
-        try:
-            running.run(outlet, stop)
-        finally:
-            outlet.stop()
-
-
-def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settled: Callable[[], bool]) -> None:
-    """From now on SIGHUP, or a change of its files, makes the source read its passwords and certificates again.
-
-    It waits until this server's own sessions are ``settled``. Mosquitto throws a session off when it cannot verify its
-    password any more, as after a restart until the session comes back; what arrives for it until then is dropped.
-    """
-    hung_up = threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
-
-    def watch() -> None:
-        # What was changed while no server ran is read now, by a broker that is not ours to start.
-        before: list[int] | None = None if source.outlives else _changed(source)
-        while not stop.is_set():
-            asked = hung_up.wait(_WATCH_SECONDS)
-            if stop.is_set():
-                # What would be asked is being closed.
-                return
-            if settled() and (asked or _changed(source) != before):
-                hung_up.clear()
-                before = _changed(source)
-                _reload(source, journal)
-            elif asked:
-                stop.wait(_WATCH_SECONDS)
-
-    threading.Thread(target=watch, name="hang-up", daemon=True).start()
-
-
-def _changed(source: Source) -> list[int]:
-    """When each of the source's files was written last; a file that is gone for a moment is none."""
-    times = []
-    for path in source.files:
-        with contextlib.suppress(OSError):
-            times.append(path.stat().st_mtime_ns)
-    return times
-
-
-def _reload(source: Source, journal: Journal) -> None:
-    try:
-        source.reload()
-        journal.say("reload", "passwords and certificates were read again")
-    except (Invalid, OSError) as wrong:
-        journal.say("reload", f"nothing was read again: {wrong}")
+    options = Options(clock, failpoint, apply, take_over)
+    with open_server(PlanFile(config), stop, journal, options) as server:
+        server.run(stop)

@@ -98,7 +98,7 @@ class ServerState:
 
     def write(self, path: Path) -> None:
         """Replace the file at once. Raises OSError."""
-        fresh = path.with_name(f".{path.name}")
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(self), file)

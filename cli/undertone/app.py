@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from undertone.commands import (
-    aggregate,
     backup,
     bench,
     broker,
@@ -57,7 +56,6 @@ def _device() -> None:
     """Run a device on this machine: undertone device run|status."""
 
 
-aggregate.register(app)
 backup.register(app)
 bench.register(app)
 broker.register(app)

@@ -45,7 +45,7 @@ EOF
 undertone provision --campaign aggregator.toml --devices 9 --out fleet
 # Slots this short are reserved a minute at a time, which a restart forfeits; here each report is written down.
 sed -i 's|"insecure"|"write_seconds": 1, &|' fleet/devices/*/policy.json
-undertone aggregate --config aggregator.toml > server.log 2>&1 &
+undertone serve aggregator.toml > server.log 2>&1 &
 server=$!
 until_seen "mosquitto runs" server.log
 

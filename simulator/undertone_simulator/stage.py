@@ -78,8 +78,8 @@ class Stage:
         self.broker.stop()
 
     def start_aggregator(self, config: Path) -> None:
-        """`undertone aggregate`, its log as JSON lines."""
-        command = [sys.executable, "-m", "undertone", "aggregate", "--config", str(config), "--log-format", "json"]
+        """`undertone serve`, its log as JSON lines."""
+        command = [sys.executable, "-m", "undertone", "serve", str(config), "--log-format", "json"]
         self.aggregator = self._start(command, self._aggregator_log.path)
 
     def aggregator_events(self) -> list[dict[str, Any]]:

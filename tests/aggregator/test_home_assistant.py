@@ -136,7 +136,7 @@ def test_a_discovery_prefix_that_is_none_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "a.toml"
     sample = subprocess.run(
-        [sys.executable, "-m", "undertone", "aggregate", "--sample-config"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "undertone", "serve", "--sample-config"], capture_output=True, text=True, check=True
     ).stdout
     path.write_text(sample.replace("[server]", '[server]\nhome_assistant = "a/#"'))
     with pytest.raises(Invalid):

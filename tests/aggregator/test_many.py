@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -126,6 +126,34 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         assert "server" in failed, "what runs says it, too"
     finally:
         running.end()
+
+
+def test_a_file_is_served_with_the_same_features(tmp_path: Path, mosquitto_binary: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    file = tmp_path / "power.toml"
+    file.write_text('[broker]\nmode = "managed"\n' + PLAN.format(name="power", epsilon=1))
+    running = Running(file)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
+        assert 'undertone_campaign_state{campaign="power",state="running"} 1.0' in running.get("/metrics")[1]
+        state = read_state(tmp_path / "power.state.json")
+        assert state is not None
+        assert state.campaigns["power"].ready
+        file.write_text(
+            file.read_text().replace("epsilon = 1", "epsilon = 2").replace('epsilon = "1"', 'epsilon = "2"')
+        )
+        wait_for(lambda: "plan" in running.events("power"), what="the change that was not applied")
+        assert "not applied" in running.states()["power"]["reason"]
+    finally:
+        running.end()
+    assert read_state(tmp_path / "power.state.json") is None, "a server that ended in order leaves no state"
+
+
+def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    home = Home(tmp_path)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1) + '[landing]\nfolder = "landed"\n')
+    assert home.config("power").landing.folder == "landed"
 
 
 def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: Callable[[], Running]) -> None:

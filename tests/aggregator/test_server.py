@@ -17,9 +17,9 @@ from undertone_aggregator.collect.store import open_store
 from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.direct.passwords import password_entry
 from undertone_aggregator.election import Unopposed
+from undertone_aggregator.hang_up import watch_hang_up
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.running import Options, Running
-from undertone_aggregator.server import watch_hang_up
 from undertone_aggregator.signing import make_key
 from undertone_aggregator.source import BrokerSource
 from undertone_shared.errors import Invalid

@@ -48,7 +48,7 @@ lease_seconds = {lease_seconds}
 """)
 
     def server(self, name: str) -> None:
-        """Start `undertone aggregate`: a candidate for the coordinator, with a worker of its own."""
+        """Start `undertone serve FILE`: a candidate for the coordinator, with a worker of its own."""
         self._start(name, "aggregate_child.py", self.folder / "c.toml", "nowhere", "-1")
 
     def worker(self, name: str) -> None:

@@ -14,6 +14,7 @@ from undertone_aggregator.health import serve_health
 from undertone_aggregator.home import Home
 from undertone_aggregator.journal import Journal
 from undertone_aggregator.many import Server, open_server
+from undertone_aggregator.plan_file import PlanFile
 from undertone_aggregator.running import Options
 
 PLAN = """[campaign]
@@ -45,8 +46,9 @@ class Running:
 
     def _run(self, folder: Path) -> None:
         journal = Journal(self.log, as_json=True)
+        home = Home(folder) if folder.is_dir() else PlanFile.read(folder)
         with (
-            open_server(Home(folder), self._stop, journal, Options()) as server,
+            open_server(home, self._stop, journal, Options()) as server,
             serve_health(server, "127.0.0.1:0") as self.port,
         ):
             self.server = server

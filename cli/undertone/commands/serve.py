@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from undertone.running import LogFormat, Seconds, open_journal, stop_event
+from undertone_shared.errors import Invalid
 
 
 def register(app: typer.Typer) -> None:
@@ -15,20 +16,29 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
+    place: Annotated[
+        Path | None, typer.Argument(help="The server's folder, as undertone init makes it, or one campaign's file.")
+    ] = None,
     seconds: Seconds = None,
     health: Annotated[
         str | None,
         typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz, else as configured."),
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Make the changes of plans that were edited and not applied.")
+    ] = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace campaigns of these names that another server broadcasts.")
     ] = False,
+    sample_config: Annotated[
+        bool, typer.Option("--sample-config", help="Print a complete file of one campaign, to start from.")
+    ] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Run all campaigns of a folder: one process, one broker; a campaign that fails does not stop the others.
+    """Run all campaigns of a folder, or the one of a file: one process, one broker, threshold rounds, estimates.
 
-    It may be killed at any moment: a restart resumes from the stores.
+    In a folder, a campaign that fails does not stop the others. The server may be killed at any moment: a restart
+    resumes from the stores.
     """
     from undertone_aggregator.health import serve_health
     from undertone_aggregator.home import Home
@@ -36,10 +46,18 @@ def serve(
     from undertone_aggregator.notify import notify
     from undertone_aggregator.packages import METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.page_process import run_page
+    from undertone_aggregator.plan_file import PlanFile
     from undertone_aggregator.running import Options
 
+    if sample_config:
+        from undertone_aggregator import sample
+
+        print(sample.sample_config(), end="")
+        return
+    if place is None:
+        raise Invalid("serve needs a server's folder or a file; --sample-config prints a file to start from")
     stop, journal = stop_event(seconds), open_journal(log_format)
-    home = Home(folder)
+    home = PlanFile.read(place) if place.is_file() else Home(place)
     if home.server.page is not None:
         check_packages(PAGE)
     health = health or home.server.health
@@ -48,7 +66,7 @@ def serve(
     # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
-        open_server(home, stop, journal, Options(take_over=take_over)) as server,
+        open_server(home, stop, journal, Options(apply=apply, take_over=take_over)) as server,
         serve_health(server, health),
         run_page(home, journal),
     ):

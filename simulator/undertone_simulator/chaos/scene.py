@@ -108,7 +108,7 @@ class ChaosScene:
 
     def _server(self, config: Path) -> list[str]:
         stepped = [sys.executable, "-m", "undertone_simulator.chaos.stepped"]
-        return [*stepped, "undertone", "aggregate", "--config", str(config), "--log-format", "json"]
+        return [*stepped, "undertone", "serve", str(config), "--log-format", "json"]
 
     def _copy(self, child: "subprocess.Popen[bytes]") -> None:
         assert child.stdout is not None

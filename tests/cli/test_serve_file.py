@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "undertone", "aggregate"]
+COMMAND = [sys.executable, "-m", "undertone", "serve"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,11 +24,11 @@ def sample() -> str:
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    assert "aggregate needs --config FILE" in run().stderr
+    assert "serve needs a server's folder or a file" in run().stderr
     config = tmp_path / "c.toml"
-    assert run("--config", str(config)).returncode == 2
+    assert run(str(config)).returncode == 2
     config.write_text(sample().replace("epsilon = 1", "epsilon = 100"))
-    done = run("--config", str(config))
+    done = run(str(config))
     assert done.returncode == 2
     assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a number from 0.05 to 8\n"
 
@@ -36,7 +36,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
 def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: str) -> None:
     (tmp_path / "c.toml").write_text(sample())
     child = subprocess.Popen(
-        [*COMMAND, "--config", str(tmp_path / "c.toml"), "--log-format", "json"],
+        [*COMMAND, str(tmp_path / "c.toml"), "--log-format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,7 +69,7 @@ def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary
     for name, seconds, code in (("meters", 8, 0), ("others", 240, 2)):
         config.write_text(sample().replace('"meters"', f'"{name}"'))
         done = subprocess.run(
-            [*COMMAND, "--config", str(config), "--seconds", str(seconds)],
+            [*COMMAND, str(config), "--seconds", str(seconds)],
             capture_output=True,
             text=True,
             check=False,
