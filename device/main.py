@@ -1,4 +1,4 @@
-"""A board's program: copy it to / as main.py, beside device.json, policy.json, ca.pem and your sensor.py.
+"""A board's program: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
 Wi-Fi first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because TLS
 and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``: one sample, an integer in

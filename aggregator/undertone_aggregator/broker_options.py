@@ -69,6 +69,8 @@ class BrokerOptions(Checked):
     host: str = option(
         "127.0.0.1", "external: the broker's name or address; direct: the address to listen on", host_name
     )
+    reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
+                                    "host", host_name)  # fmt: skip
     hosts: tuple[str, ...] = option((), "external: several brokers in the place of host, each HOST or HOST:PORT; "
                                     "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
@@ -101,6 +103,7 @@ _MODES = {
     "password_file": (MANAGED, EXTERNAL),
     "ca_file": (EXTERNAL, DIRECT),
     "insecure": (EXTERNAL,),
+    "reached_as": (DIRECT,),
     "hosts": (EXTERNAL,),
     "host": (EXTERNAL, DIRECT),
 }

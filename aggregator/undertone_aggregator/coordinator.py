@@ -37,6 +37,8 @@ from undertone_shared.topics import config_topic
 
 REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
+# Slots that are shorter share a line of the log: the newest of so many seconds.
+SLOT_LOG_SECONDS = 60
 _DAY = 86400
 # After a start the newest published numbers are published once more, but no further back than this.
 _RECENT_SLOTS = 4
@@ -94,7 +96,8 @@ class Coordinator:
     def _begin(self, now: int) -> None:
         """Nothing is done yet, as at the start: what is due goes by the clock."""
         self._now = now
-        self._published_at = self._status_at = self._looked = -math.inf
+        self._published_at = self._status_at = self._looked = self._logged_at = -math.inf
+        self._logged = ""
         self._shown = self._taken = self._told_due = -1
         self._live: LiveFilter | None = None
 
@@ -206,13 +209,7 @@ class Coordinator:
             topic = aggregate_topic(self.prefix, self.plan.name, estimate.series.topic)
             self.outlet.publish(topic, estimate_message(estimate, newest.campaign, cost, self._world), again=True)
         self._tell_home(newest, {estimate.series for estimate in estimates})
-        for estimate in estimates:
-            if estimate.series == Series():
-                self.journal.say(
-                    "slot", describe(estimate, self.plan.unit), slot=estimate.slot, reports=estimate.reports
-                )
-                if estimate.misfit is not None and estimate.misfit >= ALARMING:
-                    self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
+        self._log([estimate for estimate in estimates if estimate.series == Series()], now)
 
     def _tell(self, now: int) -> None:
         """Publish the status once a slot, and at most once in `STATUS_SECONDS`."""
@@ -220,6 +217,17 @@ class Coordinator:
         if due > self._told_due and now >= self._status_at + STATUS_SECONDS:
             self._told_due = due
             self.status(now)
+
+    def _log(self, estimates: list[Estimate], now: int) -> None:
+        """Log the newest of these, where the last line is old enough or says something else; and each that is odd."""
+        for estimate in estimates[-1:]:
+            if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged:
+                self._logged_at, self._logged = now, estimate.kind
+                said = describe(estimate, self.plan.unit)
+                self.journal.say("slot", said, slot=estimate.slot, reports=estimate.reports)
+        for estimate in estimates:
+            if estimate.misfit is not None and estimate.misfit >= ALARMING:
+                self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
 
     def _tell_home(self, newest: Epoch, series: set[Series]) -> None:
         """Announce the series to Home Assistant, again when there is another one or the campaign has changed."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from undertone_aggregator import credentials
 from undertone_aggregator.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.broker import mosquitto_limits
-from undertone_aggregator.broker_options import EXTERNAL, MANAGED
+from undertone_aggregator.broker_options import DIRECT, EXTERNAL, MANAGED
 from undertone_aggregator.broker_process import CONFIG_FILE, PID_FILE
 from undertone_aggregator.home import BROKER, CAMPAIGNS, FLEETS, SERVER
 from undertone_aggregator.options import host_name
@@ -79,17 +79,20 @@ services:
 class Wishes:
     """What `init` is asked for. ``port``: 0 for the usual one, and for a managed broker any that is free.
 
-    ``authority``: the certificate of the CA of a private TLS broker, whose own are in the folder's broker/;
+    ``mode``: of [broker]. ``host``: the broker, or this server with mode "direct", as devices reach it.
+    ``authority``: the certificate of the CA of a private TLS broker or endpoint, whose own are in the folder's broker/;
+    ``certificates``: with mode "direct", each device has a certificate by that authority, and no password;
     ``audit``: keep a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: how this command is called,
     word by word; ``user``: whom the server runs as.
     """
 
-    managed: bool
+    mode: str
     host: str
     authority: Path | None
     user: str
     program: tuple[str, ...]
     port: int = 0
+    certificates: bool = False
     audit: bool = False
     health: str | None = HEALTH
     page: str | None = None
@@ -113,8 +116,9 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     analysts = credentials.analyst_users(users[credentials.ANALYST])
     credentials.write_passwords(folder / BROKER / "passwords", {**analysts, **users, **workers})
     credentials.write_access_rules(folder / BROKER / "access", DEFAULT_PREFIX)
-    port = wishes.port if wishes.managed else wishes.port or (PLAIN_PORT if wishes.authority is None else TLS_PORT)
-    if not wishes.managed:
+    usual = PLAIN_PORT if wishes.authority is None else TLS_PORT
+    port = wishes.port if wishes.mode == MANAGED else wishes.port or usual
+    if wishes.mode == EXTERNAL:
         _write_broker(folder / BROKER, port, wishes)
     options = _options(port, wishes)
     credentials.write_private(folder / SERVER, _chosen(sample_tables("broker", "store", "server"), options))
@@ -123,11 +127,20 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
 
 
 def _options(port: int, wishes: Wishes) -> dict[str, str]:
-    options = {"path": '"stores"', "password_file": '"aggregator.password"', "port": str(port)}
-    if wishes.managed:
-        options |= {"mode": f'"{MANAGED}"', "passwords": '"broker/passwords"', "mosquitto_acl": '"broker/access"'}
+    options = {"path": '"stores"', "port": str(port), "mode": f'"{wishes.mode}"'}
+    if wishes.mode == DIRECT:
+        options["passwords"] = '"broker/passwords"'
+        if wishes.authority is not None:
+            # Every address of this machine; what is told to devices is the name in the certificate.
+            options |= {"host": '"0.0.0.0"', "reached_as": json.dumps(wishes.host)}
+            options |= {"certificate": '"broker/server.crt"', "key": '"broker/server.key"'}
+        if wishes.certificates:
+            options["ca_file"] = '"tls/ca.crt"'
+    elif wishes.mode == MANAGED:
+        options |= {"passwords": '"broker/passwords"', "mosquitto_acl": '"broker/access"'}
+        options["password_file"] = '"aggregator.password"'
     else:
-        options |= {"mode": f'"{EXTERNAL}"', "host": json.dumps(wishes.host)}
+        options |= {"host": json.dumps(wishes.host), "password_file": '"aggregator.password"'}
         if wishes.authority is not None:
             options["ca_file"] = '"tls/ca.crt"'
     if wishes.audit:

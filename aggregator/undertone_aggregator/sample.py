@@ -11,6 +11,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "ca_file": '"ca.crt"',
         "certificate": '"tls/server.crt"',
         "key": '"tls/server.key"',
+        "reached_as": '"meters.example.org"',
     },
     "store": {},
     "campaign": {

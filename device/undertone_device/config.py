@@ -4,7 +4,7 @@
 
     {"name": "meter-17",
      "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
-                "tls": {"ca": "ca.pem"}, "keepalive": 60},
+                "tls": {"ca": "ca.crt"}, "keepalive": 60},
      "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
      "outbox": 96, "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
      "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."},

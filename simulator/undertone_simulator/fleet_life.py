@@ -29,7 +29,15 @@ from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 from undertone_shared.topics import check_name
 from undertone_simulator.authority import revoke_certificates
-from undertone_simulator.provision import IDENTITY, Target, policy_of, target_of, write_certificate, write_device
+from undertone_simulator.provision import (
+    AUTHORITY,
+    IDENTITY,
+    Target,
+    policy_of,
+    target_of,
+    write_certificate,
+    write_device,
+)
 
 
 @dataclass(frozen=True)
@@ -158,8 +166,9 @@ class FleetFiles:
 
     @property
     def authority(self) -> Path:
-        """The certificate of the fleet's own authority, where it has one."""
-        return self.folder / "tls/ca.crt"
+        """The certificate of the fleet's own authority, or of the server's folder."""
+        own = self.folder / AUTHORITY
+        return own if own.is_file() else self.config.path(AUTHORITY)
 
     def _active(self, name: str) -> Device:
         device = self.devices().get(name)

@@ -38,6 +38,8 @@ from undertone_simulator.authority import device_certificate, revoke_certificate
 
 DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
+# Where a folder has the certificate of its private authority.
+AUTHORITY = "tls/ca.crt"
 # What a device's own certificate and key are called.
 IDENTITY = "device"
 
@@ -71,9 +73,12 @@ def target_of(
     broker = config.broker
     managed = broker.mode == MANAGED
     several = broker.hosts if host is None else ()
-    host = host or (HOST if managed else broker.places[0][0])
+    host = host or (HOST if managed else broker.reached_as or broker.places[0][0])
     local = managed or (broker.mode == DIRECT and broker.certificate is None)
     plain = insecure or (local and is_loopback(host) and ca is None)
+    own = config.path(AUTHORITY)
+    if ca is None and not plain and broker.mode == DIRECT and own.is_file():
+        ca = own
     if ca is None and not plain:
         if broker.ca_file is None or broker.mode == DIRECT:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
@@ -86,7 +91,9 @@ def target_of(
         raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
-    return Target(host, port, ca, tuple(places))
+    # Where the endpoint knows devices by this very authority, they show certificates by it.
+    shown = broker.mode == DIRECT and broker.ca_file is not None and config.path(broker.ca_file) == ca
+    return Target(host, port, ca, tuple(places), shown and ca == own)
 
 
 def late_seconds(plan: CampaignPlan) -> int:

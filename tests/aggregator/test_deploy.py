@@ -21,6 +21,7 @@ from support.ci import unavailable
 from support.many import PLAN
 from support.micropython import REPO
 from undertone_aggregator import initialise
+from undertone_aggregator.broker_options import EXTERNAL
 from undertone_aggregator.home import Home
 from undertone_aggregator.initialise import Wishes
 from undertone_aggregator.metrics import COUNTER, FAMILIES
@@ -67,7 +68,7 @@ def written(folder: Path, tls: bool = False) -> Path:
     """What init writes for a broker of one's own."""
     authority = folder / "tls/ca.crt" if tls else None
     program = (sys.executable, "-m", "undertone")
-    initialise.initialise(folder, Wishes(False, "localhost", authority, getpass.getuser(), program))
+    initialise.initialise(folder, Wishes(EXTERNAL, "localhost", authority, getpass.getuser(), program))
     return folder
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -68,6 +69,38 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
         broken = {finding.check: finding for finding in examine(folder) if finding.result == "failure"}
         assert list(broken) == ["broadcast of power"]
         assert "is not signed by" in broken["broadcast of power"].sentence
+    finally:
+        running.end()
+
+
+def test_init_of_a_direct_endpoint_with_certificates_is_served(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    folder, port = tmp_path / "home", free_port()
+    for options in (("--managed", "--direct"), ("--certificates",), ("--direct", "--host", "meters.example.org")):
+        assert undertone("init", str(folder), *options).returncode == 2
+    wanted = ("--direct", "--tls", "--certificates", "--host", "localhost", "--port", str(port))
+    made = undertone("init", str(folder), *wanted, "--health", "127.0.0.1:0")
+    assert made.returncode == 0, made.stderr
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert undertone("devices", "add", "2", "--home", str(folder)).returncode == 0
+    device = folder / "fleets/power/devices/power-002"
+    settings = json.loads((device / "device.json").read_text())["broker"]
+    assert settings == {"host": "localhost", "port": port, "tls": {"ca": "ca.crt", "identity": "device"}}
+    assert not (device / "password").exists()
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
+        context = ssl.create_default_context(cafile=str(device / "ca.crt"))
+        context.load_cert_chain(str(device / "device.crt"), str(device / "device.key"))
+        with (
+            socket.create_connection(("127.0.0.1", port), 60) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            # MQTT's CONNECT, with the device's name and nothing else; its answer is a CONNACK that accepts.
+            name = b"power-002"
+            connect = b"\x00\x04MQTT\x04\x82\x00\x3c" + (len(name).to_bytes(2, "big") + name) * 2
+            secure.sendall(bytes([0x10, len(connect)]) + connect)
+            assert secure.recv(4) == b"\x20\x02\x00\x00"
+        wait_for(lambda: results(folder)["server"] == "ok", what="the state that is written every second")
     finally:
         running.end()
 

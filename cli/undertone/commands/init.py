@@ -26,9 +26,17 @@ def init(
     managed: Annotated[
         bool, typer.Option("--managed", help="Run a private mosquitto on loopback; else one of your own.")
     ] = False,
-    tls: Annotated[bool, typer.Option("--tls", help="Make a private authority and the broker's certificate.")] = False,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="No broker: devices connect to this server; one campaign.")
+    ] = False,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Make a private authority, and a certificate of the broker or of this server.")
+    ] = False,
+    certificates: Annotated[
+        bool, typer.Option("--certificates", help="With --direct --tls: devices have certificates, and no passwords.")
+    ] = False,
     host: Annotated[
-        str, typer.Option(help="The broker's name or address, as devices and server reach it.")
+        str, typer.Option(help="The broker's name or address, or with --direct this server's, as devices reach it.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The broker's port; 8883 with TLS, 1883 without, if 0.")] = 0,
     audit: Annotated[bool, typer.Option("--audit", help="Keep a row for each report, for undertone verify.")] = False,
@@ -36,8 +44,15 @@ def init(
     page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
 ) -> None:
     """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
+    from undertone_aggregator.broker_options import DIRECT, EXTERNAL, MANAGED, is_loopback
     from undertone_aggregator.initialise import Wishes, initialise
 
+    if managed and direct:
+        raise Invalid("--managed and --direct exclude each other: a broker, or none")
+    if certificates and not (direct and tls):
+        raise Invalid("--certificates needs --direct and --tls; for a broker, see undertone provision --certificates")
+    if direct and not tls and not is_loopback(host):
+        raise Invalid(f"--host is {host!r} without --tls: passwords would cross the network in plain text")
     if managed and tls:
         raise Invalid("--managed is a broker on loopback, which needs no --tls")
     if (folder / "server.toml").exists():
@@ -46,10 +61,22 @@ def init(
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
-    wishes = Wishes(managed, host, authority, user, program, port=port, audit=audit, health=health, page=page)
+    mode = DIRECT if direct else MANAGED if managed else EXTERNAL
+    wishes = Wishes(
+        mode,
+        host,
+        authority,
+        user,
+        program,
+        port=port,
+        certificates=certificates,
+        audit=audit,
+        health=health,
+        page=page,
+    )
     names = initialise(folder, wishes)
     print(f"{folder}: {', '.join(names)}")
-    if not managed:
+    if mode == EXTERNAL:
         print(f"the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
     there = shlex.quote(str(folder))
     print(f"next: undertone campaign create {there} NAME ...")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator import credentials
+from undertone_aggregator.broker_options import MANAGED
 from undertone_aggregator.broker_process import kept_port
 from undertone_aggregator.collect.link import Address
 from undertone_aggregator.collect.seen import DUPLICATE, UNVERIFIED
@@ -189,7 +190,7 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
 
     with tempfile.TemporaryDirectory(prefix="undertone-bench-") as name:
         folder, page = Path(name) / "home", free_port()
-        wishes = Wishes(True, "127.0.0.1", None, "", ("undertone",), health=None, page=f"127.0.0.1:{page}")
+        wishes = Wishes(MANAGED, "127.0.0.1", None, "", ("undertone",), health=None, page=f"127.0.0.1:{page}")
         initialise(folder, wishes)
         home = Home(folder)
         credentials.change_passwords(home.broker / "passwords", {_PUBLISHER: _PUBLISHER})

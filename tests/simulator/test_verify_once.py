@@ -1,0 +1,23 @@
+"""Many devices of one process verify each signature once; see `undertone_simulator.fleet_process.verify_once`."""
+
+import pytest
+
+from undertone_shared import ed25519
+from undertone_simulator.fleet_process import verify_once
+
+
+def test_devices_that_share_a_processor_verify_a_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 devices verified a new epoch for longer than a slot of 2 s, and skipped that slot."""
+    asked: list[bytes] = []
+
+    def verify(key: bytes, message: bytes, signature: bytes, alive: object = None) -> bool:
+        asked.append(message)
+        return message == b"good"
+
+    monkeypatch.setattr(ed25519, "verify", verify)
+    verify_once()
+    for _ in range(300):
+        assert ed25519.verify(b"key", b"good", b"signature")
+        assert not ed25519.verify(b"key", b"forged", b"signature")
+    assert asked == [b"good", b"forged"]
+    assert ed25519.verify(b"key", memoryview(b"good"), b"signature", lambda: None)  # type: ignore[arg-type]
