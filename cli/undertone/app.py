@@ -17,6 +17,7 @@ from undertone.commands import (
     export,
     fleet,
     init,
+    migrate,
     plan,
     provision,
     query,
@@ -67,6 +68,7 @@ experiment.register(app)
 export.register(app)
 fleet.register(app)
 init.register(app)
+migrate.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)

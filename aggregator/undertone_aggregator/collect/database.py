@@ -207,4 +207,4 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
     if newest and version != tables.HEAD:
-        raise Invalid(f"{name} is a store from before {tables.HEAD}: let an aggregator open it once")
+        raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone migrate {name} brings it up to date")

@@ -82,7 +82,7 @@ def before(tmp_path: Path) -> Path:
 
 
 def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
-    with pytest.raises(Invalid, match=f"from before {HEAD}: let an aggregator open it once"):
+    with pytest.raises(Invalid, match=f"from before {HEAD}: undertone migrate"):
         open_store(before, read_only=True)
     for _ in range(2):
         with open_store(before) as store:

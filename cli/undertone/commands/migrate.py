@@ -1,0 +1,36 @@
+"""``undertone migrate``: stores of earlier versions, brought up to date without a server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("migrate")(migrate)
+
+
+def migrate(
+    place: Annotated[str, typer.Argument(help="A store, or a server's folder with all its stores; no server runs.")],
+) -> None:
+    """Bring stores of an earlier version up to date, so that they can be read: no server has to be started for it."""
+    from undertone_aggregator.collect.store import NoStore, open_store
+    from undertone_aggregator.home import Home
+
+    stores = {place: place}
+    if Path(place).is_dir():
+        stores = Home(Path(place)).stores()
+    for name, url in stores.items():
+        path = Path(url.removeprefix("sqlite:"))
+        if "://" not in url and not path.is_file():
+            raise NoStore(f"there is no store {path}")
+        try:
+            with open_store(url, campaign=name if url != place else None) as store:
+                print(f"{store.url}: up to date, {store.epoch_count()} epochs")
+        except NoStore:
+            print(f"{url}: no campaign {name} in it")
+    if not stores:
+        raise Invalid(f"{place} holds no stores")
