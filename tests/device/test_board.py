@@ -12,6 +12,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
@@ -31,6 +32,8 @@ STACK = 7936
 # Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
 HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
 HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
+HEAP_FLASH_SIGNED = 2 * 80 * 1024
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
 class Site:
@@ -77,7 +80,10 @@ class Site:
         self._client.loop_start()
         self._client.subscribe("undertone/v2/+/+/+/report", 1)
         self._client.publish(
-            "undertone/v2/load/config", issue.pack(campaign, now), qos=1, retain=True
+            "undertone/v2/load/config",
+            issue.pack(campaign, now, KEY.sign if policy.get("signers") else None),
+            qos=1,
+            retain=True,
         ).wait_for_publish(10)
 
     def start_within_the_slot(self, seconds, slot=60):
@@ -86,9 +92,9 @@ class Site:
         board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board))
 
-    def run(self, *mode, image=None, program=BOARD / "drive.py"):
+    def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
         """What the board printed; its code comes from the .mpy files, or from an ``image`` in flash."""
-        heap = HEAP_FILES if image is None else HEAP_FLASH + image.stat().st_size
+        heap = HEAP_FILES if image is None else flash_heap + image.stat().st_size
         result = self._run(
             BOARD / "small.py",
             str(program),
@@ -158,6 +164,11 @@ def test_a_board_on_mains_power(site):
 def test_a_board_whose_code_is_in_flash(site, rom):
     lines = site(1).run("3", image=rom)
     assert lines[-1].endswith("True True")
+
+
+def test_a_board_whose_code_is_in_flash_verifies_a_signature(site, rom):
+    running = site(1, signers=[KEY.public_key().public_bytes_raw().hex()], insecure=False)
+    assert running.run("2", image=rom, flash_heap=HEAP_FLASH_SIGNED)[-1].endswith("True True")
 
 
 def test_a_sleeper_whose_code_is_in_flash(site, rom):
