@@ -1,7 +1,7 @@
 """What the server says about a slot: an estimate of one series, never a bare number."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -60,9 +60,10 @@ class Estimate(Row):
     """One slot of one series, in the reading's unit.
 
     ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a
-    95 % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a threshold epoch, the mean of a
-    fitted distribution, without standard error or stated coverage. ``cohort``: reports for the threshold in the slot.
-    ``start``: Unix second.
+    95 % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a slot of a threshold round, while
+    θ is learnt: the mean of a fitted distribution, which can be far off and has no standard error. No outlet shows it
+    as an estimate: in rows it is the column ``model``, and ``estimate`` is None.
+    ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
     ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
     interval that adds it; None where no threshold round came before.
     ``misfit``: log10 of the evidence that the histogram is not from honest devices, who reach m > 0 with probability at
@@ -98,14 +99,30 @@ class Estimate(Row):
         return self.series.group
 
     @property
-    def total(self) -> float:
-        """The sum over the reporting devices."""
-        return self.estimate * self.reports
+    def is_learning(self) -> bool:
+        """Whether the slot is of a threshold round, which estimates no mean."""
+        return self.kind == MODEL
+
+    def row(self) -> dict[str, Any]:
+        """Column -> value, flat; a threshold round's number is ``model``, and its ``estimate`` None."""
+        columns = super().row()
+        return columns | ({"estimate": None, "model": self.estimate} if self.is_learning else {"model": None})
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        return (*super().columns(), "model")
+
+    @classmethod
+    def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
+        """The estimate that ``row`` made these columns of. Raises KeyError where one is missing."""
+        values = {name: columns[name] for name in cls.columns()}
+        model, series = values.pop("model"), Series(*(values.pop(name) for name in Series._fields))
+        return cls(**values | ({} if model is None else {"estimate": model}), series=series)
 
 
 @dataclass(frozen=True)
 class RangeEstimate(Row):
-    """The mean over the slots first..last of the slots' means, in the reading's unit; ``total`` is their sum.
+    """The mean over the slots first..last of the slots' means, in the reading's unit.
 
     ``slots``: how many of them had reports, and are in it. [low, high] covers the mean of the truncated readings of
     the devices that reported (95 %), [low_raw, high_raw] is meant to cover that of the readings: bias and its error are
@@ -121,7 +138,6 @@ class RangeEstimate(Row):
     slots: int
     reports: int
     estimate: float
-    total: float
     standard_error: float
     low: float
     high: float
@@ -157,6 +173,11 @@ class Estimator(Protocol):
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
         """Means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
+
+    def means(
+        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
+    ) -> list[RangeEstimate]:
+        """The mean over those of these slots that have a number, by series; none for a series without one."""
 
 
 def plain(value: Any) -> Any:

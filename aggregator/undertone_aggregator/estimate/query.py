@@ -1,12 +1,13 @@
 """Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, tzinfo
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.collect.inventory import ACTIVE
 from undertone_aggregator.collect.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
@@ -15,10 +16,13 @@ from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
+from undertone_aggregator.estimate.selection import Hours, Selection, chosen_slots, selection
 from undertone_aggregator.estimate.world import world_learns
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF
+# More than a year of half-hours: the most slots that one question may select.
+LARGEST_SELECTION = 20_000
 # A slot, or a moment: with its zone, or in the campaign's.
 When = int | datetime | date | None
 
@@ -62,6 +66,41 @@ class Results(OpenCampaign):
         parts = self._parts(low, high, self._wanted(groups))
         rows = [row for names, partial in parts for row in self._estimator.ranges(partial, every, names)]
         return sorted(rows, key=lambda row: (row.first, row.series))
+
+    def selection(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        hours: Hours | None = None,
+        zone: tzinfo | None = None,
+    ) -> list[Selection]:
+        """The mean of the selected slots and the fleet's total, with their errors: one row for each group.
+
+        ``hours``: only slots that start within these times of day, by the clock of ``zone``, the campaign's by default.
+        Without a first or last moment the selection begins with the first epoch and ends with the newest slot. Raises
+        Invalid for a selection without a slot, or with more than `LARGEST_SELECTION`.
+        """
+        seconds = self.campaign.slot_seconds
+        low, high = self.span(first, last)
+        low = max(low, self.timeline.epochs[0].campaign.first_slot)
+        high = min(high, self.ends // seconds - 1)
+        if high - low >= LARGEST_SELECTION:
+            raise Invalid(f"the selection has {high - low + 1} slots, expected at most {LARGEST_SELECTION}")
+        slots = set(chosen_slots(low, high, seconds, hours, zone or self.days.zone))
+        if not slots:
+            raise Invalid("the selection has no slot: choose a longer time, or other hours of the day")
+        parts = self._parts(low, high, self._wanted(groups))
+        means = [row for names, partial in parts for row in self._estimator.means(partial, slots, names)]
+        width = None if self.theta is None else self.theta - self.campaign.offset
+        rows = [selection(mean, slots, width, self.registered) for mean in means]
+        return sorted(rows, key=lambda row: row.series)
+
+    def registered(self, group: str) -> int | None:
+        """How many active devices of a group the inventory has; None without an inventory."""
+        active = [device.group for device in self._store.devices().values() if device.state == ACTIVE]
+        return sum(group in (EVERYBODY, of) for of in active) or None
 
     def quantiles(
         self,
@@ -176,8 +215,7 @@ class Results(OpenCampaign):
         ``attrs`` say the campaign, unit, ε, δ, guarantee and, where series are filtered, what that assumes.
         """
         estimates = self.estimates(first, last, groups, filtered=filtered, settled=settled)
-        totals = [estimate.total for estimate in estimates]
-        frame = self._framed(estimates, Estimate, {"total": totals})
+        frame = self._framed(estimates, Estimate)
         if filtered:
             frame.attrs["filter"] = self.filter.sentence
         return frame
@@ -198,12 +236,12 @@ class Results(OpenCampaign):
         """``quantiles`` as a DataFrame like ``frame``'s."""
         return self._framed(self.quantiles(shares, every, first, last), Quantile)
 
-    def _framed(self, rows: Sequence[Row], kind: type[Row], more: dict[str, list[Any]] | None = None) -> Any:
+    def _framed(self, rows: Sequence[Row], kind: type[Row]) -> Any:
         try:
             import pandas as pd
         except ModuleNotFoundError:
             raise Invalid("frames need pandas: pip install 'undertone-ldp[all]'") from None
-        frame = pd.DataFrame([row.row() for row in rows], columns=list(kind.columns())).assign(**(more or {}))
+        frame = pd.DataFrame([row.row() for row in rows], columns=list(kind.columns()))
         start = pd.to_datetime(frame.pop("start"), unit="s", utc=True)
         frame.index = pd.DatetimeIndex(start, name="start").tz_convert(self.days.zone)
         frame.attrs = {

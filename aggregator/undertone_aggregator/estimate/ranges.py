@@ -1,7 +1,7 @@
 """Range queries: means over runs of slots. Noise of different slots is independent and averages out; bias does not."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, RangeEstimate, Series, Z
 
@@ -15,10 +15,22 @@ def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
     for estimate in estimates:
         if estimate.kind == MEASURED and estimate.standard_error is not None:
             runs.setdefault((estimate.slot // every, estimate.series), []).append(estimate)
-    return [_run(number * every, every, series, runs[number, series]) for number, series in sorted(runs)]
+    return [
+        _mean(number * every, number * every + every - 1, series, runs[number, series])
+        for number, series in sorted(runs)
+    ]
 
 
-def _run(first: int, every: int, series: Series, estimates: Sequence[Estimate]) -> RangeEstimate:
+def over_slots(estimates: Iterable[Estimate], slots: Collection[int]) -> list[RangeEstimate]:
+    """The mean over those of these slots that were measured, by series. See `over`."""
+    series: dict[Series, list[Estimate]] = {}
+    for estimate in estimates:
+        if estimate.slot in slots and estimate.kind == MEASURED and estimate.standard_error is not None:
+            series.setdefault(estimate.series, []).append(estimate)
+    return [_mean(min(slots), max(slots), each, series[each]) for each in sorted(series)]
+
+
+def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) -> RangeEstimate:
     n = len(estimates)
     mean = sum(estimate.estimate for estimate in estimates) / n
     error = math.sqrt(sum((estimate.standard_error or 0.0) ** 2 for estimate in estimates)) / n
@@ -31,13 +43,12 @@ def _run(first: int, every: int, series: Series, estimates: Sequence[Estimate]) 
         low_raw, high_raw = mean + bias - half, mean + bias + half
     return RangeEstimate(
         first=first,
-        last=first + every - 1,
+        last=last,
         start=first * (estimates[0].start // estimates[0].slot),
         series=series,
         slots=n,
         reports=sum(estimate.reports for estimate in estimates),
         estimate=mean,
-        total=mean * n,
         standard_error=error,
         low=mean - Z * error,
         high=mean + Z * error,

@@ -10,7 +10,7 @@ the model of `undertone_aggregator.estimate.bias`.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from undertone_aggregator.estimate.bias import STALE, Bias, Level, TwoSidedBias,
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
-from undertone_aggregator.estimate.ranges import over
+from undertone_aggregator.estimate.ranges import over, over_slots
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
 from undertone_shared import report
 from undertone_shared.scalar import ReportRule
@@ -118,6 +118,12 @@ class Reconstruction:
     ) -> list[RangeEstimate]:
         """See `estimate.ranges.over`."""
         return over(self.estimates(partial, groups), every)
+
+    def means(
+        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
+    ) -> list[RangeEstimate]:
+        """See `estimate.ranges.over_slots`."""
+        return over_slots(self.estimates(partial, groups), slots)
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Whether readings have moved so far since the rounds that θ no longer fits them."""

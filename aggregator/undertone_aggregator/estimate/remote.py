@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import tzinfo
 from typing import Any, TypeVar
 
 from undertone_aggregator.collect.epochs import Epoch, Timeline
@@ -20,13 +21,12 @@ from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.opened import Collections
-from undertone_aggregator.estimate.query import Results, When
+from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
+from undertone_aggregator.estimate.selection import Hours, Selection
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
 VERSION = 1
-# More than a year of half-hours: the most slots that one question may select.
-LARGEST_SELECTION = 20_000
 # Quantiles take the server about a second for each run.
 _PATIENCE_SECONDS = 120.0
 # An answer about the largest selection has some 10 MB; a server that sends without end fills no memory.
@@ -161,7 +161,7 @@ class RemoteResults(Results):
             for group in self.groups if wanted is None else wanted:
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
-                rows += [_row(Estimate, self._fields(line)) for line in text.splitlines()]
+                rows += [Estimate.of_row(self._fields(line)) for line in text.splitlines()]
         return sorted(rows, key=lambda estimate: (estimate.slot, estimate.series))
 
     def ranges(
@@ -174,6 +174,25 @@ class RemoteResults(Results):
             asked = self._between(*self._chosen(first, last)) | {"group": group, "every": str(every)}
             rows += [_row(RangeEstimate, row) for row in self._ask(f"{self._at}/ranges", asked)["ranges"]]
         return sorted(rows, key=lambda row: (row.first, row.series))
+
+    def selection(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        hours: Hours | None = None,
+        zone: tzinfo | None = None,
+    ) -> list[Selection]:
+        """As of a store, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
+        wanted = self._wanted(groups)
+        rows: list[Selection] = []
+        for group in self.groups if wanted is None else wanted:
+            asked = self._between(*self._chosen(first, last)) | {"group": group}
+            asked |= {} if hours is None else {"between": str(hours)}
+            asked |= {} if zone is None else {"tz": str(zone)}
+            rows += [_row(Selection, row) for row in self._ask(f"{self._at}/selection", asked)["selections"]]
+        return sorted(rows, key=lambda row: row.series)
 
     def quantiles(
         self,

@@ -5,7 +5,7 @@ the slew from one report to the next. What clipping removes is not in the standa
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,29 +138,42 @@ class StreamReconstruction:
         ranges = []
         for series, curve in self._curves(partial, groups):
             for number in sorted(set((curve.slots // every).tolist())):
-                inside = np.flatnonzero(curve.slots // every == number)
-                n, piece = len(inside), slice(inside[0], inside[-1] + 1)
-                mean = float(curve.mean[piece].mean())
-                # Covariances with slots before the run are not in it.
-                within = np.arange(LAGS + 1) <= (curve.slots[piece] - number * every)[:, None]
-                both = np.where(within, curve.band[piece], 0.0).sum(axis=0)
-                error = math.sqrt(float(2 * both.sum() - both[0])) / n
-                ranges.append(
-                    RangeEstimate(
-                        first=number * every,
-                        last=number * every + every - 1,
-                        start=number * every * self._newest[0].slot_seconds,
-                        series=series,
-                        slots=n,
-                        reports=int(curve.reports[piece].sum()),
-                        estimate=mean,
-                        total=mean * n,
-                        standard_error=error,
-                        low=mean - Z * error,
-                        high=mean + Z * error,
-                    )
-                )
+                first, last = number * every, number * every + every - 1
+                ranges.append(self._mean(first, last, series, curve, curve.slots // every == number))
         return sorted(ranges, key=lambda estimate: (estimate.first, estimate.series))
+
+    def means(
+        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
+    ) -> list[RangeEstimate]:
+        """The mean over those of these slots that have reports, with the error that correlated noise leaves."""
+        rows = []
+        for series, curve in self._curves(partial, groups):
+            inside = np.isin(curve.slots, list(slots))
+            if inside.any():
+                rows.append(self._mean(min(slots), max(slots), series, curve, inside))
+        return rows
+
+    def _mean(self, first: int, last: int, series: Series, curve: Curve, inside: NDArray[np.bool_]) -> RangeEstimate:
+        """The mean over the curve's slots that are ``inside`` [k].
+
+        Its variance is the sum of their covariances over n²; those with slots that are not inside are not in it.
+        """
+        chosen, n = curve.slots[inside], int(inside.sum())
+        both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
+        mean = float(curve.mean[inside].mean())
+        error = math.sqrt(float(2 * both.sum() - both[0])) / n
+        return RangeEstimate(
+            first=first,
+            last=last,
+            start=first * self._newest[0].slot_seconds,
+            series=series,
+            slots=n,
+            reports=int(curve.reports[inside].sum()),
+            estimate=mean,
+            standard_error=error,
+            low=mean - Z * error,
+            high=mean + Z * error,
+        )
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:

@@ -10,7 +10,8 @@ from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.public import PublicResults
-from undertone_aggregator.estimate.remote import LARGEST_SELECTION
+from undertone_aggregator.estimate.query import LARGEST_SELECTION
+from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.publish import told
 from undertone_shared.errors import Invalid
 
@@ -19,7 +20,7 @@ _MOST_SHARES = 20
 # Runs of slots in one question for quantiles, each of which takes up to a second: a month of days.
 LARGEST_RUNS = 31
 # Columns of a series that a chart and a table show.
-COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "standard_error", "low", "high", "theta")
+COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")
 RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
 FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
 
@@ -73,7 +74,10 @@ def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict
         "settled": made.key[1],
         "published": made.published,
         "newest": None if newest is None else _row(newest),
-        "recent": {name: [_plain(getattr(row, name)) for row in rows] for name in ("start", "estimate")},
+        "offset": campaign.offset,
+        "begins": results.timeline.epochs[0].campaign.epoch,
+        "largest_selection": LARGEST_SELECTION,
+        "recent": _columns(rows, ("start", "kind", "estimate")),
         "warnings": made.warnings,
         "server": state,
     }
@@ -111,6 +115,19 @@ def ranges(results: PublicResults, query: "Parameters", every: int | None) -> di
         "group": query.group,
         "guarantee": results.guarantee,
         "ranges": [plain(row.row()) for row in rows],
+    }
+
+
+def selection(results: PublicResults, query: "Parameters", hours: Hours | None) -> dict[str, Any]:
+    """The mean of all selected slots and the fleet's total, with their errors. Raises Invalid."""
+    first, last = query.span(results)
+    rows = results.selection(first, last, query.group, hours=hours, zone=query.zone)
+    return {
+        "campaign": results.campaign.name,
+        "unit": results.campaign.unit,
+        "group": query.group,
+        "guarantee": results.guarantee,
+        "selections": [plain(row.row()) for row in rows],
     }
 
 
@@ -253,11 +270,13 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _row(estimate: Estimate) -> dict[str, Any]:
-    return {name: _plain(getattr(estimate, name)) for name in RAW}
+    row = estimate.row()
+    return {name: _plain(row[name]) for name in RAW}
 
 
 def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
-    return {name: [_plain(getattr(row, name)) for row in rows] for name in columns}
+    flat = [row.row() for row in rows]
+    return {name: [_plain(row[name]) for row in flat] for name in columns}
 
 
 def _plain(value: Any) -> Any:

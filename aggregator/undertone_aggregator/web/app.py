@@ -22,6 +22,7 @@ from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
+from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.web import api
 from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
@@ -88,6 +89,7 @@ class Pages:
             Route(f"{each}/facts", self.facts),
             Route(f"{each}/estimates", self.estimates),
             Route(f"{each}/ranges", self.ranges),
+            Route(f"{each}/selection", self.selection),
             Route(f"{each}/quantiles", self.quantiles),
             Route(f"{each}/epochs", self.epochs),
             Route(f"{each}/events", self.events),
@@ -152,6 +154,14 @@ class Pages:
         every = api.whole_number("every", parameters.pop("every", None))
         query = api.Parameters(parameters, ("from", "to", "tz", "group", "every"))
         return await self._read(request, lambda results: api.ranges(results, query, every))
+
+    async def selection(self, request: Request) -> Response:
+        """The mean of a selection of slots."""
+        parameters = dict(request.query_params)
+        between = parameters.pop("between", None)
+        hours = None if between is None else Hours.parse("between", between)
+        query = api.Parameters(parameters, ("from", "to", "tz", "group", "between"))
+        return await self._read(request, lambda results: api.selection(results, query, hours))
 
     async def facts(self, request: Request) -> Response:
         """The campaign's broadcasts and how it is read, for `undertone.connect`."""

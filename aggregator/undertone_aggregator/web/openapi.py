@@ -3,7 +3,7 @@
 from typing import Any
 
 from undertone_aggregator.estimate.export import FORMATS
-from undertone_aggregator.estimate.remote import LARGEST_SELECTION
+from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.web.api import FILTERED, RAW
 
 _PARAMETERS = {
@@ -13,6 +13,7 @@ _PARAMETERS = {
     "group": "a group of devices; `all` is everybody",
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
+    "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
@@ -39,6 +40,10 @@ def document() -> dict[str, Any]:
             f"{each}/facts": _get("the campaign's broadcasts and how it is read, for programs", ("name",)),
             f"{each}/ranges": _get(
                 "means over runs of slots that are all published", ("name", "from", "to", "tz", "group", "every")
+            ),
+            f"{each}/selection": _get(
+                "the mean of all selected slots and the total over all registered devices, each with its error",
+                ("name", "from", "to", "tz", "group", "between"),
             ),
             f"{each}/quantiles": _get(
                 "quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every", "shares")

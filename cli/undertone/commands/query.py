@@ -42,6 +42,10 @@ def query(
     settled: Annotated[bool, typer.Option("--settled", help="Only slots that no report is waited for.")] = False,
     filtered: Annotated[bool, typer.Option("--filtered", help="The filtered series beside the raw one.")] = False,
     every: Annotated[int | None, typer.Option(min=1, help="Runs of this many slots instead of single ones.")] = None,
+    between: Annotated[
+        str | None, typer.Option(help="The mean of all selected slots in these hours of the day: 18:00-23:00.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="The mean of all selected slots, by group or of all.")] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles of the readings per run, such as 0.5,0.9.")] = None,
     form: Annotated[str, typer.Option("--format", help="One of table, json, csv, jsonl, parquet, influx.")] = _TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
@@ -50,10 +54,12 @@ def query(
     """Estimates with standard errors and 95 % intervals, per slot and group.
 
     --every 48 gives means over days of half-hours; --quantiles the distribution of the readings, per cycle or --every.
+    --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group gives the mean of that evening for each group.
     """
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.export import format_of
+    from undertone_aggregator.estimate.selection import Hours, Selection
     from undertone_aggregator.results import open_results
 
     form = _JSON if as_json else form
@@ -66,17 +72,27 @@ def query(
         raise Invalid("--groups and --group exclude each other")
     if filtered and (every is not None or quantiles is not None):
         raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
+    if by not in (None, "group", "all"):
+        raise Invalid(f"--by is {by!r}, expected group or all")
+    selects = between is not None or by is not None
+    if selects and (every is not None or quantiles is not None or filtered or newest is not None):
+        raise Invalid("--between and --by give one mean: not with --every, --quantiles, --filtered, --newest")
+    hours = None if between is None else Hours.parse("--between", between)
     with open_results(store, campaign) as results:
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
-        wanted = None if groups else group or ["all"]
+        wanted = None if groups or (by == "group" and not group) else group or ["all"]
         estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled)
         if newest is not None:
             kept = set(sorted({estimate.slot for estimate in estimates})[-newest:])
             estimates = [estimate for estimate in estimates if estimate.slot in kept]
         rows: Sequence[Row] = estimates
         kind: type[Row] = Estimate
-        if quantiles is not None:
+        if selects:
+            rows, kind = results.selection(*span, wanted, hours=hours, zone=zone), Selection
+            chosen = {slot for row in rows for slot in (row.first, row.last)}
+            estimates = [each for each in estimates if min(chosen, default=0) <= each.slot <= max(chosen, default=0)]
+        elif quantiles is not None:
             rows, kind = results.quantiles(_shares(quantiles), every, *span), Quantile
         elif every is not None:
             rows, kind = results.ranges(every, *span, wanted), RangeEstimate
@@ -174,6 +190,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
+    from undertone_aggregator.estimate.selection import Selection
 
     campaign, exact = results.campaign, results.certificate
     console = Console()
@@ -182,6 +199,9 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     starts = f"starts ({zone})"
     if rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
+    elif rows and isinstance(rows[0], Selection):
+        heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %: min(x, θ)"]
+        heads += ["95 %: x (a model)", f"all devices' total, {campaign.unit}", "± s.e."]
     else:
         mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
         heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
@@ -227,16 +247,22 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.export import local
+    from undertone_aggregator.estimate.selection import Selection
 
     if isinstance(row, Quantile):
         reports = str(row.cohort + row.reports)
         return [local(row.start, zone), reports, f"{row.share:g}", str(row.value), f"{row.low} to {row.high}"]
+    if isinstance(row, Selection):
+        raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
+        total = ["", ""] if row.total is None else [f"{row.total:.4g} of {row.devices}", f"{row.total_se:.2g}"]
+        mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", raw]
+        return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))
     # A slot that reports still come for.
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
     if isinstance(row, Estimate) and row.standard_error is None:
-        return [*head, str(row.cohort), f"{row.estimate:.1f}", "", "", "a threshold round", ""]
+        return [*head, str(row.cohort), "learning θ", "", "", "a threshold round", ""]
     raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
     truncated = f"{row.low:.1f} to {row.high:.1f}"
     if isinstance(row, RangeEstimate):

@@ -16,6 +16,7 @@ from undertone_aggregator.collect.partial import Key
 from undertone_aggregator.collect.store import Batch
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate.opened import MODELS
+from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.results import open_results
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
@@ -265,6 +266,21 @@ def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
         assert len(only["slot"]) == 12
 
 
+def test_the_mean_of_a_selection_by_group(store: Path) -> None:
+    answer = json.loads(command(store, "--between", "00:00-24:00", "--by", "group", "--format", "json").stdout)
+    with open_results(store) as results:
+        expected = results.selection(groups=None, hours=Hours.parse("--between", "00:00-24:00"))
+    assert [row["group"] for row in answer["selections"]] == list(results.groups)
+    assert [row["estimate"] for row in answer["selections"]] == [row.estimate for row in expected]
+    assert "slots" not in answer
+    table = command(store, "--by", "all").stdout
+    assert "absent" in table
+    for wrong in (("--by", "north"), ("--by", "all", "--every", "4"), ("--between", "18-23")):
+        done = command(store, *wrong)
+        assert done.returncode == 2
+        assert wrong[0] in done.stderr
+
+
 def test_frames_carry_unit_and_guarantee(store: Path) -> None:
     pytest.importorskip("pandas")
     with open_results(store) as results:
@@ -274,7 +290,6 @@ def test_frames_carry_unit_and_guarantee(store: Path) -> None:
             assert frame.attrs["epsilon"] == 4.0
             assert frame.attrs["guarantee"] == results.guarantee
             assert str(frame.index.tz) == "Europe/London"
-        assert np.allclose(frames[0]["total"], frames[0]["estimate"] * frames[0]["reports"])
         assert set(frames[0]["group"]) == {"all"}
         assert "meters" in repr(results)
         assert "event-level" in results._repr_html_()

@@ -175,12 +175,19 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
     assert runs[0].first <= FIRST
     assert runs[-1].last >= FIRST + 19
     assert sum(run.slots for run in runs) == 20
+    # Slots here and there: the covariance of these alone.
+    some = [slot for slot in curve.slots.tolist() if slot % 5 in (0, 1, 3)]
+    (mean,) = streams.means(partial, [*some, FIRST + 1000])
+    chosen = np.isin(curve.slots, some)
+    assert (mean.slots, mean.reports) == (len(some), 5 * len(some))
+    assert mean.estimate == pytest.approx(curve.mean[chosen].mean())
+    both = curve.covariance()[np.ix_(chosen, chosen)]
+    assert mean.standard_error == pytest.approx(math.sqrt(both.sum()) / len(some))
     for run in runs:
         inside = (curve.slots >= run.first) & (curve.slots <= run.last)
         assert (run.first % every, run.last, run.start) == (0, run.first + every - 1, run.first * SLOT)
         assert (run.slots, run.reports) == (inside.sum(), 5 * inside.sum())
         assert run.estimate == pytest.approx(curve.mean[inside].mean())
-        assert run.total == pytest.approx(curve.mean[inside].sum())
         covariance = curve.covariance()[np.ix_(inside, inside)]
         assert run.standard_error == pytest.approx(math.sqrt(covariance.sum()) / inside.sum())
         assert (run.low, run.high) == pytest.approx(

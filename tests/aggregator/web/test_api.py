@@ -23,6 +23,8 @@ from undertone_aggregator.collect import sql_store
 from undertone_aggregator.collect.partial import Key, Partial
 from undertone_aggregator.collect.store import SETTLED, Batch, open_store
 from undertone_aggregator.estimate.distribution import Run
+from undertone_aggregator.estimate.estimates import plain
+from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.results import open_results
 from undertone_aggregator.web import api, login, quantiles
 from undertone_aggregator.web.app import make_app
@@ -86,7 +88,8 @@ def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: P
         sentence = results.filter.sentence
     assert answer["raw"]["slot"] == [row.slot for row in rows]
     for said, row in zip(answer["raw"]["estimate"], rows, strict=True):
-        assert said == pytest.approx(row.estimate, rel=1e-6)
+        assert (said is None) == row.is_learning
+        assert said is None or said == pytest.approx(row.estimate, rel=1e-6)
     assert len(answer["filtered"]["estimate"]) == len(answer["filtered"]["slot"]) > 0
     assert answer["filter"] == sentence
     assert answer["guarantee"]
@@ -171,6 +174,31 @@ def test_downloads(site: StoreSite, name: str) -> None:
     assert len(influx.text.splitlines()) == len(rows)
     assert influx.headers["content-disposition"] == f'attachment; filename="{name}.influx"'
     assert "expected one of csv, jsonl, parquet, influx" in refused(site, f"campaigns/{name}/download", format="xls")
+
+
+def test_a_selection_has_one_mean(site: StoreSite, name: str, store: Path) -> None:
+    path = f"campaigns/{name}/selection"
+    answer = get(site, path, between="18:00-23:00").json()
+    with open_results(store) as results:
+        hours = Hours.parse("between", "18:00-23:00")
+        first = results.timeline.epochs[0].campaign.first_slot
+        (expected,) = results.selection(first, results.settled, hours=hours)
+    (row,) = answer["selections"]
+    assert row == plain(expected.row())
+    assert answer["guarantee"]
+    assert "between is '18-23'" in refused(site, path, between="18-23")
+    assert "'every'" in refused(site, path, every="2")
+
+
+def test_a_threshold_round_is_drawn_as_no_estimate(site: StoreSite, name: str) -> None:
+    raw = get(site, f"campaigns/{name}/estimates").json()["raw"]
+    learning = [i for i, kind in enumerate(raw["kind"]) if kind == "model"]
+    assert learning
+    assert all(raw["estimate"][i] is None and raw["model"][i] is not None for i in learning)
+    assert all(raw["model"][i] is None for i in range(len(raw["kind"])) if i not in learning)
+    recent = get(site, f"campaigns/{name}").json()["recent"]
+    for kind, estimate in zip(recent["kind"], recent["estimate"], strict=True):
+        assert (estimate is None) == (kind == "model")
 
 
 def test_quantiles_and_the_history_of_theta(site: StoreSite, name: str, store: Path) -> None:

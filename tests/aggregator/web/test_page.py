@@ -176,6 +176,77 @@ def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
     assert sorted(took)[len(took) // 2] < 100
 
 
+def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[..., Any], name: str) -> None:
+    """Slots of a second for a week: every span that is offered is within the limit, and one is chosen that shows."""
+    page = open_page()
+    page.wait_for_selector(".card a")
+    asked: list[float] = []
+    end = 1_800_000_000
+
+    def glance(route: Any) -> None:
+        answer = route.fetch().json()
+        answer |= {"slot_seconds": 1, "begins": end - 7 * 86400}
+        answer["newest"]["start"] = end - 1
+        route.fulfill(json=answer)
+
+    def slots(route: Any) -> None:
+        asked.append(end - float(re.search(r"from=(\d+)", route.request.url)[1]))  # type: ignore[index]
+        answer = route.fetch(url=re.sub(r"from=\d+", "", route.request.url)).json()
+        route.fulfill(json=answer | {"raw": {key: [] for key in answer["raw"]}, "filtered": None})
+
+    page.route(re.compile(rf"/api/v1/campaigns/{name}$"), glance)
+    page.route(re.compile(r"/estimates\?"), slots)
+    page.route(re.compile(r"/events$"), lambda route: route.abort())
+    page.click(".card a")
+    until(page, "document.querySelectorAll('#choose select[name=span] option').length > 1")
+    spans = page.eval_on_selector_all("#choose select[name=span] option", "all => all.map(one => one.value)")
+    assert page.input_value("#choose select[name=span]") == "60"
+    for span in spans:
+        before = len(asked)
+        page.select_option("#choose select[name=span]", span)
+        page.dispatch_event("#choose", "change")
+        end_of_wait = time.monotonic() + PATIENCE
+        while len(asked) == before:
+            assert time.monotonic() < end_of_wait
+            page.wait_for_timeout(20)
+        assert asked[-1] == (float(span) if span else 20_000)
+    assert max(asked) == 20_000
+    for how in ("csv", "jsonl", "parquet"):
+        address = page.get_attribute(f"#{how}", "href")
+        assert f"from={end - 20_000}" in address
+    page.unroute_all(behavior="wait")
+
+
+def test_what_is_chosen_is_in_the_address(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}?group=all&span=21600&filtered=false")
+    page.wait_for_selector("#chart canvas")
+    assert page.input_value("#choose select[name=span]") == "21600"
+    assert not page.is_checked("#choose input[name=filtered]")
+    page.select_option("#choose select[name=span]", "")
+    until(page, "location.hash.includes('span=&')")
+    assert page.evaluate("location.hash").startswith(f"#{name}?group=all")
+    # All there is begins with the threshold rounds, of which nothing is drawn as an estimate.
+    until(page, "document.querySelector('#chart-caption').textContent.includes('θ is learnt')")
+
+
+def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page()
+    page.wait_for_selector(".card a")
+
+    def drowned(route: Any) -> None:
+        answer = route.fetch().json()
+        newest = answer["campaigns"][0]["newest"]
+        newest |= {"estimate": -12_970.0, "standard_error": 8_746.0}
+        route.fulfill(json=answer)
+
+    page.route(re.compile(r"/api/v1/campaigns$"), drowned)
+    page.reload()
+    page.wait_for_selector(".card .value")
+    said = page.locator(".card .value").inner_text()
+    assert "not enough reports yet" in said
+    assert "12,970" not in said
+
+
 def test_a_restart_of_the_server_is_said_and_survived(
     open_page: Callable[..., Any], server: Server, name: str, one_more_report: Callable[[], None]
 ) -> None:

@@ -20,14 +20,17 @@ const time = (seconds, zone) => new Intl.DateTimeFormat(undefined,
 let shown = null;   // the name of the campaign that is open
 let news = null;    // its events
 let data = null;    // its series
+let about = null;   // the campaign at a glance
 let ends = null;    // when its newest slot ends
 let chart = null;
 let thetaChart = null;
+let reportsChart = null;
 let against = null; // the token that every action carries
 
 // --- all campaigns
 
 function spark(recent) {
+  // Slots of threshold rounds have no estimate, and no line.
   const values = recent.estimate.filter((value) => value !== null);
   const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   picture.setAttribute("viewBox", "0 0 100 30");
@@ -43,6 +46,24 @@ function spark(recent) {
   return picture;
 }
 
+// A slot's number with its error, or in its place why there is none.
+function value(campaign, row) {
+  if (row === null) return { reason: campaign.phase === "threshold" ? "learning θ" : "no estimate yet" };
+  if (row.kind === "model") return { reason: "learning θ" };
+  const error = row.standard_error === null ? 0 : 1.96 * row.standard_error;
+  return error > Math.abs(row.estimate - campaign.offset)
+    ? { reason: `not enough reports yet: ± ${number(error, 2)} ${campaign.unit} is larger than the number` }
+    : { words: `${number(row.estimate)} ${campaign.unit}`, error: error ? `± ${number(error, 2)} (95 %)` : "" };
+}
+
+const ago = (seconds) => {
+  const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
+  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
+};
+// An alarm is a sentence, or what rang with the second in which it did.
+const alarmed = (alarm, zone) => typeof alarm === "string" ? alarm
+  : `${alarm.time ? `${time(alarm.time, zone)}: ` : ""}${alarm.text ?? alarm.sentence ?? ""}`;
+
 function card(campaign) {
   const made = element("article", "", "card");
   const link = element("a");
@@ -54,14 +75,15 @@ function card(campaign) {
     return made;
   }
   const newest = campaign.newest;
-  const value = newest ? `${number(newest.estimate)} ${campaign.unit}` : "no estimate yet";
-  link.append(element("div", value, "value"));
-  if (newest && newest.standard_error !== null) {
-    link.append(element("div", `± ${number(1.96 * newest.standard_error, 2)} (95 %), ${newest.reports} reports`, "small"));
+  const { words, error, reason } = value(campaign, newest);
+  link.append(element("div", reason ?? words, reason ? "value words" : "value"));
+  if (error) {
+    link.append(element("div", `${error}, ${newest.reports} reports`, "small"));
   }
   link.append(spark(campaign.recent));
   link.append(element("div", `${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s; θ ${number(campaign.theta)}`, "small"));
   link.append(element("div", campaign.guarantee, "small"));
+  if (newest) link.append(element("div", `newest slot ended ${ago(Date.now() / 1000 - newest.start - campaign.slot_seconds)}`, "small"));
   for (const sentence of campaign.warnings) link.append(element("div", sentence, "small warn"));
   return made;
 }
@@ -92,14 +114,15 @@ function glance(campaign) {
   $("one-title").textContent = `${campaign.name}: ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`;
   $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   const newest = campaign.newest;
+  about = campaign;
   ends = newest ? newest.start + campaign.slot_seconds : null;
+  spans(campaign);
+  const { words, error, reason } = value(campaign, newest);
   $("latest").textContent = newest
-    ? `${time(newest.start, campaign.time_zone)}: ${number(newest.estimate)} ${campaign.unit}`
-      + (newest.standard_error === null ? " (a model)" : ` ± ${number(1.96 * newest.standard_error, 2)} (95 %)`)
-      + `, ${newest.reports} reports`
+    ? `${time(newest.start, campaign.time_zone)}: ${reason ?? `${words} ${error}`.trim()}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports`
     : "No slot is settled yet.";
   const server = campaign.server;
-  const alarms = [...campaign.warnings, ...(server.alarms || [])];
+  const alarms = [...campaign.warnings, ...(server.alarms || []).map((alarm) => alarmed(alarm, campaign.time_zone))];
   $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
   const late = campaign.unpublished;
   const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
@@ -113,9 +136,35 @@ function glance(campaign) {
     : element("p", "No server says how its devices are.", "small"));
   const select = $("choose").elements.group;
   if (select.options.length !== campaign.groups.length) {
-    const chosen = select.value || "all";
+    const chosen = select.value || wished().get("group") || "all";
     select.replaceChildren(...campaign.groups.map((group) => new Option(group, group, false, group === chosen)));
   }
+}
+
+// --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
+
+const SPANS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "24 hours"],
+  [172800, "48 hours"], [604800, "7 days"], [2592000, "30 days"], [31536000, "1 year"]];
+const USUAL_SLOTS = 200;  // as many points as a chart shows well
+const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
+
+// The spans that this campaign's slots fill and that one question may ask for.
+function spans(campaign) {
+  const select = $("choose").elements.span;
+  const slot = campaign.slot_seconds, most = campaign.largest_selection * slot;
+  const there = ends === null ? 0 : ends - campaign.begins;
+  const fit = SPANS.filter(([seconds], i) => seconds >= 2 * slot && seconds <= most && (i === 0 || SPANS[i - 1][0] < there));
+  const key = fit.map(([seconds]) => seconds).join();
+  if (select.dataset.spans === key) return;
+  const before = select.options.length && select.dataset.name === campaign.name ? select.value : wished().get("span");
+  const usual = fit.filter(([seconds]) => seconds <= USUAL_SLOTS * slot).at(-1)?.[0] ?? "";
+  const whole = there > most ? `the newest ${number(campaign.largest_selection, 6)} slots` : "everything";
+  const known = [...fit.map(([seconds]) => String(seconds)), ""];
+  const chosen = before !== null && known.includes(before) ? before : String(usual);
+  select.replaceChildren(...fit.map(([seconds, words]) => new Option(words, seconds)), new Option(whole, ""));
+  select.value = chosen;
+  select.dataset.spans = key;
+  select.dataset.name = campaign.name;
 }
 
 const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } });
@@ -123,6 +172,37 @@ const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), wid
 function band(series, low, high, of) {
   const alpha = `color-mix(in srgb, ${colour(of)} 20%, transparent)`;
   return { series: [high, low], fill: alpha };
+}
+
+// Every slot between the first and the last, also those without a number: they are gaps, not lines across.
+function whole(raw, seconds) {
+  const at = new Map(raw.start.map((start, i) => [start, i]));
+  const starts = [];
+  if (raw.start.length) for (let start = raw.start[0]; start <= raw.start.at(-1); start += seconds) starts.push(start);
+  const column = (name) => starts.map((start) => at.has(start) ? raw[name][at.get(start)] : null);
+  const made = Object.fromEntries(Object.keys(raw).map((name) => [name, column(name)]));
+  return { ...made, start: starts, slot: starts.map((start) => start / seconds) };
+}
+
+// Behind the lines: the slots of threshold rounds, in which θ is learnt and nothing is estimated.
+function shadeLearning(plot) {
+  const { kind, start } = data.raw;
+  const { ctx } = plot, { top, height } = plot.bbox;
+  ctx.save();
+  ctx.fillStyle = `color-mix(in srgb, ${colour("warn")} 14%, transparent)`;
+  ctx.font = `${12 * devicePixelRatio}px system-ui`;
+  for (let i = 0; i < kind.length; i += 1) {
+    if (kind[i] !== "model" || kind[i - 1] === "model") continue;
+    let end = i;
+    while (kind[end + 1] === "model") end += 1;
+    const left = plot.valToPos(start[i], "x", true), right = plot.valToPos(start[end] + about.slot_seconds, "x", true);
+    ctx.fillRect(left, top, right - left, height);
+    ctx.save();
+    ctx.fillStyle = colour("warn");
+    if (right - left > ctx.measureText("learning θ").width) ctx.fillText("learning θ", left + 4, top + 14 * devicePixelRatio);
+    ctx.restore();
+  }
+  ctx.restore();
 }
 
 function draw() {
@@ -148,20 +228,46 @@ function draw() {
   const options = {
     width: place.clientWidth, height: Math.max(220, Math.min(420, window.innerHeight * 0.5)), series, bands,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
-    axes: [axis(), { ...axis(), label: unit, labelFont: "14px system-ui" }],
-    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)] },
+    // Labels of a time axis may be as long as "11/22/26 6:00am", also after a zoom.
+    axes: [{ ...axis(), space: 90 }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
+    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning] },
   };
   if (chart) chart.destroy();
   chart = new uPlot(options, columns, place);
+  drawReports(raw, zone, place.clientWidth);
   $("chart-caption").textContent = `Mean of ${data.group === "all" ? "all devices" : `group ${data.group}`}, ${unit}, in ${zone}. `
     + "Grey: each slot by itself, with the 95 % interval of the truncated mean. "
+    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which θ is learnt and no mean is estimated. " : "")
     + (filtered ? `Coloured: filtered, with its 95 % interval. ${data.filter}` : "");
+}
+
+// A time line of the reports behind each slot: what was lost, or came from too few, is a gap.
+function drawReports(raw, zone, width) {
+  const sent = raw.start.map((_, i) => raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]);
+  if (reportsChart) reportsChart.destroy();
+  reportsChart = new uPlot({
+    width, height: 90, legend: { show: false }, cursor: { show: false },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
+    axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
+    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
+    series: [{}, { width: 0, fill: colour("raw"), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } }],
+  }, [raw.start, sent], $("reports"));
+  const absent = sent.filter((n) => n === null).length;
+  $("reports-caption").textContent = `Reports in each slot.${absent
+    ? ` ${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.` : ""}`;
 }
 
 function detail(i) {
   const raw = data?.raw;
   if (i === null || i === undefined || !raw) return;
-  const words = [`${time(raw.start[i], data.time_zone)} (slot ${raw.slot[i]})`, `${number(raw.estimate[i])} ${data.unit}`];
+  const words = [`${time(raw.start[i], data.time_zone)} (slot ${raw.slot[i]})`];
+  if (raw.kind[i] === null || raw.kind[i] === "model") {
+    words.push(raw.kind[i] === null ? "no number: nobody reported, or too few did"
+      : `a threshold round: θ is learnt from ${raw.cohort[i]} reports, and no mean is estimated`);
+    $("slot").textContent = words.join("; ");
+    return;
+  }
+  words.push(`${number(raw.estimate[i])} ${data.unit}`);
   if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])} (truncated at ${number(raw.theta[i])})`);
   if (raw.low_raw[i] !== null) words.push(`readings themselves, a model: ${number(raw.low_raw[i])} to ${number(raw.high_raw[i])}`);
   words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
@@ -173,7 +279,8 @@ function tabulate() {
   const { raw } = data;
   const order = raw.start.map((_, i) => i).reverse().slice(0, 500);
   $("table").lastElementChild.replaceChildren(rows(order.map((i) => [time(raw.start[i], data.time_zone),
-    number(raw.estimate[i]), number(raw.low[i]), number(raw.high[i]), raw.reports[i]]),
+    raw.kind[i] === "model" ? "learning θ" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
+    number(raw.low[i]), number(raw.high[i]), (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–"]),
   ["slot", `mean, ${data.unit}`, "95 % from", "to", "reports"]));
 }
 
@@ -181,7 +288,11 @@ const selection = () => {
   const chosen = new FormData($("choose"));
   const words = new URLSearchParams({ group: chosen.get("group") || "all" });
   // From the newest slot back: what stopped long ago is still to be seen.
-  if (chosen.get("span") && ends) words.set("from", Math.max(ends - chosen.get("span"), 0));
+  // However long ago the campaign began, a question asks for no more than may be asked for.
+  if (about && ends) {
+    const most = about.largest_selection * about.slot_seconds;
+    words.set("from", Math.max(ends - Math.min(chosen.get("span") || most, most), about.begins, 0));
+  }
   if (chosen.get("filtered")) words.set("filtered", "true");
   return words;
 };
@@ -192,7 +303,7 @@ async function load() {
   for (const how of ["csv", "jsonl", "parquet"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
   const answer = await api(`campaigns/${name}/estimates?${words}`);
   if (name !== shown) return;
-  data = answer;
+  data = { ...answer, raw: whole(answer.raw, about.slot_seconds) };
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
@@ -268,6 +379,9 @@ function showOne(name) {
   news.onopen = () => { link("live"); ask(); };
   news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
   $("quantiles").replaceChildren();
+  delete $("choose").elements.span.dataset.spans;
+  $("choose").elements.group.replaceChildren();
+  if (wished().has("filtered")) $("choose").elements.filtered.checked = wished().get("filtered") === "true";
 }
 
 function link(words, lost = false) {
@@ -301,7 +415,7 @@ const actions = () => session();
 // --- wiring
 
 function route() {
-  const name = decodeURIComponent(location.hash.slice(1));
+  const name = decodeURIComponent(location.hash.slice(1)).split("?")[0];
   if (name === "main") return;  // the link past the header
   const one = Boolean(name);
   $("all").hidden = one;
@@ -313,7 +427,13 @@ function route() {
 addEventListener("hashchange", route);
 addEventListener("resize", () => data && draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); loadTheta(); } });
-$("choose").addEventListener("change", () => load().catch(say));
+$("choose").addEventListener("change", () => {
+  const chosen = new FormData($("choose"));
+  const words = new URLSearchParams({ group: chosen.get("group") || "all", span: chosen.get("span") ?? "",
+    filtered: String(Boolean(chosen.get("filtered"))) });
+  history.replaceState(null, "", `#${shown}?${words}`);
+  load().catch(say);
+});
 $("table").addEventListener("toggle", () => data && tabulate());
 $("ask-quantiles").addEventListener("click", quantiles);
 $("login").addEventListener("submit", (event) => {

@@ -1,0 +1,124 @@
+"""The mean of a selection of slots, such as yesterday evening, with its error, and the total over a whole fleet."""
+
+import math
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import ClassVar
+
+from undertone_aggregator.estimate.estimates import RangeEstimate, Row, Series
+from undertone_shared.errors import Invalid
+
+_DAY_MINUTES = 24 * 60
+_BETWEEN = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Times of day from ``begin`` to before ``end``, in minutes after midnight; over midnight where end <= begin."""
+
+    begin: int
+    end: int
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> "Hours":
+        """Hours from ``18:00-23:00``. Raises Invalid naming the option."""
+        match = _BETWEEN.fullmatch(text)
+        begin, end = (60 * int(match[i]) + int(match[i + 1]) for i in (1, 3)) if match else (0, 0)
+        if match is None or max(begin, end) > _DAY_MINUTES or begin in (end, _DAY_MINUTES):
+            raise Invalid(f"{name} is {text!r}, expected two times of day such as 18:00-23:00")
+        return cls(begin, end)
+
+    def __str__(self) -> str:
+        return f"{self.begin // 60:02}:{self.begin % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
+
+    def hold(self, second: int, zone: tzinfo) -> bool:
+        """Whether a Unix second is within these hours by the clock of a zone."""
+        local = datetime.fromtimestamp(second, UTC).astimezone(zone)
+        minute = 60 * local.hour + local.minute
+        if self.begin < self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+
+@dataclass(frozen=True)
+class Selection(Row):
+    """The mean of the means of a group's selected slots, in the reading's unit.
+
+    ``slots`` of the selected slots have a number and are in it; ``absent`` have none, for nobody reported, too few did,
+    or θ was being learnt. [low, high] covers the mean of the truncated readings of the devices that reported (95 %);
+    [low_raw, high_raw], ``bias`` and ``bias_se`` are as of a `RangeEstimate`.
+
+    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
+    absent ones included: devices · (slots + absent) · (estimate + bias). ``total_se`` holds the errors of mean and bias
+    and that of taking the other devices to be like those that reported: with n of N reports a slot and a range of width
+    w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a variance of
+    (1 - n/N)(w/2)²/n. The devices that do not report are taken to be the same in all slots, so that this error does not
+    average out. None without an inventory of devices.
+    """
+
+    plural: ClassVar[str] = "selections"
+
+    first: int
+    last: int
+    start: int
+    series: Series
+    slots: int
+    absent: int
+    reports: int
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    bias: float | None = None
+    bias_se: float | None = None
+    low_raw: float | None = None
+    high_raw: float | None = None
+    devices: int | None = None
+    total: float | None = None
+    total_se: float | None = None
+
+    @property
+    def group(self) -> str:
+        """The series' group."""
+        return self.series.group
+
+
+def chosen_slots(first: int, last: int, slot_seconds: int, hours: Hours | None, zone: tzinfo) -> list[int]:
+    """The slots first..last that start within the hours, all of them without."""
+    return [slot for slot in range(first, last + 1) if hours is None or hours.hold(slot * slot_seconds, zone)]
+
+
+def selection(
+    mean: RangeEstimate, slots: Collection[int], width: int | None, devices_of: Callable[[str], int | None]
+) -> Selection:
+    """The selection whose numbers have this mean. ``width``: of the range of readings; ``devices_of`` a group."""
+    devices = devices_of(mean.group)
+    total = total_se = None
+    if devices is not None and width is not None:
+        reports = min(mean.reports / mean.slots, devices)
+        others = (1 - reports / devices) * (width / 2) ** 2 / reports
+        number = devices * len(slots)
+        total = number * (mean.estimate + (mean.bias or 0.0))
+        total_se = number * math.sqrt(mean.standard_error**2 + (mean.bias_se or 0.0) ** 2 + others)
+    return Selection(
+        first=min(slots),
+        last=max(slots),
+        start=mean.start,
+        series=mean.series,
+        slots=mean.slots,
+        absent=len(slots) - mean.slots,
+        reports=mean.reports,
+        estimate=mean.estimate,
+        standard_error=mean.standard_error,
+        low=mean.low,
+        high=mean.high,
+        bias=mean.bias,
+        bias_se=mean.bias_se,
+        low_raw=mean.low_raw,
+        high_raw=mean.high_raw,
+        devices=devices,
+        total=total,
+        total_se=total_se,
+    )
