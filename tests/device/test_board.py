@@ -24,7 +24,7 @@ from undertone_shared import intake, issue
 
 sys.path.append(str(mp.REPO / "scripts"))
 
-from board_memory import BOARD_KB, FLASH
+from board_memory import BOARD_KB, FLASH, SIGNED_KB
 
 BOARD = Path(__file__).with_name("board")
 # Bytes of C stack that a Pico W and a Pico 2 W have.
@@ -32,7 +32,7 @@ STACK = 7936
 # Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
 HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
 HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
-HEAP_FLASH_SIGNED = 2 * 80 * 1024
+HEAP_FLASH_SIGNED = 2 * 1024 * SIGNED_KB[FLASH]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
