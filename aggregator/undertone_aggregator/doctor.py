@@ -10,11 +10,11 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from undertone_aggregator.collect.kept import kept_by_name
 from undertone_aggregator.collect.store import NoStore, open_store
 from undertone_aggregator.config import Config
 from undertone_aggregator.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_aggregator.home import CAMPAIGNS, SERVER, Home
-from undertone_aggregator.kept import kept_by_name
 from undertone_aggregator.options import family_of, split_address
 from undertone_aggregator.server_options import ServerOptions
 from undertone_aggregator.signing import read_key
@@ -54,7 +54,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from _ports(server)
     for config in configs:
         yield _store(config)
-        for sentence in kept_by_name(config):
+        for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
             yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off where nobody needs it")
     if configs:
         yield from examine_broker(configs)

@@ -28,6 +28,11 @@ class LandingOptions(Checked):
         if self.folder is None and self.counts == SPARK:
             raise Invalid("landing.counts is 'spark', but [landing] has no folder: nothing would be counted")
 
+    @property
+    def kept_days(self) -> int | None:
+        """For how many days reports are kept in files, None without files."""
+        return None if self.folder is None else self.days
+
     def warning(self) -> str:
         """What it means for privacy that deliveries are kept."""
         return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from undertone_aggregator.binding import PAUSED, RETIRED, RUNNING, STATE, bind_counting, open_campaign, refusals_of
 from undertone_aggregator.collect.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.collect.kept import note_kept
 from undertone_aggregator.collect.leases import Fenced, Lease
 from undertone_aggregator.collect.room import until_room
 from undertone_aggregator.collect.store import LOCK_SECONDS, Store, StoreError, open_store
@@ -20,7 +21,6 @@ from undertone_aggregator.config import Config
 from undertone_aggregator.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.groups import keep_groups, read_groups
 from undertone_aggregator.journal import Journal
-from undertone_aggregator.kept import note_kept
 from undertone_aggregator.source import Outgoing, Source
 from undertone_aggregator.spark.lag import Lag
 from undertone_aggregator.state import CHOOSING, OVER, STARTING, CampaignState
@@ -152,7 +152,7 @@ class Running:
                 refusing=lambda: str(refusals_of(config, int(clock()))),
             )
             bind_counting(store, config.landing.counts)
-            note_kept(store, config)
+            note_kept(store, config.store.audit, config.landing.kept_days)
             if config.landing.folder is not None:
                 self.journal.say("warning", config.landing.warning())
             self.check_broadcast(store, outlet, stop)

@@ -5,6 +5,7 @@ counter must allow, too, whatever server, broker or clock say. Nothing here ever
 """
 
 from undertone_device import unload
+from undertone_device.ledger import PAUSE, in_ticks
 from undertone_device.slot_value import TICKS_MASK
 from undertone_shared.errors import Refused
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 _DAY = 86400
 # Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
 BEGUN = "begun"
-# The household's pause, "FROM UNTIL" in Unix seconds: see `pauses`.
-PAUSE = "pause"
 
 
 class Guard:
@@ -260,8 +259,3 @@ class Guard:
         """Write the ledger with what is reserved already. Raises OSError."""
         self._ledger.write(self._until, self._reserved, self._units)
         self._wrote_at = self._ledger.uptime
-
-
-def in_ticks(seconds: int) -> int:
-    """31/32 of an interval, rounded up: what the tick counter, whose oscillator is not exact, has to count of it."""
-    return seconds - seconds // 32

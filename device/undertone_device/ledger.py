@@ -52,6 +52,8 @@ import struct
 
 from undertone_shared.report import FINGERPRINT_BYTES, LENGTH, STREAM
 
+# The household's pause, "FROM UNTIL" in Unix seconds: see `pauses`.
+PAUSE = "pause"
 # No clock that is right shows a time before this code existed (2026-11-01).
 BUILT = 1793491200
 TYPE_CHECKING = False
@@ -299,3 +301,8 @@ class Ledger:
         encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
         self._storage.write(FILE, view[: end + _CHECK_BYTES])
         self.urgent = False
+
+
+def in_ticks(seconds: int) -> int:
+    """31/32 of an interval, rounded up: what the tick counter, whose oscillator is not exact, has to count of it."""
+    return seconds - seconds // 32

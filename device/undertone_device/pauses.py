@@ -6,7 +6,7 @@ is sent about it. That the device is silent shows; a pause on the days that matt
 A clock that lies does not end a pause: the device also counts 31/32 of its length in ticks (`Span`).
 """
 
-from undertone_device.guard import PAUSE, in_ticks
+from undertone_device.ledger import PAUSE, in_ticks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

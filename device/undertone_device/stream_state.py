@@ -3,7 +3,7 @@
 A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
 """
 
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.slot_value import SlotValue, check_sample
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO

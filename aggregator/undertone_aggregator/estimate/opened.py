@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 from undertone_aggregator.collect import store as stores
 from undertone_aggregator.collect.epochs import Epoch, Timeline
 from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.collect.kept import noted_as_kept
 from undertone_aggregator.collect.partial import EVERYBODY
 from undertone_aggregator.collect.sequences import by_group
 from undertone_aggregator.design import Budget
@@ -19,7 +20,6 @@ from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.series_filter import SeriesFilter
-from undertone_aggregator.kept import noted_as_kept
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 

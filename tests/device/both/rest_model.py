@@ -2,7 +2,7 @@
 
 from rig import DAY, START, Memory, Ticks, make_campaign, make_policy
 
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.reporter import Reporter
 from undertone_shared import issue
 from undertone_shared.errors import Refused

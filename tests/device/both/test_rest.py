@@ -3,7 +3,7 @@
 from rig import DAY, SLOT, START, Device, make_campaign, make_policy
 from stream_rig import rule, stream_campaign
 
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.reporter import Reporter
 from undertone_device.units import epsilon_units
 from undertone_shared import intake

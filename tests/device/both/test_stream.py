@@ -3,7 +3,7 @@
 from rig import DAY, SLOT, START, Counting, Device
 from stream_rig import rule, stream_campaign
 
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.slot_value import SlotValue
 from undertone_device.stream_state import VectorValue
 from undertone_shared import intake, issue

@@ -4,7 +4,7 @@ from rig import DAY, SLOT, START, Device, make_campaign
 from stream_rig import rule, stream_campaign
 
 from undertone_device import pauses
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.reporter import Reporter
 from undertone_shared import intake
 from undertone_shared.errors import Refused

@@ -7,7 +7,7 @@ pause; devices reboot and sleep. Everything follows from the seed, on every inte
 from rig import DAY, START, Memory, Ticks, hybrid, make_campaign, make_entropy, make_policy, square_wave
 
 from undertone_device import pauses
-from undertone_device.guard import in_ticks
+from undertone_device.ledger import in_ticks
 from undertone_device.reporter import Reporter
 from undertone_device.units import epsilon_units
 from undertone_shared import intake, issue

@@ -4,29 +4,30 @@ import json
 from collections.abc import Mapping
 
 from undertone_aggregator.collect.store import Store
-from undertone_aggregator.config import Config
 
 _KEPT = "kept_by_name"
+
+
 _AUDIT = (
     "The store keeps a row for each report with its device's name and a digest, from which the report can be found"
     " ([store] audit)."
 )
 
 
-def kept_by_name(config: Config) -> list[str]:
-    """Sentences about what a configuration keeps beside the counts; none where the store has no reports."""
-    said = [_AUDIT] if config.store.audit else []
-    if config.landing.folder is not None:
+def kept_by_name(audit: bool, days: int | None) -> list[str]:
+    """Say in sentences what is kept beside the counts: an audit, or files of reports for ``days`` days (None: no files)."""
+    said = [_AUDIT] if audit else []
+    if days is not None:
         said.append(
-            f"Every report is kept under its device's name in files for {config.landing.days} days ([landing]): whoever"
+            f"Every report is kept under its device's name in files for {days} days ([landing]): whoever"
             " reads them sees each device's perturbed reports one by one."
         )
     return said
 
 
-def note_kept(store: Store, config: Config) -> None:
+def note_kept(store: Store, audit: bool, days: int | None) -> None:
     """Keep the sentences for readers of the store; an audit that was turned off is still there."""
-    said = kept_by_name(config)
+    said = kept_by_name(audit, days)
     if _AUDIT not in said and next(store.audit(), None) is not None:
         said.insert(0, _AUDIT)
     store.set_meta({_KEPT: json.dumps(said)})

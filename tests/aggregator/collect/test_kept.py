@@ -6,9 +6,9 @@ import pytest
 
 from support import landed
 from support.server import config
+from undertone_aggregator.collect.kept import kept_by_name, note_kept, noted_as_kept
 from undertone_aggregator.collect.store import Batch, open_store
 from undertone_aggregator.doctor import examine
-from undertone_aggregator.kept import kept_by_name, note_kept, noted_as_kept
 from undertone_aggregator.results import open_results
 
 LANDING = '[landing]\nfolder = "landing"\ndays = 3\n'
@@ -22,7 +22,8 @@ def test_what_is_kept_is_said_by_the_store_and_its_readers(tmp_path: Path, text:
     path = tmp_path / "s.sqlite"
     with open_store(path, campaign="meters") as store:
         landed.bind(store)
-        note_kept(store, config(tmp_path, text))
+        told = config(tmp_path, text)
+        note_kept(store, told.store.audit, told.landing.kept_days)
     with open_results(path) as results:
         said = results.kept_by_name
     assert len(said) == len(words)
@@ -34,8 +35,8 @@ def test_an_audit_that_was_turned_off_is_still_there(tmp_path: Path) -> None:
     with open_store(tmp_path / "s.sqlite", campaign="meters") as store:
         store.commit("0of1", Batch(audit=[("d1", bytes(8), "counted")]))
         plain = config(tmp_path)
-        assert kept_by_name(plain) == []
-        note_kept(store, plain)
+        assert kept_by_name(plain.store.audit, plain.landing.kept_days) == []
+        note_kept(store, plain.store.audit, plain.landing.kept_days)
         assert len(noted_as_kept(store.meta())) == 1
 
 
