@@ -15,7 +15,7 @@ _AUDIT = (
 
 
 def kept_by_name(audit: bool, days: int | None) -> list[str]:
-    """Say in sentences what is kept beside the counts: an audit, or files of reports for ``days`` days (None: no files)."""
+    """Say what is kept beside the counts: an audit, and files of reports for ``days`` days (None: no files)."""
     said = [_AUDIT] if audit else []
     if days is not None:
         said.append(

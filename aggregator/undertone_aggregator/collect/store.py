@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RECEIVED = "received"
 # The fact that holds the newest settled slot; absent or -1 before the first.
 SETTLED = "settled"
+# The fact that is another one whenever the groups of devices are others; absent where nobody has kept groups.
+GROUPED = "groups_edition"
 # How long a store may still be in use by the workers of a server that was killed.
 LOCK_SECONDS = 5.0
 
