@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from undertone_device.home import Home
+from undertone_device.host.home import Home
 from undertone_device.packets import CONNECTED
 
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"

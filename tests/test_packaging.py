@@ -21,6 +21,7 @@ PACKAGES = {
     "undertone_aggregator",
     "undertone_central",
     "undertone_device",
+    "undertone_operate",
     "undertone_shared",
     "undertone_simulator",
     "undertone_studies",

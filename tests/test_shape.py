@@ -88,15 +88,20 @@ def test_no_two_rooms_of_a_package_import_each_other(package: str) -> None:
     assert circles(rooms_of(package)) == []
 
 
-def test_no_room_of_the_server_imports_its_root() -> None:
-    """But the page and Spark's driver, which stand above it as the command line does."""
-    root = {name for name in BY_NAME if name.startswith("undertone_aggregator.") and name.count(".") == 1}
-    root = {name for name in root if BY_NAME[name].name != "__init__.py"}
-    above = ("undertone_aggregator.web", "undertone_aggregator.spark")
-    rooms = [name for name in BY_NAME if name.startswith("undertone_aggregator.") and name not in root]
-    rooms = [name for name in rooms if not name.startswith(above)]
-    upward = [(name, other) for name in rooms for other in imported(BY_NAME[name]) if other in root]
-    assert upward == []
+ROOMS = sorted(name for name in PACKAGES if re.fullmatch(r"undertone_aggregator\.\w+", name))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_its_docstring_names(room: str) -> None:
+    """The line "May import: ..." of a room's docstring names the other rooms of the server that it needs."""
+    words = re.search(r"^May import: ([a-z, ]+)\.", BY_NAME[room].read_text(encoding="utf-8"), re.M)
+    assert words, "the docstring has no line 'May import: ...'"
+    allowed = set() if words[1] == "nothing" else set(words[1].split(", "))
+    assert rooms_of("undertone_aggregator")[room.split(".")[1]] == allowed
+
+
+def test_the_server_has_no_module_outside_its_rooms() -> None:
+    assert [name for name in BY_NAME if re.fullmatch(r"undertone_aggregator\.\w+", name) and name not in ROOMS] == []
 
 
 def test_a_circle_is_found() -> None:

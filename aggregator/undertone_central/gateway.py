@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from undertone_aggregator.collect.inbox import Inbox, is_repeated, packet_of
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.mqtt.inbox import Inbox, is_repeated, packet_of
+from undertone_aggregator.mqtt.link import Address
 from undertone_central.document import TITLE
 from undertone_central.feed import parse
 from undertone_central.job import Job

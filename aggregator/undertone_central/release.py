@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from undertone_aggregator.collect.link import Address
+from undertone_aggregator.mqtt.link import Address
 from undertone_central import feed
 from undertone_central.budget import OFFERED, Epsilon, check_word, parse_epsilon, parse_positive
 from undertone_central.continual import integers

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from undertone.api import certify as certify
     from undertone.api import certify_published as certify_published
     from undertone_aggregator import design as mechanisms
+    from undertone_aggregator.campaign.results import connect as connect
+    from undertone_aggregator.campaign.results import open_results as open_store
     from undertone_aggregator.design.certificate import Certificate as Certificate
     from undertone_aggregator.estimate.distribution import Quantile as Quantile
     from undertone_aggregator.estimate.estimates import Estimate as Estimate
     from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
-    from undertone_aggregator.results import connect as connect
-    from undertone_aggregator.results import open_results as open_store
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
     from undertone_central.release import Released as Released
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from undertone_central.release import release as release
     from undertone_simulator.doors import plan as plan
     from undertone_simulator.doors import simulate as simulate
-    from undertone_simulator.planning import FleetPlan as FleetPlan
-    from undertone_simulator.simulated import Simulated as Simulated
+    from undertone_simulator.fast.simulated import Simulated as Simulated
+    from undertone_simulator.planning.predict import FleetPlan as FleetPlan
 
 _PLACES = {
     "Broker": "undertone_central.release",
     "Certificate": "undertone_aggregator.design.certificate",
     "Estimate": "undertone_aggregator.estimate.estimates",
-    "FleetPlan": "undertone_simulator.planning",
+    "FleetPlan": "undertone_simulator.planning.predict",
     "Quantile": "undertone_aggregator.estimate.distribution",
     "RangeEstimate": "undertone_aggregator.estimate.estimates",
     "Release": "undertone_central.release",
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",
-    "Simulated": "undertone_simulator.simulated",
+    "Simulated": "undertone_simulator.fast.simulated",
     "certify": "undertone.api",
     "certify_published": "undertone.api",
-    "connect": "undertone_aggregator.results",
+    "connect": "undertone_aggregator.campaign.results",
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
-    "open_store": "undertone_aggregator.results:open_results",
+    "open_store": "undertone_aggregator.campaign.results:open_results",
     "plan": "undertone_simulator.doors",
     "release": "undertone_central.release",
     "simulate": "undertone_simulator.doors",

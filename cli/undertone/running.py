@@ -10,7 +10,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.journal import Journal
+    from undertone_aggregator.base.log import Journal
 
 FORMATS = ("text", "json")
 Seconds = Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")]
@@ -38,7 +38,7 @@ def end_like_ctrl_c() -> None:
 
 def open_journal(log_format: str) -> "Journal":
     """Where a server logs: text to standard error, JSON to standard output. Raises Invalid for another format."""
-    from undertone_aggregator.journal import Journal
+    from undertone_aggregator.base.log import Journal
 
     if log_format not in FORMATS:
         raise Invalid(f"--log-format is {log_format!r}, expected text or json")

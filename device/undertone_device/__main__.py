@@ -8,9 +8,10 @@ import json
 import os
 import sys
 
-from undertone_device import clock, gateway, household, pauses, reset, status
+from undertone_device import clock, gateway, pauses, reset
 from undertone_device.assembly import read_policy
 from undertone_device.config import read_config
+from undertone_device.host import household, status
 from undertone_device.settings import Config
 from undertone_device.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from undertone_device import assembly, clock, status
+from undertone_device import assembly, clock
 from undertone_device.config import read_config
-from undertone_device.home import open_home
-from undertone_device.paho_transport import PahoTransport
+from undertone_device.host import status
+from undertone_device.host.home import open_home
+from undertone_device.host.paho_transport import PahoTransport
+from undertone_device.host.sources import open_source
+from undertone_device.host.sources.background import Background
 from undertone_device.settings import Config
-from undertone_device.sources import open_source
-from undertone_device.sources.background import Background
 from undertone_device.storage import FileStorage
 from undertone_shared.errors import Invalid
 

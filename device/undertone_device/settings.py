@@ -29,7 +29,8 @@ class Broker:
 class Config:
     """The validated file. ``wifi`` is a dict or None; all paths start with ``folder``, the file's.
 
-    ``source``: a dict, of which `undertone_device.config` knows only ``seconds``, `undertone_device.sources` the rest.
+    ``source``: a dict, of which `undertone_device.config` knows only ``seconds``, `undertone_device.host.sources`
+    the rest.
     """
 
     folder: str

@@ -6,22 +6,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.config import COLLECT, CampaignPlan, Config, StreamPlan, read_config
-from undertone_aggregator.groups import read_groups
-from undertone_aggregator.options import parse
-from undertone_aggregator.plan_checks import seconds_of
+from undertone_aggregator.settings.config import COLLECT, CampaignPlan, Config, StreamPlan, read_config
+from undertone_aggregator.settings.groups import read_groups
+from undertone_aggregator.settings.options import parse
+from undertone_aggregator.settings.plan_checks import seconds_of
 from undertone_shared.errors import Invalid
-from undertone_simulator import window_plan
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.bounds import check_bound, public_bound
-from undertone_simulator.day_slots import DAYS, DEVICES
-from undertone_simulator.loaders import load
-from undertone_simulator.planning import SAMPLE_DAYS, FleetPlan, Known, plan_fleet
-from undertone_simulator.populations import population as synthetic
-from undertone_simulator.readings import Readings, Source
-from undertone_simulator.simulated import Simulated
-from undertone_simulator.simulation import CHUNK, Simulation
-from undertone_simulator.spread import workers as crew
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.fast.simulation import CHUNK, Simulation
+from undertone_simulator.fast.spread import workers as crew
+from undertone_simulator.planning import window_plan
+from undertone_simulator.planning.predict import SAMPLE_DAYS, FleetPlan, Known, plan_fleet
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.bounds import check_bound, public_bound
+from undertone_simulator.readings.day_slots import DAYS, DEVICES
+from undertone_simulator.readings.loaders import load
+from undertone_simulator.readings.populations import population as synthetic
+from undertone_simulator.readings.readings import Readings, Source
 
 SLOTS = 48
 ROUNDS = (1.0, 1.0, 1.0)

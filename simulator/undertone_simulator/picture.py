@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from undertone_simulator.simulated import Compared, Simulated
+from undertone_simulator.fast.simulated import Compared, Simulated
 
 BLUE, LIGHT, ORANGE, GREY, INK = "#1f5fa8", "#a8c8ec", "#d9601a", "#6b6f76", "#22262b"
 

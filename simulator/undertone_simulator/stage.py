@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import undertone_device
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.uninterrupted import uninterrupted
-from undertone_simulator.fleet_process import READY, Job
+from undertone_aggregator.base.uninterrupted import uninterrupted
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_simulator.wire.fleet_process import READY, Job
 
 _STOP_SECONDS = 15.0
 NO_MICROPYTHON = (
@@ -97,7 +97,7 @@ class Stage:
         path = self.folder / "fleet.json"
         job.save(path)
         self.fleet = self._start(
-            [sys.executable, "-m", "undertone_simulator.fleet_process", str(path)], self.folder / "fleet.log"
+            [sys.executable, "-m", "undertone_simulator.wire.fleet_process", str(path)], self.folder / "fleet.log"
         )
 
     def fleet_ready(self) -> bool:

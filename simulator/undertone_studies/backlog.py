@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from undertone_aggregator.collect.ingest import IngestPlan
-from undertone_aggregator.collect.mqtt import packets
-from undertone_aggregator.collect.seen import device_key
+from undertone_aggregator.counts.seen import device_key
+from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.mqtt import packets
 from undertone_shared.campaign import Campaign
 from undertone_studies.bench import ingest as bench
 

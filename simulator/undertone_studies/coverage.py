@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.collect.partial import Key, Partial
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges, next_range, theta_from_reports
@@ -19,8 +19,8 @@ from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
+from undertone_simulator.fast.vectorised import histogram, symbols
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram, symbols
 
 Integers = NDArray[np.int64]
 

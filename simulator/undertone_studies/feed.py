@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterable
 from itertools import islice
 
-from undertone_aggregator.collect.link import Address
-from undertone_aggregator.collect.mqtt import packets
+from undertone_aggregator.mqtt import packets
+from undertone_aggregator.mqtt.link import Address
 from undertone_device.packets import encode_publish
 
 _WINDOW = 2000

@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-from undertone_aggregator.collect import crew
-from undertone_aggregator.joining import Joining
+from undertone_aggregator.ingest import shared_workers
+from undertone_aggregator.server.worker import Joining
 from undertone_studies.bench import ingest as bench
 
 
@@ -22,7 +22,7 @@ def main() -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     # What is measured are reports, not how soon a worker notices that it may begin.
-    crew.LOOK_SECONDS = 0.05
+    shared_workers.LOOK_SECONDS = 0.05
     store, password_file, most = sys.argv[1:]
     joining = Joining(store, bench.CAMPAIGN, Path(password_file), shards=int(most))
     joining.run(stop, lambda said: print(said, file=sys.stderr), clock=lambda: bench.NOW)

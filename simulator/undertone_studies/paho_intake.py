@@ -6,8 +6,8 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.link import Address
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.mqtt.link import Address
 
 
 class PahoIntake:

@@ -16,18 +16,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_aggregator import credentials
-from undertone_aggregator.collect import lane
-from undertone_aggregator.collect.ingest import Ingest
-from undertone_aggregator.collect.intake import Intake
-from undertone_aggregator.collect.link import Address
-from undertone_aggregator.collect.mqtt import packets
-from undertone_aggregator.collect.sessions import open_intake
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.direct.endpoint import Endpoint
-from undertone_aggregator.direct.gate import Gate
-from undertone_aggregator.direct.limits import Limits
-from undertone_aggregator.direct.listener import Listener
+from undertone_aggregator.ingest import fast_path
+from undertone_aggregator.ingest.ingest import Ingest
+from undertone_aggregator.ingest.intake import Intake
+from undertone_aggregator.mqtt import credentials, packets
+from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.mqtt.endpoint.limits import Limits
+from undertone_aggregator.mqtt.endpoint.listener import Listener
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.mqtt.sessions import open_intake
+from undertone_aggregator.store.store import open_store
 from undertone_studies.bench import ingest as bench
 from undertone_studies.paho_intake import PahoIntake
 
@@ -38,7 +37,7 @@ ADMISSIONS = ("lane", "plain")
 def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
     """Take in reports until the end of standard input."""
     if admission == "plain":
-        lane.LEAST = sys.maxsize
+        fast_path.LEAST = sys.maxsize
     stop = threading.Event()
 
     def watch() -> None:

@@ -9,8 +9,8 @@ import selectors
 import socket
 import sys
 
-from undertone_aggregator.broker import HOST
-from undertone_aggregator.collect.mqtt import packets
+from undertone_aggregator.mqtt import packets
+from undertone_aggregator.mqtt.broker import HOST
 from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
 

@@ -24,8 +24,8 @@ from undertone_aggregator.threshold import (
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
+from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 from undertone_studies.registry import Options
 from undertone_studies.theta import perturbed, whole_range
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from undertone_aggregator.design import hybrid, most_levels
 from undertone_aggregator.threshold import Query, constant_variance, even_thetas
+from undertone_simulator.fast.vectorised import symbols
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import symbols
 from undertone_studies.theta import ROUNDS, Judge, papers, robust
 from undertone_studies.tops_streams import (
     QUERIES,

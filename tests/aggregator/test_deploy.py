@@ -20,12 +20,12 @@ import yaml
 from support.ci import unavailable
 from support.many import PLAN
 from support.micropython import REPO
-from undertone_aggregator import initialise
-from undertone_aggregator.broker_options import EXTERNAL
-from undertone_aggregator.home import Home
-from undertone_aggregator.initialise import Wishes
-from undertone_aggregator.metrics import COUNTER, FAMILIES
-from undertone_aggregator.signing import read_key
+from undertone_aggregator.mqtt.signing import read_key
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.metrics import COUNTER, FAMILIES
+from undertone_aggregator.settings.broker_options import EXTERNAL
+from undertone_operate import initialise
+from undertone_operate.initialise import Wishes
 
 DEPLOY = REPO / "aggregator" / "deploy"
 KNOWN = {f"{name}_total" if kind == COUNTER else name for name, (kind, _, _) in FAMILIES.items()}

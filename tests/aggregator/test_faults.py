@@ -26,12 +26,12 @@ from support.direct_sender import DirectSender
 from support.private_broker import TLS
 from support.reports import expected, some_reports
 from support.server import delivery
-from undertone_aggregator import credentials
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.seen import digest
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.recount import recount
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.seen import digest
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.store.store import open_store
+from undertone_operate.recount import recount
 from undertone_shared.campaign import Campaign
 
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")

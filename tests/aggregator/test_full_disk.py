@@ -14,11 +14,11 @@ from support import deliveries
 from support.child_server import Server, external
 from support.deliveries import Sender, wait_for
 from support.server import delivery
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect import room
-from undertone_aggregator.collect.room import naming, until_room
-from undertone_aggregator.collect.store import NoRoom, StoreError, open_store
-from undertone_aggregator.journal import Journal
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.store import disk_space
+from undertone_aggregator.store.disk_space import naming, until_room
+from undertone_aggregator.store.store import NoRoom, StoreError, open_store
 from undertone_shared.errors import Invalid
 
 SAID = "a file cannot be written, trying again: "
@@ -141,7 +141,7 @@ def test_the_file_that_found_no_room_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such") as caught, naming(path):
         raise OSError(errno.ENOENT, "No such file", "other")
     assert caught.value.filename == "other"
-    assert not room.is_full(caught.value)
+    assert not disk_space.is_full(caught.value)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])

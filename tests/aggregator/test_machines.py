@@ -21,10 +21,10 @@ from support.postgres import MISSING, Postgres, folder_of_binaries
 from support.rabbitmq import BINARIES, RabbitMQ
 from support.rabbitmq import MISSING as NO_RABBITMQ
 from support.reports import expected, some_reports
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.link import Outlet
-from undertone_aggregator.collect.store import StoreError, open_store
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.link import Outlet
+from undertone_aggregator.store.store import StoreError, open_store
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import config_topic
 

@@ -12,16 +12,16 @@ import pytest
 from support import deliveries
 from support.child_server import Server
 from support.deliveries import wait_for
-from undertone_aggregator import credentials
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.ingest import IngestPlan
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.sessions import open_intake
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.collection import cells_of
-from undertone_aggregator.config import parse_config
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.server import serve
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.sessions import open_intake
+from undertone_aggregator.server.server import serve
+from undertone_aggregator.settings.config import parse_config
+from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 
 PREFIX = "undertone-test/two"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from support.many import undertone
-from undertone_aggregator.binding import open_campaign
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.home import Home
+from undertone_aggregator.campaign.binding import open_campaign
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import open_store
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from support.many import undertone
-from undertone_aggregator.binding import apply_plan, open_campaign
-from undertone_aggregator.collect.store import RECEIVED, Batch, open_store
-from undertone_aggregator.config import Config
-from undertone_aggregator.groups import append_groups, read_groups
-from undertone_aggregator.home import Home
+from undertone_aggregator.campaign.binding import apply_plan, open_campaign
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.groups import append_groups, read_groups
+from undertone_aggregator.store.store import RECEIVED, Batch, open_store
 from undertone_shared.errors import Invalid
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")

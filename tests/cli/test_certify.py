@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 import undertone
 from support.designed import small_table
 from undertone.app import app
-from undertone_aggregator import design, signing
+from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate, mechanisms
+from undertone_aggregator.mqtt import signing
 from undertone_shared import issue
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism

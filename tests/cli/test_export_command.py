@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from support.stores import simulated_store
 from undertone.app import app
+from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.estimate.export import FORMATS, format_of
-from undertone_aggregator.results import open_results
 from undertone_shared.errors import Invalid
 
 

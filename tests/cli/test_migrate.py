@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.many import undertone
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 
 OLD = Path(__file__).parents[1] / "aggregator/collect/store_0005.sql"

@@ -7,7 +7,7 @@ import pytest
 
 from support import landed
 from undertone.__main__ import main
-from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.store.store import Batch, open_store
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary
 
 @pytest.mark.parametrize("line", ["device,grp", "device,group\na", "device,group\na,all", "device,group\na,x\na,y"])
 def test_a_bad_groups_file_is_named(tmp_path: Path, line: str) -> None:
-    from undertone_aggregator.groups import read_groups
+    from undertone_aggregator.settings.groups import read_groups
     from undertone_shared.errors import Invalid
 
     path = tmp_path / "groups.csv"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from undertone_aggregator import credentials
+from undertone_aggregator.mqtt import credentials
 from undertone_simulator.stage import Stage
 
 

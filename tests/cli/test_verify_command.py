@@ -8,16 +8,16 @@ from support import landed
 from support.list_intake import ListIntake
 from support.server import PREFIX, delivery
 from undertone.__main__ import main
-from undertone_aggregator.collect.ingest import Ingest, IngestPlan
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.landing import Landing
-from undertone_aggregator.collect.landing_plan import SPARK, LandingPlan
-from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import Batch, open_store
-from undertone_aggregator.collection import cells_of
-from undertone_aggregator.recount import recount
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.partial import Key, Partial
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.ingest.landing import Landing
+from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
+from undertone_aggregator.store.store import Batch, open_store
+from undertone_operate.recount import recount
 from undertone_shared.report import COHORT, pack
-from undertone_simulator.ledger import FleetLedger
+from undertone_simulator.wire.ledger import FleetLedger
 
 ONE = pack(COHORT, b"abcdefgh", 5, (3,), 1)
 TWO = pack(COHORT, b"abcdefgh", 6, (3,), 2)

@@ -12,10 +12,11 @@ import time
 import pytest
 from rig import DAY, make_campaign
 
-from undertone_device import pauses, status
+from undertone_device import pauses
 from undertone_device.config import read_config
 from undertone_device.gateway import Device
-from undertone_device.sources.source import Plausible, Source
+from undertone_device.host import status
+from undertone_device.host.sources.source import Plausible, Source
 from undertone_device.storage import FileStorage
 from undertone_shared import issue
 from undertone_shared.campaign import MAGIC, SIGNATURE_BYTES

@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device.config import parse_config
-from undertone_device.home import FILE, open_home, seen_of
+from undertone_device.host.home import FILE, open_home, seen_of
 from undertone_shared.errors import Invalid
 
 STATUS = {
@@ -140,7 +140,7 @@ def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(config, tmp_path, 
 
 
 def test_a_broker_that_is_away_is_said_and_found_later(config, tmp_path, mosquitto_binary, free_port, monkeypatch):
-    monkeypatch.setattr("undertone_device.home._RETRY_SECONDS", 0)
+    monkeypatch.setattr("undertone_device.host.home._RETRY_SECONDS", 0)
     port = free_port()
     name_broker(tmp_path, host="localhost", tcp_port=port)
     home = open_home(config)

@@ -13,11 +13,11 @@ from rig import DAY, make_campaign
 from support import direct
 from support import micropython as mp
 from support.paho_client import leave
-from undertone_aggregator import credentials
-from undertone_aggregator.direct.listener import Listener
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import __main__ as command
+from undertone_operate.authority import device_certificate, private_authority
 from undertone_shared import issue
-from undertone_simulator.authority import device_certificate, private_authority
 
 BROKER = """\
 listener {port} 127.0.0.1

@@ -21,7 +21,7 @@ from support.private_broker import PrivateBroker
 from undertone_device import __main__ as command
 from undertone_device.assembly import read_policy
 from undertone_device.config import read_config
-from undertone_device.status import parse_status
+from undertone_device.host.status import parse_status
 from undertone_shared import intake, issue
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule

@@ -8,10 +8,10 @@ from rig import DAY, START, Device, hybrid, make_campaign, square_wave
 from rig import SLOT as SLOT_SECONDS
 
 from support import micropython as mp
-from undertone_device import household
-from undertone_device.home import seen_of
-from undertone_device.household import explain
-from undertone_device.status import describe, parse_status
+from undertone_device.host import household
+from undertone_device.host.home import seen_of
+from undertone_device.host.household import explain
+from undertone_device.host.status import describe, parse_status
 from undertone_device.units import epsilon_units
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.stream import StreamRule

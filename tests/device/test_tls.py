@@ -14,14 +14,14 @@ import pytest
 
 from support import micropython as mp
 from support.private_broker import TLS, PrivateBroker
-from undertone_aggregator.credentials import write_passwords
-from undertone_aggregator.direct.endpoint import Endpoint
-from undertone_aggregator.direct.gate import Gate
-from undertone_aggregator.direct.limits import Limits
-from undertone_aggregator.direct.listener import Listener
+from undertone_aggregator.mqtt.credentials import write_passwords
+from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.mqtt.endpoint.limits import Limits
+from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import assembly, clock, tls_context
 from undertone_device.config import parse_config
-from undertone_device.paho_transport import PahoTransport
+from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.tls_context import certificates, verified_context
 from undertone_shared.errors import Invalid
 

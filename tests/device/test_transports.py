@@ -11,8 +11,9 @@ import pytest
 from fake_broker import FakeBroker
 
 from support.private_broker import PrivateBroker
-from undertone_device import clock, paho_transport, socket_stream
-from undertone_device.paho_transport import PahoTransport
+from undertone_device import clock, socket_stream
+from undertone_device.host import paho_transport
+from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.socket_stream import SocketStream
 from undertone_device.stream_transport import StreamTransport
 from undertone_shared.errors import Invalid

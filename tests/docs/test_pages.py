@@ -7,8 +7,8 @@ import pytest
 
 from support.micropython import REPO
 from undertone_device.config import parse_config
-from undertone_device.sources import _KINDS
-from undertone_device.sources.source import parse_fields
+from undertone_device.host.sources import _KINDS
+from undertone_device.host.sources.source import parse_fields
 
 SENSORS = sorted((REPO / "docs/sensors").glob("*.md"))
 _SOURCE = re.compile(r'`(\{"kind": .*?\})`')

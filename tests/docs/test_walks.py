@@ -9,8 +9,8 @@ import pytest
 
 from support import micropython as mp
 from support.ci import absent, unavailable
-from undertone_aggregator.collect.inventory import REVOKED
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.store.inventory import REVOKED
+from undertone_aggregator.store.store import open_store
 
 WALKS = mp.REPO / "docs/walk"
 WALK = WALKS / "field.sh"

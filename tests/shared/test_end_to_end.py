@@ -14,8 +14,8 @@ from scipy.stats import chi2
 from support.designed import MAKERS
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid
+from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 
 Z_LIMIT = 4.9
 FALSE_ALARM = 1e-6

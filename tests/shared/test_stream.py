@@ -8,8 +8,8 @@ import stream_draws as shared
 
 from support import micropython as mp
 from undertone_shared.entropy import BUFFER_BYTES
-from undertone_simulator.draws import GivenWords
-from undertone_simulator.vectorised import symbols
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import symbols
 
 HERE = Path(__file__).parent / "both"
 

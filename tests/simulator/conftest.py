@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_port as next_free_port
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.config import Config, parse_config
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.server import serve
-from undertone_simulator.clock import Clock
-from undertone_simulator.fleet import Fleet
-from undertone_simulator.ledger import FleetLedger, read_ledgers
-from undertone_simulator.members import read_members
-from undertone_simulator.playback import Playback
-from undertone_simulator.populations import households
-from undertone_simulator.provision import Target, checked_names, make_policy, provision
-from undertone_simulator.verify import Accounts, reconcile
-from undertone_simulator.wire import Wire
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.server.server import serve
+from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.store.store import open_store
+from undertone_operate.members import read_members
+from undertone_operate.provision import Target, checked_names, make_policy, provision
+from undertone_simulator.readings.populations import households
+from undertone_simulator.wire.clock import Clock
+from undertone_simulator.wire.commons import Wire
+from undertone_simulator.wire.fleet import Fleet
+from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
+from undertone_simulator.wire.playback import Playback
+from undertone_simulator.wire.verify import Accounts, reconcile
 
 HOST = "127.0.0.1"
 
@@ -116,7 +116,7 @@ class World:
 def ports_of_their_own():
     """What chooses a port itself, and starts its server seconds later, gets one that nobody else is given meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("undertone_simulator.demo.run", "undertone_simulator.load"):
+        for name in ("undertone_simulator.demo.run", "undertone_simulator.load.run"):
             patch.setattr(importlib.import_module(name), "free_port", next_free_port)
         yield
 

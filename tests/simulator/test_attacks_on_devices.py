@@ -18,8 +18,8 @@ from undertone_shared.issue import pack
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import Cohort
 from undertone_shared.table import TableMechanism
-from undertone_simulator.clock import Clock
-from undertone_simulator.ledger import read_ledgers
+from undertone_simulator.wire.clock import Clock
+from undertone_simulator.wire.ledger import read_ledgers
 
 
 def table(*rows):

@@ -7,8 +7,8 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from support.paho_client import leave
-from undertone_aggregator.collect.admission import REASONS
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.ingest.admission import REASONS
+from undertone_aggregator.store.store import open_store
 from undertone_device.packets import encode_publish
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT, pack

@@ -8,11 +8,11 @@ import pytest
 
 PROGRAM = """
 import json, sys, time
-from undertone_aggregator.config import CampaignPlan
-from undertone_aggregator.options import parse
-from undertone_simulator.memory import peak_megabytes
-from undertone_simulator.populations import population
-from undertone_simulator.simulation import Simulation
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.settings.options import parse
+from undertone_simulator.wire.memory import peak_megabytes
+from undertone_simulator.readings.populations import population
+from undertone_simulator.fast.simulation import Simulation
 devices, slots = int(sys.argv[1]), int(sys.argv[2])
 plan = parse(CampaignPlan, "campaign", {
     "name": "large", "sensor": "load", "unit": "events", "bound": 10000, "epsilon": 1, "rounds": [1],

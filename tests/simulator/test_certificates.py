@@ -16,10 +16,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from undertone.__main__ import main
-from undertone_aggregator.config import read_config
-from undertone_aggregator.hang_up import watch_hang_up
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.source import open_source
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.source import open_source
+from undertone_aggregator.server.hang_up import watch_hang_up
+from undertone_aggregator.settings.config import read_config
 
 BROKERS = {
     "direct": """
@@ -198,7 +198,7 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
 
 
 def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) -> None:
-    from undertone_simulator.authority import device_certificate, private_authority
+    from undertone_operate.authority import device_certificate, private_authority
 
     other = tmp_path / "other" / "load-001"
     shutil.copytree(site.fleet / "devices/load-001", other)

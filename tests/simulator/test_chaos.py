@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from undertone_aggregator.collect.epochs import Timeline
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_simulator.chaos import judge
 from undertone_simulator.chaos.judge import failures
 from undertone_simulator.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
-from undertone_simulator.faults import FAULTS
-from undertone_simulator.verify import Accounts
+from undertone_simulator.wire.faults import FAULTS
+from undertone_simulator.wire.verify import Accounts
 
 
 def test_the_seed_makes_the_schedule():

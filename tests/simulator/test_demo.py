@@ -19,8 +19,8 @@ from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import meaning
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.demo.run import ledgers, write_json
-from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.stage import example_device, find_micropython
+from undertone_simulator.wire.ledger import read_ledgers
 
 # The package has a function of the module's name.
 run_module = importlib.import_module("undertone_simulator.demo.run")

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from undertone_operate.members import read_members
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import DEMO_COLLECTIONS
 from undertone_simulator.demo.plan import DemoOptions, prepare
-from undertone_simulator.members import read_members
-from undertone_simulator.readings import Readings
+from undertone_simulator.readings.readings import Readings
 
 
 def plan(folder, **options):

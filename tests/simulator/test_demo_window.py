@@ -8,8 +8,8 @@ from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import published_apart
-from undertone_simulator.ledger import read_ledgers
 from undertone_simulator.stage import example_device, find_micropython
+from undertone_simulator.wire.ledger import read_ledgers
 
 
 class Silent:

@@ -13,9 +13,9 @@ from support.stepped import PatientClock
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, REPORT
-from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.ledger import read_ledgers
-from undertone_simulator.memory import MemoryStorage
+from undertone_simulator.wire.faults import Fault, schedule
+from undertone_simulator.wire.ledger import read_ledgers
+from undertone_simulator.wire.memory import MemoryStorage
 
 MINUTES = """
 slot_seconds = 60

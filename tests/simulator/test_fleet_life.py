@@ -11,11 +11,11 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from undertone.__main__ import main
-from undertone_aggregator.config import read_config
-from undertone_aggregator.hang_up import watch_hang_up
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.source import open_source
-from undertone_simulator import fleet_life
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.source import open_source
+from undertone_aggregator.server.hang_up import watch_hang_up
+from undertone_aggregator.settings.config import read_config
+from undertone_operate import fleet_life
 
 CONFIG = """
 [broker]

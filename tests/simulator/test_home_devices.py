@@ -21,9 +21,9 @@ from support.deliveries import wait_for
 from support.many import Running
 from support.paho_client import leave
 from undertone.__main__ import main
-from undertone_aggregator.broker_process import running_pid
-from undertone_aggregator.collect.link import worker_password
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.mqtt.broker_process import running_pid
+from undertone_aggregator.mqtt.link import worker_password
+from undertone_aggregator.store.store import open_store
 from undertone_shared.topics import report_topic
 
 PREFIX = "undertone/v2"
@@ -190,8 +190,8 @@ def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> Non
 @pytest.mark.broker
 def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: Place) -> None:
     said("devices", "add", "3", "--home", str(home.folder), "--campaign", "water")
-    from undertone_aggregator.binding import refusals_of
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.campaign.binding import refusals_of
+    from undertone_aggregator.server.folder import Home
 
     opened = Home(home.folder)
     text = opened.file("water").read_text()

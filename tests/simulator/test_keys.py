@@ -8,10 +8,10 @@ import pytest
 from support.lies import DAY, MINUTES, POLICY, SPEED, Server, begin, campaign, reporting, until
 from support.stepped import PatientClock
 from undertone_aggregator.design import hybrid
-from undertone_aggregator.signing import make_key
+from undertone_aggregator.mqtt.signing import make_key
 from undertone_shared.intake import unpack
 from undertone_shared.issue import pack
-from undertone_simulator.ledger import read_ledgers
+from undertone_simulator.wire.ledger import read_ledgers
 
 LAST_SECOND = 0xFFFFFFFF
 

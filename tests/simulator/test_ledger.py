@@ -1,7 +1,7 @@
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.ledger import REPORT, THRESHOLD, FleetLedger, LedgerTail, Play, read_ledgers
+from undertone_simulator.wire.ledger import REPORT, THRESHOLD, FleetLedger, LedgerTail, Play, read_ledgers
 
 ONE = bytes(range(16))
 TWO = bytes(range(16, 32))

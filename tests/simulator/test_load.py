@@ -8,12 +8,12 @@ import pytest
 from support.deliveries import wait_for
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
-from undertone_simulator import load
-from undertone_simulator.descriptors import allow_connections
-from undertone_simulator.ledger import read_ledgers
-from undertone_simulator.load import run
-from undertone_simulator.load_options import LoadOptions
+from undertone_simulator.load import run as load
+from undertone_simulator.load.load_options import LoadOptions
+from undertone_simulator.load.run import run
 from undertone_simulator.stage import Failed
+from undertone_simulator.wire.descriptors import allow_connections
+from undertone_simulator.wire.ledger import read_ledgers
 
 
 def test_too_few_descriptors_are_said_before_anything_starts(monkeypatch):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.loaders import load, natural_unit
+from undertone_simulator.readings.loaders import load, natural_unit
 
 
 def written(folder, text, name="readings.csv"):

@@ -11,10 +11,10 @@ from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
 from undertone_simulator import doors
-from undertone_simulator.planning import Known, Predictor, plan_fleet
-from undertone_simulator.populations import population
+from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.planning.predict import Known, Predictor, plan_fleet
+from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 
 
 def known(name="households", devices=1024, days=1):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from undertone_simulator.populations import BOUND, HALF_HOURS, households
-from undertone_simulator.populations.households import SHAPE, _appliances
+from undertone_simulator.readings.populations import BOUND, HALF_HOURS, households
+from undertone_simulator.readings.populations.households import SHAPE, _appliances
 from undertone_studies.theta_populations import in_time_order
 
 # Of the EDRP readings, as the module's docstring states them.

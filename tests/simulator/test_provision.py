@@ -6,15 +6,13 @@ import pytest
 from cryptography import x509
 from cryptography.x509 import verification
 
-from undertone_aggregator.config import parse_config
+from undertone_aggregator.settings.config import parse_config
 from undertone_device import assembly
 from undertone_device.config import read_config
 from undertone_device.units import epsilon_units
-from undertone_shared.errors import Invalid
-from undertone_shared.topics import shard
-from undertone_simulator.authority import private_authority
-from undertone_simulator.members import read_members
-from undertone_simulator.provision import (
+from undertone_operate.authority import private_authority
+from undertone_operate.members import read_members
+from undertone_operate.provision import (
     Target,
     checked_names,
     life_sentence,
@@ -25,6 +23,8 @@ from undertone_simulator.provision import (
     signers,
     target_of,
 )
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import shard
 
 FILES = ["ca.crt", "ca.key", "server.crt", "server.key"]
 CAMPAIGN = """

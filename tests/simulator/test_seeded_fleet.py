@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from support.stepped import SteppedClock, at_rest
-from undertone_aggregator.collect.store import RECEIVED, open_store
-from undertone_aggregator.coordinator import Coordinator
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.playback import Playback
-from undertone_simulator.populations import households
+from undertone_aggregator.campaign.coordinator import Coordinator
+from undertone_aggregator.store.store import RECEIVED, open_store
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import households
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.simulation import Simulation
+from undertone_simulator.wire.faults import Fault, schedule
+from undertone_simulator.wire.playback import Playback
 
 MINUTES = """
 slot_seconds = 60

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from undertone_aggregator.collect.partial import Partial
-from undertone_aggregator.config import parse_config
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design import hybrid
+from undertone_aggregator.settings.config import parse_config
+from undertone_operate import membership
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
-from undertone_simulator import membership
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.liar import largest_lie
-from undertone_simulator.populations import population
-from undertone_simulator.readings import Readings
-from undertone_simulator.simulation import Simulation
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import Readings
+from undertone_simulator.wire.liar import largest_lie
 
 PLAN = parse_config(
     """

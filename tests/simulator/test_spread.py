@@ -13,10 +13,10 @@ import pytest
 from support import plans
 from support.deliveries import wait_for
 from undertone_shared.errors import Invalid
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.populations import population
-from undertone_simulator.simulation import Simulation
-from undertone_simulator.spread import workers
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.fast.spread import workers
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import population
 
 
 def simulate(crew, stream):

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from support.stepped import SteppedClock, at_rest
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.config import parse_config
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.faults import Fault, schedule
-from undertone_simulator.playback import Playback
-from undertone_simulator.populations import households
-from undertone_simulator.provision import stream_policy
+from undertone_aggregator.settings.config import parse_config
+from undertone_aggregator.store.store import open_store
+from undertone_operate.provision import stream_policy
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import households
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.simulation import Simulation
+from undertone_simulator.wire.faults import Fault, schedule
+from undertone_simulator.wire.playback import Playback
 
 DEVICES, SLOTS, SEED, START = 12, 14, 20211115, 1_798_416_000
 FAULTS = [

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from undertone_aggregator.collect.moments import Layout, layout_of
-from undertone_aggregator.config import parse_config
-from undertone_aggregator.results import open_results
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.moments import Layout, layout_of
+from undertone_aggregator.settings.config import parse_config
 from undertone_shared.entropy import Entropy
 from undertone_shared.gaussian import discrete_gaussian as one_by_one
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.populations import population
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.fast.vectorised_gaussian import discrete_gaussian
+from undertone_simulator.fast.vectorised_stream import moments
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.simulation import Simulation
-from undertone_simulator.vectorised_gaussian import discrete_gaussian
-from undertone_simulator.vectorised_stream import moments
 
 CONFIG = parse_config(
     """

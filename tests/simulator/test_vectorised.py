@@ -8,10 +8,10 @@ from undertone_shared.entropy import Entropy, EntropyError
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.table import TableMechanism
-from undertone_simulator import vectorised
-from undertone_simulator.draws import GivenWords
+from undertone_simulator.fast import vectorised
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import histogram, symbols
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram, symbols
 
 THETA = 613
 

@@ -5,18 +5,18 @@ from collections import Counter
 
 import pytest
 
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.inventory import REVOKED, Device
-from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import Batch, open_store
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import hybrid, square_wave
+from undertone_aggregator.store.inventory import REVOKED, Device
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
-from undertone_simulator.ledger import Sent
-from undertone_simulator.verify import reconcile
+from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.verify import reconcile
 
 FINGERPRINT = b"abcdefgh"
 

@@ -1,9 +1,9 @@
-"""Many devices of one process verify each signature once; see `undertone_simulator.fleet_process.verify_once`."""
+"""Many devices of one process verify each signature once; see `undertone_simulator.wire.fleet_process.verify_once`."""
 
 import pytest
 
 from undertone_shared import ed25519
-from undertone_simulator.fleet_process import verify_once
+from undertone_simulator.wire.fleet_process import verify_once
 
 
 def test_devices_that_share_a_processor_verify_a_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:

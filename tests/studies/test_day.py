@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.day_slots import Slots
-from undertone_simulator.populations import population
-from undertone_simulator.window_plan import plan_window, predict
+from undertone_simulator.planning.window_plan import plan_window, predict
+from undertone_simulator.readings.day_slots import Slots
+from undertone_simulator.readings.populations import population
 from undertone_studies.experiments.day import atoms, coarse, simulate
 
 DAY = 86_400

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from undertone_shared.table import TableMechanism
-from undertone_simulator import populations
+from undertone_simulator.readings import populations
 from undertone_studies import tables
 from undertone_studies.registry import EXPERIMENTS, Options
 

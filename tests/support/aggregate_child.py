@@ -9,9 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
-from undertone_aggregator.config import read_config
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.server import serve
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.server.server import serve
+from undertone_aggregator.settings.config import read_config
 
 
 class Bomb:

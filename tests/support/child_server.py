@@ -10,8 +10,8 @@ from pathlib import Path
 from support import deliveries
 from support.deliveries import wait_for
 from support.private_broker import TLS
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.store.store import open_store
 from undertone_shared.campaign import Campaign
 
 CHILD = Path(__file__).with_name("aggregate_child.py")

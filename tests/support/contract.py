@@ -7,25 +7,25 @@ import numpy as np
 
 from support import server
 from support.designed import check_all
-from undertone_aggregator.collect.admission import Admission
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.landing import RAW, rows_of
-from undertone_aggregator.collect.lane import Lane
-from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.seen import COUNTED, Seen
-from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.counts.seen import COUNTED, Seen
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.mechanisms import missing, traits_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.ingest.fast_path import Lane
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.ingest.landing import RAW, rows_of
+from undertone_aggregator.store.store import Batch
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, write_canonical
 from undertone_shared.entropy import Entropy
 from undertone_shared.topics import report_topic
-from undertone_simulator.draws import GivenWords
-from undertone_simulator.liar import largest_lie
-from undertone_simulator.vectorised import symbols
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import symbols
+from undertone_simulator.wire.liar import largest_lie
 
 _DEVICES = 40
 

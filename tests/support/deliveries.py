@@ -11,9 +11,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.ports import free_port
 from support.private_broker import TLS
-from undertone_aggregator import credentials
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect.link import Address
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.link import Address
 
 PASSWORD = "a password for a test"
 

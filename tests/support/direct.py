@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator import credentials
-from undertone_aggregator.direct.endpoint import Endpoint
-from undertone_aggregator.direct.gate import Gate
-from undertone_aggregator.direct.limits import Limits
-from undertone_aggregator.direct.listener import Listener
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.mqtt.endpoint.limits import Limits
+from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import packets
 from undertone_shared.topics import config_topic, report_topic
 

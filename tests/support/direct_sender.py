@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from support.deliveries import wait_for
-from undertone_simulator.connection import Connection
+from undertone_simulator.wire.connection import Connection
 
 _PAUSE = 0.1
 

@@ -4,10 +4,10 @@ import random
 from collections import Counter
 
 from support.server import FIRST, PREFIX, delivery, plan, two_epochs
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.config import StreamPlan
-from undertone_aggregator.stream_rounds import stream_rule
+from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared import report
 from undertone_shared.issue import build
 from undertone_shared.schedule import Schedule

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from support.list_intake import ListIntake
 from support.server import FIRST, PREFIX, delivery, two_epochs
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.ingest import Ingest, IngestPlan
-from undertone_aggregator.collect.intake import Delivery
-from undertone_aggregator.collect.landing import Landing
-from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
-from undertone_aggregator.collect.store import Store
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.ingest.landing import Landing
+from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
+from undertone_aggregator.store.store import Store
 
 EPOCHS = two_epochs()
 START = FIRST + 100

@@ -1,8 +1,8 @@
-"""An intake from a list: what `undertone_aggregator.collect.intake.Intake` asks for, and no more."""
+"""An intake from a list: what `undertone_aggregator.ingest.intake.Intake` asks for, and no more."""
 
 from collections.abc import Iterable, Sequence
 
-from undertone_aggregator.collect.intake import Delivery
+from undertone_aggregator.ingest.intake import Delivery
 
 
 class ListIntake:

@@ -12,8 +12,8 @@ from pathlib import Path
 from support import deliveries
 from support.child_server import CAMPAIGN
 from support.deliveries import wait_for
-from undertone_aggregator.collect.leases import COORDINATOR
-from undertone_aggregator.collect.store import StoreError, open_store
+from undertone_aggregator.store.leases import COORDINATOR
+from undertone_aggregator.store.store import StoreError, open_store
 
 FOLDER = Path(deliveries.__file__).parent
 NOW = 1_800_000_000

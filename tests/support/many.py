@@ -10,12 +10,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.health import serve_health
-from undertone_aggregator.home import Home
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.many import Server, open_server
-from undertone_aggregator.plan_file import PlanFile
-from undertone_aggregator.running import Options
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.runner import Options
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.health import serve_health
+from undertone_aggregator.server.plan_file import PlanFile
+from undertone_aggregator.server.supervisor import Server, open_server
 
 PLAN = """[campaign]
 name = "{name}"

@@ -1,4 +1,4 @@
-"""A store in memory: what `undertone_aggregator.collect.store.Store` asks for, and no more."""
+"""A store in memory: what `undertone_aggregator.store.store.Store` asks for, and no more."""
 
 import contextlib
 import copy
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.inventory import ACTIVE, Device
-from undertone_aggregator.collect.partial import Partial
-from undertone_aggregator.collect.seen import COUNTED
-from undertone_aggregator.collect.store import RECEIVED, SETTLED, Batch, StoreError
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.counts.seen import COUNTED
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch, StoreError
 from undertone_shared.errors import Invalid
 
 _NUMBERS = itertools.count()

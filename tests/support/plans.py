@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from undertone_aggregator.config import parse_config
+from undertone_aggregator.settings.config import parse_config
 
 _HEAD = """
 [broker]

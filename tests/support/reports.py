@@ -4,12 +4,12 @@ import random
 
 from support.child_server import NOW, PREFIX
 from support.server import delivery
-from undertone_aggregator.collect.admission import Admission
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.partial import Partial
-from undertone_aggregator.collect.seen import COUNTED, Seen
-from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.counts.seen import COUNTED, Seen
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.store.store import Batch
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
 

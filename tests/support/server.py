@@ -3,9 +3,9 @@
 import functools
 from pathlib import Path
 
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.config import CampaignPlan, Config, parse_config
+from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design import hybrid, square_wave
+from undertone_aggregator.settings.config import CampaignPlan, Config, parse_config
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.issue import build

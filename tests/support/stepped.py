@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 
-from undertone_simulator.clock import TICKS_MASK, Clock
+from undertone_simulator.wire.clock import TICKS_MASK, Clock
 
 PATIENCE_SECONDS = 60
 

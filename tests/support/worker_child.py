@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 from support.aggregate_child import now
-from undertone_aggregator.joining import Joining
-from undertone_aggregator.journal import Journal
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.server.worker import Joining
 
 
 def main() -> None:

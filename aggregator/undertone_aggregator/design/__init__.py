@@ -1,4 +1,7 @@
-"""Choosing mechanisms for an epsilon: integers, proven and compared with the papers' continuous formulas."""
+"""Choosing mechanisms for an epsilon: integers, proven and compared with the papers' continuous formulas.
+
+May import: nothing.
+"""
 
 from undertone_aggregator.design.budget import Budget, best_fraction, exponential_below
 from undertone_aggregator.design.window import (

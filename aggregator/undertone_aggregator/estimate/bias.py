@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign

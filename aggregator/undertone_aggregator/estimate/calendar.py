@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.zones import AUTO, weekend_of, zone
 from undertone_aggregator.estimate.seasonal import Calendar
-from undertone_aggregator.estimate.zones import AUTO, weekend_of, zone
 from undertone_shared.errors import Invalid
 
 DAY = 86400

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.partial import Counts, Key
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.partial import Counts, Key
 from undertone_aggregator.estimate.estimates import Row
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.posterior import Posterior, posterior

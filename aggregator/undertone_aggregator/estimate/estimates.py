@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 
 # Nominal 95 %.
 Z = 1.959963984540054

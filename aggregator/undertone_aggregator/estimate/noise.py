@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from undertone_aggregator.collect.partial import Counts
+from undertone_aggregator.counts.partial import Counts
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population

@@ -9,17 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from undertone_aggregator.collect import store as stores
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
-from undertone_aggregator.collect.kept import noted_as_kept
-from undertone_aggregator.collect.partial import EVERYBODY
-from undertone_aggregator.collect.sequences import by_group
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.facts import MechanismFacts, mechanism_facts
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_aggregator.store import store as stores
+from undertone_aggregator.store.kept import noted_as_kept
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
@@ -45,7 +45,8 @@ class Collections(Protocol):
 class OpenCampaign:
     """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
 
-    ``collections``: how each kind of campaign is read; `undertone_aggregator.results` knows it. ``campaign``: which one
+    ``collections``: how each kind of campaign is read; `undertone_aggregator.campaign.results` knows it.
+    ``campaign``: which one
     of those in the store; without it the only one.
     """
 
@@ -173,7 +174,8 @@ class OpenCampaign:
 
     @property
     def life(self) -> str | None:
-        """What an operator wants of the campaign, see `undertone_aggregator.binding.STATES`; None: it has not begun."""
+        """What an operator wants of the campaign, see `undertone_aggregator.campaign.binding.STATES`; None: it has
+        not begun."""
         return self._store.meta().get("state")
 
     @property

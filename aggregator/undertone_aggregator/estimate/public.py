@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from undertone_aggregator.collect.partial import Partial
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from undertone_aggregator.collect.inventory import ACTIVE
-from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, Partial, reports_in
-from undertone_aggregator.collect.store import SETTLED, Store
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, reports_in
+from undertone_aggregator.store.inventory import ACTIVE
+from undertone_aggregator.store.store import SETTLED, Store
 from undertone_shared import report
 
 # The fact that holds [first slot, min_reports] for every change of min_reports, as slots settled under it.

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.inventory import ACTIVE
-from undertone_aggregator.collect.partial import EVERYBODY, Partial
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
@@ -18,6 +17,7 @@ from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
 from undertone_aggregator.estimate.selection import Hours, Selection, chosen_slots, selection
 from undertone_aggregator.estimate.world import world_learns
+from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF

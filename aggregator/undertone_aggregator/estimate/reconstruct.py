@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.bias import STALE, Bias, Level, TwoSidedBias, bias_of
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z

@@ -13,9 +13,9 @@ from dataclasses import asdict, fields
 from datetime import tzinfo
 from typing import Any, TypeVar
 
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.facts import MechanismFacts
-from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.facts import MechanismFacts
+from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import LAGS, Layout, layout_of
-from undertone_aggregator.collect.partial import EVERYBODY, Counts, Key, add_counts
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.estimates import RELEASED, Estimate, RangeEstimate, Series, Z
 from undertone_shared.campaign import Campaign

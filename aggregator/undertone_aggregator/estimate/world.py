@@ -1,6 +1,6 @@
 """What a reader of everything published learns of a household, and at what cost in privacy."""
 
-from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design.published import Published, about
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from undertone_aggregator.collect.chains import Chains
-from undertone_aggregator.collect.columns import Columns
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.landing import RAW
-from undertone_aggregator.collect.partial import Key, pack_counts, unpack_counts
-from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.sequences import MissingReports, Sequences
-from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.collect.tally import Admitted, Tally
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.columns import Columns
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Key, pack_counts, unpack_counts
+from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.counts.sequences import MissingReports, Sequences
+from undertone_aggregator.ingest.landing import RAW
+from undertone_aggregator.ingest.tally import Admitted, Tally
+from undertone_aggregator.store.store import Batch
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import Report

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.binding import bind_counting
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.ingest import Failpoint, Say, nowhere
-from undertone_aggregator.collect.landing import COLUMNS, COUNTED, GATHERED_GLOB, LANDED
-from undertone_aggregator.collect.landing_batches import forget_batches, note_batch, waiting_files
-from undertone_aggregator.collect.landing_plan import SPARK
-from undertone_aggregator.collect.store import Batch, Store, StoreError, open_store
-from undertone_aggregator.spark import ledger
+from undertone_aggregator.campaign.binding import bind_counting
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.ingest import ledger
+from undertone_aggregator.ingest.ingest import Failpoint, Say, nowhere
+from undertone_aggregator.ingest.landing import COLUMNS, COUNTED, GATHERED_GLOB, LANDED
+from undertone_aggregator.ingest.landing_batches import forget_batches, note_batch, waiting_files
+from undertone_aggregator.settings.landing_plan import SPARK
 from undertone_aggregator.spark.counting import OTHER_CAMPAIGN, ROWS, STATE, UNKNOWN, Counting, batch_of
 from undertone_aggregator.spark.quarantine import quarantine, take_back
+from undertone_aggregator.store.store import Batch, Store, StoreError, open_store
 from undertone_shared.errors import Invalid
 
 _TYPES = {"int64": "long", "int32": "int", "int32s": "array<int>"}

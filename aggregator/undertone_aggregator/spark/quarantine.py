@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from undertone_aggregator.collect.landing import COLUMNS, LANDED, day_of, gathered_files
+from undertone_aggregator.ingest.landing import COLUMNS, LANDED, day_of, gathered_files
 
 CORRUPT = "corrupt"
 

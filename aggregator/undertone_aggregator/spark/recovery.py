@@ -8,14 +8,14 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from undertone_aggregator.binding import bind_counting
-from undertone_aggregator.collect.ingest import Say
-from undertone_aggregator.collect.landing import COUNTED, LANDED, day_of, gathered_files
-from undertone_aggregator.collect.landing_batches import counted_names
-from undertone_aggregator.collect.landing_plan import SPARK
-from undertone_aggregator.collect.store import Batch, Store, open_store
-from undertone_aggregator.spark import ledger
+from undertone_aggregator.campaign.binding import bind_counting
+from undertone_aggregator.ingest import ledger
+from undertone_aggregator.ingest.ingest import Say
+from undertone_aggregator.ingest.landing import COUNTED, LANDED, day_of, gathered_files
+from undertone_aggregator.ingest.landing_batches import counted_names
+from undertone_aggregator.settings.landing_plan import SPARK
 from undertone_aggregator.spark.job import Job
+from undertone_aggregator.store.store import Batch, Store, open_store
 from undertone_shared.errors import Invalid
 
 _BEHIND = ".recount"

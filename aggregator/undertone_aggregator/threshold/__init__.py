@@ -1,9 +1,12 @@
 """θ from locally private reports: estimation of the distribution, ToPL's objective, zoomed rounds.
 
+May import: design.
+
 Start with `first_edges`, collect a round, ask `next_range` for the following round's edges, and end with
 `theta_from_reports`. Everything here is pure: histograms in, numbers out.
 """
 
+from undertone_aggregator.threshold.bin_edges import first_edges, quantile, zoomed_edges
 from undertone_aggregator.threshold.blocks import in_blocks
 from undertone_aggregator.threshold.channel import (
     Channel,
@@ -35,7 +38,6 @@ from undertone_aggregator.threshold.objective import (
 from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import with_bottom
-from undertone_aggregator.threshold.zoom import first_edges, quantile, zoomed_edges
 
 __all__ = [
     "LARGEST_CHANGE",

@@ -3,7 +3,8 @@
 Whatever the readings, the symbols of honest devices follow A f for some distribution f of the readings: a symbol
 beyond a window's edge cannot be likely without its neighbours. The f of largest likelihood says how often each symbol
 may be; one that is far more frequent is left to the others to explain, until none stands out. Fakes that imitate
-honest devices of large readings cannot be told from them, by anybody: for those see `undertone_aggregator.rounds`.
+honest devices of large readings cannot be told from them, by anybody: for those see
+`undertone_aggregator.campaign.rounds`.
 """
 
 import numpy as np

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, best_threshold
 from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Threshold
-from undertone_aggregator.threshold.zoom import quantile
 
 Limit = Callable[[Threshold, int, int | None, int], Threshold]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from undertone_aggregator.design.population import Blocks, Population, Readings
+from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
-from undertone_aggregator.threshold.zoom import quantile
 
 
 @dataclass(frozen=True)

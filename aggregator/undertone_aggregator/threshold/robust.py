@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from undertone_aggregator.threshold.bin_edges import zoomed_edges
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.objective import (
@@ -16,7 +17,6 @@ from undertone_aggregator.threshold.objective import (
 from undertone_aggregator.threshold.posterior import Posterior, decision_grid, posterior
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
-from undertone_aggregator.threshold.zoom import zoomed_edges
 
 # Below this Σ n ε² no method tried was safe (shared experience: worst ratios above 1000).
 ENOUGH_INFORMATION = 700.0

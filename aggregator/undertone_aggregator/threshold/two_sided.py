@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import StackedChannel, Vector
 from undertone_aggregator.threshold.counts import CohortCounts, common_grid
 from undertone_aggregator.threshold.em import expectation_maximisation
 from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_excess
 from undertone_aggregator.threshold.result import Threshold
-from undertone_aggregator.threshold.zoom import quantile
 
 # The bottom is worth it from this share of θ's width on.
 WORTH = 0.8

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from undertone_aggregator.collect.partial import EVERYBODY
+from undertone_aggregator.campaign.publish import told
+from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate, plain
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.estimate.selection import Hours
-from undertone_aggregator.publish import told
 from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from undertone_aggregator.direct.shares import Shares, network_of
+from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
 from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 

@@ -8,7 +8,7 @@ import secrets
 import time
 from pathlib import Path
 
-from undertone_aggregator.direct.shares import network_of
+from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_shared.errors import Invalid
 
 COOKIE = "undertone_session"

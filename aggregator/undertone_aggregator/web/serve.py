@@ -5,9 +5,9 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 
-from undertone_aggregator.broker_options import is_loopback
-from undertone_aggregator.options import family_of
-from undertone_aggregator.packages import PAGE, check_packages
+from undertone_aggregator.base.packages import PAGE, check_packages
+from undertone_aggregator.settings.broker_options import is_loopback
+from undertone_aggregator.settings.options import family_of
 from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from undertone_aggregator.collect.store import campaigns_in
+from undertone_aggregator.campaign.results import open_public
+from undertone_aggregator.campaign.state import FAILED, read_state, state_of
 from undertone_aggregator.estimate.public import PublicResults
-from undertone_aggregator.home import Home
-from undertone_aggregator.life import Action
-from undertone_aggregator.results import open_public
-from undertone_aggregator.state import FAILED, read_state, state_of
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.lifecycle import Action
+from undertone_aggregator.store.store import campaigns_in
 from undertone_shared.errors import Invalid
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def named(stores: Iterable[str]) -> dict[str, str]:
 
 
 class StoreSite:
-    """The campaigns of these stores, name -> address, as `undertone_aggregator.collect.store.open_store` takes it."""
+    """The campaigns of these stores, name -> address, as `undertone_aggregator.store.store.open_store` takes it."""
 
     def __init__(self, stores: Mapping[str, str], actions: Mapping[str, Action] | None = None) -> None:
         self._stores: dict[str, str] = {}

@@ -28,7 +28,7 @@ def backup(
     if Path(source).is_dir():
         _backup_home(Path(source), file, as_json=as_json)
         return
-    from undertone_aggregator.collect.store import open_store
+    from undertone_aggregator.store.store import open_store
 
     with open_store(source, read_only=True) as opened:
         opened.backup(file)
@@ -39,7 +39,7 @@ def backup(
 
 
 def _backup_home(folder: Path, file: Path, *, as_json: bool) -> None:
-    from undertone_aggregator.home_backup import back_up_home
+    from undertone_operate.home_backup import back_up_home
 
     made = back_up_home(folder, file)
     if as_json:
@@ -62,8 +62,8 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Make a server's folder of its backup, or put a store's backup in its place; and say what neither can know."""
-    from undertone_aggregator.backup import restore as put_back
-    from undertone_aggregator.home_backup import is_home_backup, restore_home
+    from undertone_operate.backup import restore as put_back
+    from undertone_operate.home_backup import is_home_backup, restore_home
 
     if is_home_backup(file):
         said, kind = restore_home(file, target), "home"

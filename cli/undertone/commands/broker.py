@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from undertone_aggregator.store.files import write_private
 from undertone_shared.errors import Invalid
 
 app = typer.Typer(help="The broker of a server's folder: its passwords.", no_args_is_help=True)
@@ -32,8 +33,8 @@ def rotate(
 
     A device's is undertone devices rotate.
     """
-    from undertone_aggregator import credentials
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.mqtt import credentials
+    from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
     if user not in (credentials.AGGREGATOR, credentials.ANALYST):
@@ -44,7 +45,7 @@ def rotate(
     with credentials.alone(home.broker):
         credentials.change_passwords(home.broker / "passwords", changed)
     path = home.folder / f"{user}.password"
-    credentials.write_private(path, password + "\n")
+    write_private(path, password + "\n")
     print(f"{path} holds the new password")
     if user == credentials.AGGREGATOR:
         print("start the broker again, and then the server: a SIGHUP would lose what waits for the server")

@@ -12,9 +12,9 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.binding import Refusals
-    from undertone_aggregator.config import Config
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.campaign.binding import Refusals
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.settings.config import Config
 
 _KEY = re.compile(r"[a-z_]+")
 _CAMPAIGN = re.compile(r"^\[campaign\][^\n]*", re.MULTILINE)
@@ -53,8 +53,8 @@ def create(
     """
     import time
 
-    from undertone_aggregator.home import Home
-    from undertone_aggregator.preview import preview
+    from undertone_aggregator.campaign.preview import preview
+    from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
     if home.file(name).exists():
@@ -83,7 +83,7 @@ def create(
 @app.command("list")
 def show_all(folder: Folder, as_json: AsJson = False) -> None:
     """All campaigns with their states, and why where there is a reason."""
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
     rows = [_glance(home, name) for name in home.names()]
@@ -102,7 +102,7 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
 @app.command()
 def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
     """One campaign: its plan, its state, what it costs and what came."""
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
     facts = _facts(home, name)
@@ -117,7 +117,7 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> None:
     """What a changed plan would change, and who would refuse it; nothing is made. Exit code 1 if anything differs."""
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.server.folder import Home
 
     made, refusals, warnings = _changes(Home(folder), name, plan.read_text())
     if as_json:
@@ -143,9 +143,9 @@ def apply(
 
     The plan must be of the version that is in force, and no device's policy may refuse it.
     """
-    from undertone_aggregator.binding import apply_plan, version_of
-    from undertone_aggregator.collect.store import open_store
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.campaign.binding import apply_plan, version_of
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.store.store import open_store
 
     home, text = Home(folder), plan.read_text()
     made, refusals, warnings = _changes(home, name, text)
@@ -168,16 +168,16 @@ def apply(
 @app.command()
 def delete(folder: Folder, name: Name) -> None:
     """Delete a campaign of which nothing was reported yet, its plan and its store; retire any other."""
-    from undertone_aggregator.home import Home
-    from undertone_aggregator.life import delete
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.lifecycle import delete
 
     print(delete(Home(folder), name))
 
 
 def _life(verb: str, explain: str) -> None:
     def change(folder: Folder, name: Name) -> None:
-        from undertone_aggregator.home import Home
-        from undertone_aggregator.life import VERBS, change_state
+        from undertone_aggregator.server.folder import Home
+        from undertone_aggregator.server.lifecycle import VERBS, change_state
 
         print(change_state(Home(folder), name, VERBS[verb]))
 
@@ -215,9 +215,9 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, 
     """What the plan in ``text`` changes, which devices refuse it, and its warnings; its files are read."""
     import time
 
-    from undertone_aggregator.binding import Refusals, changes, refusals_of
-    from undertone_aggregator.collect.store import open_store
-    from undertone_aggregator.preview import check_files, epochs_of
+    from undertone_aggregator.campaign.binding import Refusals, changes, refusals_of
+    from undertone_aggregator.campaign.preview import check_files, epochs_of
+    from undertone_aggregator.store.store import open_store
 
     config = home.config(name, text)
     check_files(config)
@@ -243,9 +243,9 @@ def _glance(home: "Home", name: str) -> dict[str, Any]:
 def _facts(home: "Home", name: str) -> dict[str, Any]:
     import time
 
-    from undertone_aggregator.binding import STATE
-    from undertone_aggregator.collect.store import RECEIVED, NoStore, open_store
-    from undertone_aggregator.state import FAILED, read_state, state_of
+    from undertone_aggregator.campaign.binding import STATE
+    from undertone_aggregator.campaign.state import FAILED, read_state, state_of
+    from undertone_aggregator.store.store import RECEIVED, NoStore, open_store
 
     served, now, life = read_state(home.state), time.time(), None
     facts: dict[str, Any] = {"campaign": name, "state": "", "reason": "", "newest_report": None}

@@ -12,7 +12,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.fleet_life import FleetFiles
+    from undertone_operate.fleet_life import FleetFiles
 
 Home = Annotated[Path | None, typer.Option("--home", help="the server's folder, as undertone init makes it")]
 Campaign = Annotated[str | None, typer.Option("--campaign", help="with --home: the campaign; not needed for the only")]
@@ -41,8 +41,8 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Provision more devices like the first one of the fleet; names are never given twice."""
-    from undertone_simulator.fleet_life import model_of
-    from undertone_simulator.provision import life_sentence
+    from undertone_operate.fleet_life import model_of
+    from undertone_operate.provision import life_sentence
 
     with _open(home, campaign, config, fleet) as opened:
         target, policy, outbox = model_of(opened)
@@ -170,7 +170,7 @@ def export(
     import csv
     import io
 
-    from undertone_aggregator.credentials import write_private
+    from undertone_aggregator.store.files import write_private
 
     with _open(home, campaign, config, fleet) as opened:
         rows = _rows(opened, int(time.time()), None)
@@ -185,10 +185,10 @@ def export(
 
 @contextmanager
 def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: Path | None) -> "Iterator[FleetFiles]":
-    from undertone_aggregator.collect.store import open_store
-    from undertone_aggregator.config import read_config
-    from undertone_aggregator.home import Home
-    from undertone_simulator.fleet_life import FleetFiles
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.settings.config import read_config
+    from undertone_aggregator.store.store import open_store
+    from undertone_operate.fleet_life import FleetFiles
 
     if (home is None) == (config is None) or (config is None) != (fleet is None):
         raise Invalid("whose devices is not said, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
@@ -207,8 +207,8 @@ def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: P
 
 def _told(fleet: "FleetFiles") -> str:
     """How the broker comes to know."""
-    from undertone_aggregator.broker_options import EXTERNAL
-    from undertone_aggregator.broker_process import CONFIG_FILE
+    from undertone_aggregator.mqtt.broker_process import CONFIG_FILE
+    from undertone_aggregator.settings.broker_options import EXTERNAL
 
     if fleet.config.broker.mode != EXTERNAL or (fleet.broker / CONFIG_FILE).is_file():
         return "a server that runs, or that starts, has its broker know it"
@@ -216,8 +216,8 @@ def _told(fleet: "FleetFiles") -> str:
 
 
 def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
-    from undertone_aggregator.collect.inventory import ACTIVE
-    from undertone_simulator.provision import late_seconds
+    from undertone_aggregator.store.inventory import ACTIVE
+    from undertone_operate.provision import late_seconds
 
     seconds = fleet.config.campaign.slot_seconds
     last = fleet.last_slots()

@@ -26,9 +26,9 @@ def export(
 
     Slots over fewer reports than the campaign's min_reports are left out, as on the page.
     """
+    from undertone_aggregator.campaign.results import open_public
     from undertone_aggregator.estimate import export as write
     from undertone_aggregator.estimate.estimates import Estimate
-    from undertone_aggregator.results import open_public
 
     writer = write.format_of("--format", form)
     if folder.exists():

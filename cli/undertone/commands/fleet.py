@@ -15,7 +15,7 @@ from undertone.running import end_like_ctrl_c
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.load_options import LoadResult
+    from undertone_simulator.load.load_options import LoadResult
 
 _SHARE = "share of the clients that this happens to, once"
 
@@ -62,9 +62,9 @@ def fleet(
 
     Exit code 1 if anything is unexplained.
     """
-    from undertone_simulator.behaviour import Behaviour
-    from undertone_simulator.load import run
-    from undertone_simulator.load_options import LoadOptions
+    from undertone_simulator.load.load_options import LoadOptions
+    from undertone_simulator.load.run import run
+    from undertone_simulator.readings.behaviour import Behaviour
     from undertone_simulator.stage import Failed
 
     end_like_ctrl_c()

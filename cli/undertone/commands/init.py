@@ -44,8 +44,8 @@ def init(
     page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
 ) -> None:
     """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
-    from undertone_aggregator.broker_options import DIRECT, EXTERNAL, MANAGED, is_loopback
-    from undertone_aggregator.initialise import Wishes, initialise
+    from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL, MANAGED, is_loopback
+    from undertone_operate.initialise import Wishes, initialise
 
     if managed and direct:
         raise Invalid("--managed and --direct exclude each other: a broker, or none")
@@ -86,7 +86,7 @@ def init(
 
 def _authority(folder: Path, host: str) -> Path:
     """A private authority in tls/; what the broker needs of it stands in broker/, and the authority's key does not."""
-    from undertone_simulator.authority import private_authority
+    from undertone_operate.authority import private_authority
 
     authority = private_authority(folder / "tls", host)
     broker = folder / "broker"
@@ -101,8 +101,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine a server's folder, its machine and its broker; a server that runs is not disturbed. Exit 1 on failure."""
-    from undertone_aggregator.doctor import examine
-    from undertone_aggregator.doctor_broker import FAILURE
+    from undertone_operate.doctor import examine
+    from undertone_operate.doctor_broker import FAILURE
 
     findings = []
     for finding in examine(folder):

@@ -17,8 +17,8 @@ def migrate(
     place: Annotated[str, typer.Argument(help="A store, or a server's folder with all its stores; no server runs.")],
 ) -> None:
     """Bring stores of an earlier version up to date, so that they can be read: no server has to be started for it."""
-    from undertone_aggregator.collect.store import NoStore, open_store
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.store.store import NoStore, open_store
 
     stores = {place: place}
     if Path(place).is_dir():

@@ -14,8 +14,8 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamComparison
-    from undertone_simulator.planning import FleetPlan
-    from undertone_simulator.window_plan import WindowPlan
+    from undertone_simulator.planning.predict import FleetPlan
+    from undertone_simulator.planning.window_plan import WindowPlan
 
 
 def register(app: typer.Typer) -> None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamComparison
-    from undertone_simulator.planning import FleetPlan
-    from undertone_simulator.window_plan import WindowPlan
+    from undertone_simulator.planning.predict import FleetPlan
+    from undertone_simulator.planning.window_plan import WindowPlan
 
 
 def show_reports(plan: "FleetPlan") -> None:

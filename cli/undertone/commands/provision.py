@@ -10,8 +10,8 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.config import Config
-    from undertone_simulator.provision import Target
+    from undertone_aggregator.settings.config import Config
+    from undertone_operate.provision import Target
 
 
 def register(app: typer.Typer) -> None:
@@ -44,10 +44,10 @@ def run(
 
     Each policy allows the campaign's epsilon and nothing more.
     """
-    from undertone_aggregator.broker_options import DIRECT
-    from undertone_aggregator.config import read_config
-    from undertone_aggregator.plan_checks import seconds_of
-    from undertone_simulator.provision import checked_names, life_sentence, outbox_for, policy_of, provision
+    from undertone_aggregator.settings.broker_options import DIRECT
+    from undertone_aggregator.settings.config import read_config
+    from undertone_aggregator.settings.plan_checks import seconds_of
+    from undertone_operate.provision import checked_names, life_sentence, outbox_for, policy_of, provision
 
     config = read_config(campaign)
     direct = config.broker.mode == DIRECT
@@ -92,7 +92,7 @@ def _where_certificates(direct: bool, out: Path) -> str:
 def _target(
     config: "Config", out: Path, host: str | None, port: int | None, ca: Path | None, private_ca: bool, insecure: bool
 ) -> "Target":
-    from undertone_simulator.provision import target_of
+    from undertone_operate.provision import target_of
 
     if sum((ca is not None, private_ca, insecure)) > 1:
         raise Invalid("--ca, --private-ca and --insecure exclude each other")
@@ -100,7 +100,7 @@ def _target(
         return target_of(config, host, port, ca, insecure=insecure)
     if (out / "devices").exists():
         raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
-    from undertone_simulator.authority import private_authority
+    from undertone_operate.authority import private_authority
 
     host = host or config.broker.host
     return target_of(config, host, port, private_authority(out / "tls", host))

@@ -56,11 +56,11 @@ def query(
     --every 48 gives means over days of half-hours; --quantiles the distribution of the readings, per cycle or --every.
     --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group gives the mean of that evening for each group.
     """
+    from undertone_aggregator.campaign.results import open_results
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.export import format_of
     from undertone_aggregator.estimate.selection import Hours, Selection
-    from undertone_aggregator.results import open_results
 
     form = _JSON if as_json else form
     writer = None if form in (_TABLE, _JSON) else format_of("--format", form, (_TABLE, _JSON))
@@ -105,7 +105,7 @@ def query(
 
 
 def _zone(results: "Results", name: str | None) -> tzinfo:
-    from undertone_aggregator.estimate.zones import zone
+    from undertone_aggregator.base.zones import zone
 
     return results.days.zone if name is None else zone("--tz", name)
 
@@ -165,7 +165,7 @@ def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[R
 
 
 def _write(data: bytes, output: Path | None) -> None:
-    from undertone_aggregator.collect.room import naming
+    from undertone_aggregator.store.disk_space import naming
 
     if output is None:
         _print(data.decode())

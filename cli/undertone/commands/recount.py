@@ -28,9 +28,9 @@ def recount(
 
     Choose slots whose files are still kept and that no report is waited for.
     """
-    from undertone_aggregator.collect.store import open_store
-    from undertone_aggregator.recount import compare, merged
-    from undertone_aggregator.recount import recount as count_again
+    from undertone_aggregator.store.store import open_store
+    from undertone_operate.recount import compare, merged
+    from undertone_operate.recount import recount as count_again
 
     with open_store(store, campaign=campaign, read_only=True) as opened:
         again = count_again(folder, opened.epochs(), first, last)

@@ -40,17 +40,17 @@ def serve(
     In a folder, a campaign that fails does not stop the others. The server may be killed at any moment: a restart
     resumes from the stores.
     """
-    from undertone_aggregator.health import serve_health
-    from undertone_aggregator.home import Home
-    from undertone_aggregator.many import open_server
-    from undertone_aggregator.notify import notify
-    from undertone_aggregator.packages import METRICS, PAGE, check_packages, missing_packages
-    from undertone_aggregator.page_process import run_page
-    from undertone_aggregator.plan_file import PlanFile
-    from undertone_aggregator.running import Options
+    from undertone_aggregator.base.packages import METRICS, PAGE, check_packages, missing_packages
+    from undertone_aggregator.base.systemd import notify
+    from undertone_aggregator.campaign.runner import Options
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.health import serve_health
+    from undertone_aggregator.server.page_process import run_page
+    from undertone_aggregator.server.plan_file import PlanFile
+    from undertone_aggregator.server.supervisor import open_server
 
     if sample_config:
-        from undertone_aggregator import sample
+        from undertone_aggregator.settings import sample
 
         print(sample.sample_config(), end="")
         return

@@ -12,7 +12,7 @@ from undertone.sentences import refuse_strangers, refuse_together
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_simulator.simulated import Compared, Simulated
+    from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
 # What the intervals are held against, and the wider ones, by the kind of the campaign's rules.
@@ -121,8 +121,8 @@ def simulate(
 
 
 def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: bool) -> None:
-    from undertone_aggregator.collect.partial import EVERYBODY
-    from undertone_simulator.memory import peak_megabytes
+    from undertone_aggregator.counts.partial import EVERYBODY
+    from undertone_simulator.wire.memory import peak_megabytes
 
     compared = simulated.compared()
     if not compared:
@@ -163,7 +163,7 @@ def _days(rounds: str) -> tuple[float, ...]:
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Everything about the campaign and its slots, as one JSON object."""
-    from undertone_aggregator.collection import guarantee_of
+    from undertone_aggregator.campaign.collection import guarantee_of
     from undertone_aggregator.estimate.estimates import plain
 
     newest = simulated.timeline.epochs[-1].campaign

@@ -10,7 +10,7 @@ from undertone.running import LogFormat, open_journal, stop_event
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.collect.ingest import Say
+    from undertone_aggregator.ingest.ingest import Say
     from undertone_aggregator.spark.job import Job
 
 Config = Annotated[Path, typer.Option(help='The aggregator\'s configuration, with [landing] counts = "spark".')]
@@ -73,8 +73,8 @@ def _say(log_format: str) -> "Say":
 
 
 def _job(config: Path, checkpoint: Path, master: str | None, **options: int | None) -> "Job":
-    from undertone_aggregator.collect.landing_plan import SPARK
-    from undertone_aggregator.config import read_config
+    from undertone_aggregator.settings.config import read_config
+    from undertone_aggregator.settings.landing_plan import SPARK
     from undertone_aggregator.spark.job import Job
 
     settings = read_config(config)

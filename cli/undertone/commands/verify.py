@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from undertone.stores import STORE_HELP, WhichCampaign
-from undertone_simulator.ledger import BROKER_WINDOW_SECONDS, read_ledgers
+from undertone_simulator.wire.ledger import BROKER_WINDOW_SECONDS, read_ledgers
 
 if TYPE_CHECKING:
-    from undertone_simulator.verify import Accounts
+    from undertone_simulator.wire.verify import Accounts
 
 
 def register(app: typer.Typer) -> None:
@@ -37,13 +37,13 @@ def verify(
     Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
     named fault.
     """
-    from undertone_aggregator.collect.store import open_store
-    from undertone_simulator.verify import reconcile
+    from undertone_aggregator.store.store import open_store
+    from undertone_simulator.wire.verify import reconcile
 
     with open_store(store, campaign=campaign, read_only=True) as opened:
         landed = None
         if landing is not None:
-            from undertone_aggregator.recount import landed_audit
+            from undertone_operate.recount import landed_audit
 
             landed = landed_audit(landing)
         accounts = reconcile(read_ledgers(ledger), opened, landed=landed, broker_window=broker_window)

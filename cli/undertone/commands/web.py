@@ -13,7 +13,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.home import Home
+    from undertone_aggregator.server.folder import Home
     from undertone_aggregator.web.site import HomeSite
 
 
@@ -44,9 +44,9 @@ def web(
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
     """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
-    from undertone_aggregator.home import Home
-    from undertone_aggregator.options import host_name, split_address
-    from undertone_aggregator.packages import chart_warning
+    from undertone_aggregator.base.packages import chart_warning
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.settings.options import host_name, split_address
     from undertone_aggregator.web.login import Logins, read_token
     from undertone_aggregator.web.serve import serve_page
     from undertone_aggregator.web.site import StoreSite, named
@@ -84,8 +84,8 @@ def _end_with_input() -> None:
 
 
 def _home_site(home: "Home", *, acting: bool) -> "HomeSite":
-    from undertone_aggregator.life import actions
+    from undertone_aggregator.server.lifecycle import actions
     from undertone_aggregator.web.site import HomeSite
-    from undertone_simulator.fleet_life import revoke_at_home
+    from undertone_operate.fleet_life import revoke_at_home
 
     return HomeSite(home, {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None)

@@ -33,8 +33,8 @@ def worker(
 
     It may be killed at any moment: others take its partitions over.
     """
-    from undertone_aggregator.joining import Joining
-    from undertone_aggregator.notify import notify
+    from undertone_aggregator.base.systemd import notify
+    from undertone_aggregator.server.worker import Joining
 
     if shards != AUTO and not (shards.isdecimal() and int(shards)):
         raise Invalid(f"--shards is {shards!r}, expected {AUTO} or a number of partitions")

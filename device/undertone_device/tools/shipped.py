@@ -6,7 +6,7 @@ from undertone_shared.errors import Invalid
 
 _HERE = Path(__file__).resolve()
 # In the wheel they lie in the package (pyproject.toml); in a checkout, where they are written.
-_WHEEL = _HERE.parents[1] / "board"
+_WHEEL = _HERE.parents[1] / "shipped"
 _PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
 FILES = (
     "main.py",

@@ -8,17 +8,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from undertone_aggregator.broker import free_port
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.mqtt.broker import free_port
+from undertone_aggregator.store.store import open_store
 from undertone_simulator.chaos.judge import failures, thetas
 from undertone_simulator.chaos.scene import ChaosScene
 from undertone_simulator.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
-from undertone_simulator.ledger import REPORT, LedgerTail, read_ledgers
 from undertone_simulator.stage import Stage
-from undertone_simulator.verify import Accounts, reconcile
+from undertone_simulator.wire.ledger import REPORT, LedgerTail, read_ledgers
+from undertone_simulator.wire.verify import Accounts, reconcile
 
 EPSILON = "4"
 _DRAIN_SECONDS = 60.0

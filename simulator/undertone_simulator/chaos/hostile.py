@@ -9,7 +9,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from undertone_shared.topics import report_topic
-from undertone_simulator.ledger import FleetLedger, read_ledgers
+from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
 
 _SECONDS = 10.0
 _PER_SECOND = 150

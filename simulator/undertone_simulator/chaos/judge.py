@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.store.store import Store
 from undertone_simulator.chaos.scene import FULL, ChaosScene
 from undertone_simulator.chaos.schedule import Event
 from undertone_simulator.demo.plan import Plan
-from undertone_simulator.playback import Playback
-from undertone_simulator.simulation import Simulation
-from undertone_simulator.verify import Accounts
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.wire.playback import Playback
+from undertone_simulator.wire.verify import Accounts
 
 # Event -> what the server must have said at least once.
 SAID = {

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_aggregator.broker import ManagedBroker
+from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_simulator.chaos.hostile import Hostile
 from undertone_simulator.chaos.processes import children_of, command_of, limit_files, pause
 from undertone_simulator.chaos.schedule import WORKERS, Event, device_faults
 from undertone_simulator.demo.plan import Plan
-from undertone_simulator.fleet_process import Job
-from undertone_simulator.ledger import FleetLedger
 from undertone_simulator.stage import Stage, end, find_micropython
-from undertone_simulator.verify import BROKER_STARTED
+from undertone_simulator.wire.fleet_process import Job
+from undertone_simulator.wire.ledger import FleetLedger
+from undertone_simulator.wire.verify import BROKER_STARTED
 
 Say = Callable[[str], None]
 # No file of the server may grow beyond this while its disk is full.

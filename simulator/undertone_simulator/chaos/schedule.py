@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from undertone_simulator.faults import REST
+from undertone_simulator.wire.faults import REST
 
 # The server's ingest workers, where a broker can serve several.
 WORKERS = 2

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.collect.store import Store
-from undertone_aggregator.config import Config, parse_config
 from undertone_aggregator.design import Budget
-from undertone_shared.checks import check_integer
-from undertone_simulator import populations
-from undertone_simulator.bounds import public_bound
-from undertone_simulator.ledger import Sent
-from undertone_simulator.loaders import load
-from undertone_simulator.provision import (
+from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.store.store import Store
+from undertone_operate.provision import (
     Target,
     checked_names,
     local_server,
@@ -23,8 +18,13 @@ from undertone_simulator.provision import (
     signers,
     stream_policy,
 )
-from undertone_simulator.readings import Readings
-from undertone_simulator.verify import Accounts
+from undertone_shared.checks import check_integer
+from undertone_simulator.readings import populations
+from undertone_simulator.readings.bounds import public_bound
+from undertone_simulator.readings.loaders import load
+from undertone_simulator.readings.readings import Readings
+from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.verify import Accounts
 
 CAMPAIGN = "demo"
 SENSOR = "load"

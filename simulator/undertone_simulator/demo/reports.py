@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.facts import MechanismFacts, mechanism_facts
-from undertone_aggregator.collect.store import Store
-from undertone_aggregator.collection import guarantee_of
+from undertone_aggregator.campaign.collection import guarantee_of
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Z
-from undertone_aggregator.results import open_results
+from undertone_aggregator.store.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -24,8 +24,8 @@ from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.cost import Turns, cost, published_apart
 from undertone_simulator.demo.plan import DemoOptions, Plan
-from undertone_simulator.ledger import Sent
-from undertone_simulator.verify import Accounts, counted_reports, outcomes, reconcile
+from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.verify import Accounts, counted_reports, outcomes, reconcile
 
 ROUNDS = 3
 COHORT_SHARE = 0.05

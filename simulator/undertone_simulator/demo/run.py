@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.broker import HOST, find_mosquitto, free_port
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.mqtt.broker import HOST, find_mosquitto, free_port
+from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, Plan, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import Stream
-from undertone_simulator.fleet_process import Job
-from undertone_simulator.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
 from undertone_simulator.stage import (
     NO_EXAMPLE,
     NO_MICROPYTHON,
@@ -27,7 +25,9 @@ from undertone_simulator.stage import (
     example_device,
     find_micropython,
 )
-from undertone_simulator.verify import reconcile
+from undertone_simulator.wire.fleet_process import Job
+from undertone_simulator.wire.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
+from undertone_simulator.wire.verify import reconcile
 
 DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": Stream()}
 CONNECT_SECONDS = 60.0

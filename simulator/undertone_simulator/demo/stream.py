@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.collect.store import Store
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.estimate.estimates import Estimate, Series
-from undertone_aggregator.results import open_results
-from undertone_aggregator.stream_rounds import stream_rule
+from undertone_aggregator.store.store import Store
 from undertone_shared.errors import Invalid
 from undertone_shared.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
 from undertone_simulator.demo.plan import DemoOptions, Plan
-from undertone_simulator.ledger import Sent
-from undertone_simulator.verify import Accounts, reconcile
+from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.verify import Accounts, reconcile
 
 Vector = NDArray[np.float64]
 

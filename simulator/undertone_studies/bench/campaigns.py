@@ -17,18 +17,18 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator import credentials
-from undertone_aggregator.broker_options import MANAGED
-from undertone_aggregator.broker_process import kept_port
-from undertone_aggregator.collect.link import Address
-from undertone_aggregator.collect.seen import DUPLICATE, UNVERIFIED
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.home import Home
-from undertone_aggregator.initialise import Wishes, initialise
+from undertone_aggregator.counts.seen import DUPLICATE, UNVERIFIED
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker_process import kept_port
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.broker_options import MANAGED
+from undertone_aggregator.store.store import open_store
+from undertone_operate.initialise import Wishes, initialise
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
-from undertone_simulator.descriptors import allow_connections
+from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.feed import publish
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, duration, rate
@@ -186,7 +186,7 @@ class _Served:
 
 @contextmanager
 def _server(campaigns: int, devices: int) -> Iterator[_Served]:
-    from undertone_aggregator.broker import free_port
+    from undertone_aggregator.mqtt.broker import free_port
 
     with tempfile.TemporaryDirectory(prefix="undertone-bench-") as name:
         folder, page = Path(name) / "home", free_port()
@@ -235,10 +235,10 @@ def _wait(home: Home, child: Any, page: int) -> None:
 
 def serve(folder: str, clock: "Synchronized[float]") -> None:
     """The server, in the child: `undertone serve` by another clock."""
-    from undertone_aggregator.journal import Journal
-    from undertone_aggregator.many import open_server
-    from undertone_aggregator.page_process import run_page
-    from undertone_aggregator.running import Options as How
+    from undertone_aggregator.base.log import Journal
+    from undertone_aggregator.campaign.runner import Options as How
+    from undertone_aggregator.server.page_process import run_page
+    from undertone_aggregator.server.supervisor import open_server
 
     stop, home = threading.Event(), Home(Path(folder))
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

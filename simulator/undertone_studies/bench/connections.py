@@ -16,15 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from undertone_aggregator import credentials
-from undertone_aggregator.broker import HOST, ManagedBroker, free_port
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import HOST, ManagedBroker, free_port
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.store import open_store
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
-from undertone_simulator.connection import Connection
-from undertone_simulator.descriptors import allow_connections
+from undertone_simulator.wire.connection import Connection
+from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import Options
@@ -84,7 +85,7 @@ def _measure(intake: str, admission: str, connections: int, each: int) -> Cost:
         users = {**dict.fromkeys(names, bench.PASSWORD), credentials.AGGREGATOR: bench.PASSWORD}
         credentials.write_passwords(folder / "passwords", users)
         access = f"user {credentials.AGGREGATOR}\ntopic readwrite #\npattern write {bench.PLAN.prefix}/+/+/%u/report\n"
-        credentials.write_private(folder / "access", access)
+        write_private(folder / "access", access)
         campaign = bench.make_campaign()
         with open_store(folder / "s.sqlite") as store:
             store.set_meta({"campaign": bench.CAMPAIGN})

@@ -14,8 +14,8 @@ from undertone_aggregator.threshold import Query, Threshold, Variance, best_thre
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_shared.scalar import ReportRule
 from undertone_shared.table import TableMechanism
+from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, best_seconds, duration
 

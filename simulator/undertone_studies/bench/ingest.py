@@ -13,19 +13,20 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from undertone_aggregator import credentials
-from undertone_aggregator.broker import ManagedBroker
-from undertone_aggregator.collect import lane
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.ingest import Ingest, IngestPlan
-from undertone_aggregator.collect.intake import Intake
-from undertone_aggregator.collect.interpreter import collect_rarely
-from undertone_aggregator.collect.link import Address
-from undertone_aggregator.collect.seen import Seen, device_key
-from undertone_aggregator.collect.sessions import open_intake
-from undertone_aggregator.collect.store import Store, open_store
-from undertone_aggregator.collection import cells_of
+from undertone_aggregator.base.interpreter import collect_rarely
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.seen import Seen, device_key
 from undertone_aggregator.design import square_wave
+from undertone_aggregator.ingest import fast_path
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.intake import Intake
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.mqtt.sessions import open_intake
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.store import Store, open_store
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
@@ -102,7 +103,7 @@ class _Scene:
         self._campaign = campaign
         self._reports = reports
         self._drains: dict[str, Callable[[], Drain]] = {
-            "ours": lambda: _ingest(ours, open_intake([address], PLAN, lambda _: None), reports, lane.LEAST),
+            "ours": lambda: _ingest(ours, open_intake([address], PLAN, lambda _: None), reports, fast_path.LEAST),
             "old": lambda: _ingest(old, PahoIntake(address, _OLD, FILTER, 2000), reports, sys.maxsize),
             "paho": lambda: _paho(address, reports),
             "sub": lambda: _mosquitto_sub(address, reports),
@@ -143,7 +144,7 @@ def _memory(devices: int) -> Measured:
 def broker_in(folder: Path) -> ManagedBroker:
     passwords, access = folder / "passwords", folder / "access"
     credentials.write_passwords(passwords, {credentials.AGGREGATOR: PASSWORD})
-    credentials.write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
+    write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
     # Saving the queues to disk in the middle would hit one subscriber and not the others.
     return ManagedBroker(
         folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True
@@ -198,7 +199,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
     """By a server's worker; ``least``: deliveries from which on it takes the fast lane."""
-    usual, lane.LEAST = lane.LEAST, least
+    usual, fast_path.LEAST = fast_path.LEAST, least
     collect_rarely()
     try:
         ingest = Ingest(PLAN, store, intake, clock=lambda: NOW)
@@ -210,7 +211,7 @@ def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
         while ingest.step():
             pass
     finally:
-        lane.LEAST = usual
+        fast_path.LEAST = usual
     intake.close()
     return ended
 

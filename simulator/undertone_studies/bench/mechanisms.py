@@ -14,9 +14,9 @@ import undertone_shared
 from undertone_aggregator.design import hybrid
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid
+from undertone_simulator.fast.vectorised import symbols
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.stage import find_micropython
-from undertone_simulator.vectorised import symbols
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, best_seconds, duration, rate
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.config import CampaignPlan
 from undertone_aggregator.design.mechanisms import Mechanism
-from undertone_aggregator.options import parse
-from undertone_simulator.memory import peak_megabytes
-from undertone_simulator.populations import population
-from undertone_simulator.readings import Readings
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.settings.options import parse
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import Readings
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.simulated import Simulated
-from undertone_simulator.simulation import Simulation
-from undertone_simulator.vectorised import histogram
+from undertone_simulator.wire.memory import peak_megabytes
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, best_seconds, rate
 

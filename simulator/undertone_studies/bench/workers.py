@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from undertone_aggregator import credentials
-from undertone_aggregator.addresses import brokers_as_json
-from undertone_aggregator.broker import HOST, ManagedBroker, free_port
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.leases import COORDINATOR
-from undertone_aggregator.collect.link import Address
-from undertone_aggregator.collect.mqtt import packets
-from undertone_aggregator.collect.sessions import open_intake
-from undertone_aggregator.collect.shared_plan import write_plan
-from undertone_aggregator.collect.store import Store, open_store
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.ingest.shared_plan import write_plan
+from undertone_aggregator.mqtt import credentials, packets
+from undertone_aggregator.mqtt.addresses import brokers_as_json
+from undertone_aggregator.mqtt.broker import HOST, ManagedBroker, free_port
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.mqtt.sessions import open_intake
+from undertone_aggregator.store.leases import COORDINATOR
+from undertone_aggregator.store.store import Store, open_store
 from undertone_shared.errors import Invalid
 from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench

@@ -9,11 +9,11 @@ from undertone_aggregator.design import hybrid, most_levels
 from undertone_aggregator.design.levels import level_law, level_positions
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_simulator.day_slots import Slots
-from undertone_simulator.loaders import load
-from undertone_simulator.populations import population
-from undertone_simulator.readings import Source
-from undertone_simulator.window_plan import Predicted, Way, plan_window, predict
+from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict
+from undertone_simulator.readings.day_slots import Slots
+from undertone_simulator.readings.loaders import load
+from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import Source
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from undertone_simulator.spread import Tick, workers
+from undertone_simulator.fast.spread import Tick, workers
 from undertone_studies.filtering import (
     DAYS,
     FLEETS,

@@ -16,11 +16,11 @@ from undertone_aggregator.design.stream.plan import plan_stream
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
 from undertone_shared.stream import GAUSSIAN, StreamRule
-from undertone_simulator.planning import Known, Predictor
-from undertone_simulator.populations import population
+from undertone_simulator.fast.vectorised import symbols
+from undertone_simulator.fast.vectorised_stream import Streams
+from undertone_simulator.planning.predict import Known, Predictor
+from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import symbols
-from undertone_simulator.vectorised_stream import Streams
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options

@@ -10,12 +10,12 @@ from undertone_aggregator.design import hybrid, most_levels, piecewise
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
-from undertone_simulator.behaviour import Behaviour
-from undertone_simulator.liar import largest_lie
-from undertone_simulator.planning import Known, Predictor
-from undertone_simulator.populations import population
+from undertone_simulator.fast.vectorised import symbols
+from undertone_simulator.planning.predict import Known, Predictor
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import symbols
+from undertone_simulator.wire.liar import largest_lie
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options

@@ -18,9 +18,9 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_shared.mechanism import WindowMechanism
-from undertone_simulator.liar import largest_lie
-from undertone_simulator.planning import Known
-from undertone_simulator.populations import population
+from undertone_simulator.planning.predict import Known
+from undertone_simulator.readings.populations import population
+from undertone_simulator.wire.liar import largest_lie
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options

@@ -11,7 +11,7 @@ import numpy as np
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.doors import simulate
-from undertone_simulator.simulated import Compared
+from undertone_simulator.fast.simulated import Compared
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options

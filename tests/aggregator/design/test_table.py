@@ -14,8 +14,8 @@ from undertone_aggregator.design.table import NoTable, ideal_variance, optimal_t
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import LARGEST_ROWS
+from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 
 
 @pytest.fixture(scope="module")

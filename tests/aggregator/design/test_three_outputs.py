@@ -12,8 +12,8 @@ from support.contract import check_contract
 from support.designed import frozen_tables
 from support.micropython import REPO
 from support.three_outputs import KIND, ThreeOutputs, traits
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import best_fraction, hybrid, mechanisms, piecewise, stochastic_rounding
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.population import Population

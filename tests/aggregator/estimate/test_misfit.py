@@ -11,8 +11,8 @@ from undertone_aggregator.estimate.misfit import ALARMING, LARGEST, Goodness, ma
 from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
-from undertone_simulator.draws import GivenWords
-from undertone_simulator.vectorised import symbols
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import symbols
 
 THETA = 613
 # Readings of meters: most are small, the last cell lies above theta.

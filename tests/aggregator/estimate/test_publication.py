@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from support.memory_store import MemoryStore
-from undertone_aggregator.collect.inventory import Device
-from undertone_aggregator.collect.partial import EVERYBODY, Key, Partial
-from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
 from undertone_aggregator.estimate.publication import (
     Publication,
     only_told,
@@ -20,6 +18,8 @@ from undertone_aggregator.estimate.publication import (
     smallest,
     told_groups,
 )
+from undertone_aggregator.store.inventory import Device
+from undertone_aggregator.store.store import Batch
 from undertone_shared import report
 
 CAMPAIGN = "meters"

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from support.server import FIRST, campaign, two_epochs
-from undertone_aggregator.collect import store as stores
-from undertone_aggregator.collect.epochs import Epoch, threshold_to_json
-from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.store import Batch
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
+from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.selection import Hours
-from undertone_aggregator.results import open_results
+from undertone_aggregator.store import store as stores
+from undertone_aggregator.store.store import Batch
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 from undertone_shared.issue import build
 from undertone_shared.scalar import Cohort
-from undertone_simulator.draws import GivenWords
-from undertone_simulator.vectorised import histogram
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import histogram
 
 EDGES = (0, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1001)
 CHOSEN = Threshold(

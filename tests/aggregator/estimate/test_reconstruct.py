@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from support.server import FIRST, campaign
-from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.estimate.bias import bias_of
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
@@ -22,8 +22,8 @@ from undertone_shared import report
 from undertone_shared.issue import build
 from undertone_shared.scalar import ReportRule
 from undertone_shared.schedule import Schedule
-from undertone_simulator.draws import GivenWords
-from undertone_simulator.vectorised import Mechanism, symbols
+from undertone_simulator.fast.draws import GivenWords
+from undertone_simulator.fast.vectorised import Mechanism, symbols
 
 Readings = NDArray[Any]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from support.server import FIRST, SEED, campaign
-from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.collect.partial import Key
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
 from undertone_aggregator.estimate.bias import STALE, Bias, Level

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from support.stores import simulated_store
-from undertone_aggregator.collect.inventory import ACTIVE, Device
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Hours, chosen_slots
-from undertone_aggregator.results import open_results
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 
 HALF_HOUR = 1800

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.server import campaign, two_epochs
-from undertone_aggregator.collect.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.estimate import reconstruct
 from undertone_aggregator.estimate.bias import Level
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from undertone_aggregator.collect.admission import Admission
-from undertone_aggregator.collect.chains import Chains
-from undertone_aggregator.collect.epochs import Timeline
-from undertone_aggregator.collect.moments import LAGS
-from undertone_aggregator.collect.seen import Seen
-from undertone_aggregator.collect.store import Batch
-from undertone_aggregator.collection import cells_of, collection_of
-from undertone_aggregator.config import parse_config
+from undertone_aggregator.campaign.collection import cells_of, collection_of
+from undertone_aggregator.campaign.stream_rounds import StreamRounds, stream_rule
+from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.moments import LAGS
+from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.estimate.estimates import Series, Z
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
-from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.settings.config import parse_config
+from undertone_aggregator.store.store import Batch
 from undertone_shared.errors import Invalid
 from undertone_shared.report import REPORT, STREAM, pack
 from undertone_shared.stream import StreamRule

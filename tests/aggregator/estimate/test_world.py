@@ -3,9 +3,9 @@
 import pytest
 
 from support import server
-from undertone_aggregator.collect.epochs import Epoch
+from undertone_aggregator.campaign.rounds import Rounds
+from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.world import world_learns
-from undertone_aggregator.rounds import Rounds
 
 
 @pytest.mark.parametrize(("window", "releases"), [(None, 4), ("4s", 1)])

@@ -12,11 +12,11 @@ from support.hostile import EPOCHS, GROUPS, stream_of
 from support.list_intake import ListIntake
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX
-from undertone_aggregator.collect.ingest import Ingest, IngestPlan
-from undertone_aggregator.collect.landing import files_of
-from undertone_aggregator.collect.landing_plan import SERVER, LandingPlan
-from undertone_aggregator.collection import cells_of
-from undertone_aggregator.spark import ledger
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.ingest import ledger
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.landing import files_of
+from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.spark.counting import UNKNOWN, Counting, batch_of
 from undertone_shared.errors import Invalid
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from support.memory_store import MemoryStore
+from undertone_aggregator.ingest.ledger import apply, files_of_batch
 from undertone_aggregator.spark.job import Job, _State
-from undertone_aggregator.spark.ledger import apply, files_of_batch
 from undertone_shared.errors import Invalid
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from support import landed
 from support.ci import unavailable
-from undertone_aggregator.backup import restore
-from undertone_aggregator.collect.landing import LANDED, gathered_files
-from undertone_aggregator.collect.landing_batches import waiting_files
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.recount import compare, recount
+from undertone_aggregator.ingest.landing import LANDED, gathered_files
+from undertone_aggregator.ingest.landing_batches import waiting_files
+from undertone_aggregator.ingest.ledger import read_ledger
 from undertone_aggregator.spark.job import Job
-from undertone_aggregator.spark.ledger import read_ledger
 from undertone_aggregator.spark.quarantine import CORRUPT
 from undertone_aggregator.spark.recovery import recover
+from undertone_aggregator.store.store import open_store
+from undertone_operate.backup import restore
+from undertone_operate.recount import compare, recount
 from undertone_shared.errors import Invalid
 
 pytestmark = pytest.mark.services

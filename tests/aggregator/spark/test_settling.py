@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from support import server
-from undertone_aggregator.collect.landing import LANDED
-from undertone_aggregator.collect.landing_batches import note_batch
-from undertone_aggregator.collect.partial import Key
-from undertone_aggregator.collect.store import Batch, open_store
-from undertone_aggregator.coordinator import Coordinator
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.coordinator import Coordinator
+from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.estimate.publication import publication_of
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.spark.ledger import Ledger, apply
+from undertone_aggregator.ingest.landing import LANDED
+from undertone_aggregator.ingest.landing_batches import note_batch
+from undertone_aggregator.ingest.ledger import Ledger, apply
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_shared.report import COHORT
 
 NOW = server.FIRST

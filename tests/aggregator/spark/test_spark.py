@@ -21,10 +21,10 @@ from support.ci import unavailable
 from support.deliveries import wait_for
 from support.postgres import Postgres
 from support.server import FIRST
-from undertone_aggregator.collect.epochs import Epoch
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.recount import compare, merged, recount
-from undertone_aggregator.results import open_results
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.store.store import open_store
+from undertone_operate.recount import compare, merged, recount
 
 CHILD = Path(landed.__file__).with_name("spark_child.py")
 EXECUTOR = "CoarseGrainedExecutorBackend"

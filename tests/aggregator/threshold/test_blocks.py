@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from undertone_aggregator.collect.epochs import threshold_from_json, threshold_to_json
+from undertone_aggregator.counts.epochs import threshold_from_json, threshold_to_json
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import (
     CohortCounts,

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from support import server
-from undertone_aggregator.collect.epochs import Epoch, Timeline
-from undertone_aggregator.collect.facts import mechanism_facts
-from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import open_store
+from undertone_aggregator.campaign.rounds import Rounds
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.facts import mechanism_facts
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design.fitted import gain, population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Reconstruction
-from undertone_aggregator.rounds import Rounds
+from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error
 from undertone_aggregator.threshold.joint import LEAST_GAIN, choose_jointly
 from undertone_shared import report
@@ -21,8 +21,8 @@ from undertone_shared.campaign import LARGEST_BODY
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
+from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.vectorised import histogram
 
 BOUND = 1000
 DEVICES = 2000

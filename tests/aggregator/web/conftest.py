@@ -36,8 +36,8 @@ def name(site: StoreSite) -> str:
 @pytest.fixture
 def one_more_report(store: Path) -> Callable[[], None]:
     """Counts reports of a slot after the newest one, which settles, as with a running aggregator."""
-    from undertone_aggregator.collect.store import Batch, open_store
     from undertone_aggregator.estimate.publication import settle
+    from undertone_aggregator.store.store import Batch, open_store
 
     def count() -> None:
         with open_store(store) as opened:

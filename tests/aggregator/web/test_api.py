@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from undertone_aggregator.collect import sql_store
-from undertone_aggregator.collect.partial import Key, Partial
-from undertone_aggregator.collect.store import SETTLED, Batch, open_store
+from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.distribution import Run
 from undertone_aggregator.estimate.estimates import plain
 from undertone_aggregator.estimate.selection import Hours
-from undertone_aggregator.results import open_results
+from undertone_aggregator.store import sql_store
+from undertone_aggregator.store.store import SETTLED, Batch, open_store
 from undertone_aggregator.web import api, login, quantiles
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token

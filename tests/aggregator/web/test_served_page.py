@@ -18,16 +18,17 @@ import pytest
 
 from support.deliveries import wait_for
 from support.many import PLAN, undertone
-from undertone_aggregator import credentials, page_process
-from undertone_aggregator.binding import STATE
-from undertone_aggregator.collect.inventory import ACTIVE, REVOKED, Device
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.direct.passwords import read_passwords
-from undertone_aggregator.home import Home
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.life import actions
-from undertone_aggregator.options import split_address
-from undertone_aggregator.page_process import run_page
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.binding import STATE
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
+from undertone_aggregator.server import page_process
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.lifecycle import actions
+from undertone_aggregator.server.page_process import run_page
+from undertone_aggregator.settings.options import split_address
+from undertone_aggregator.store.inventory import ACTIVE, REVOKED, Device
+from undertone_aggregator.store.store import open_store
 from undertone_aggregator.web.login import COOKIE, HEADER
 from undertone_aggregator.web.site import HomeSite
 from undertone_shared.errors import Invalid
@@ -146,9 +147,9 @@ def test_a_server_that_is_killed_leaves_no_page_behind(home: Home) -> None:
     code = """
 import sys, time
 from pathlib import Path
-from undertone_aggregator.home import Home
-from undertone_aggregator.journal import Journal
-from undertone_aggregator.page_process import run_page
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.server.page_process import run_page
 with run_page(Home(Path(sys.argv[1])), Journal()):
     time.sleep(600)
 """

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from undertone_aggregator import packages
-from undertone_aggregator.collect.store import open_store
-from undertone_aggregator.packages import METRICS, PAGE, chart_warning, check_packages, missing_packages
+from undertone_aggregator.base import packages
+from undertone_aggregator.base.packages import METRICS, PAGE, chart_warning, check_packages, missing_packages
+from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 
 

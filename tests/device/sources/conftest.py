@@ -11,7 +11,7 @@ import tty
 import pytest
 
 from undertone_device.config import parse_config
-from undertone_device.sources import open_source
+from undertone_device.host.sources import open_source
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from undertone_device.sources.background import Background
-from undertone_device.sources.source import Source
+from undertone_device.host.sources.background import Background
+from undertone_device.host.sources.source import Source
 
 
 class Slow(Source):

@@ -11,9 +11,9 @@ import pytest
 import serial
 from frames import OBIS_1_8_0, SML, TELEGRAM, flipped
 
+from undertone_device.host.sources import buses
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
-from undertone_device.sources import buses
 
 
 def with_crc(frame):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from undertone_device.config import parse_config
-from undertone_device.sources import open_source
+from undertone_device.host.sources import open_source
 from undertone_shared.errors import Invalid
 
 

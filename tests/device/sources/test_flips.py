@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from undertone_device.sources import network
-from undertone_device.sources.network import number_in
-from undertone_device.sources.source import Plausible, Source, parse_sample
+from undertone_device.host.sources import network
+from undertone_device.host.sources.network import number_in
+from undertone_device.host.sources.source import Plausible, Source, parse_sample
 from undertone_shared.errors import Invalid
 
 RANGE = (0, 20_000)

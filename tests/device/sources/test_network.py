@@ -12,8 +12,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
-from undertone_device.sources import network
-from undertone_device.sources.network import number_in
+from undertone_device.host.sources import network
+from undertone_device.host.sources.network import number_in
 from undertone_shared.errors import Invalid
 
 

@@ -18,10 +18,10 @@ from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device.config import read_config
 from undertone_device.gateway import Device
+from undertone_device.host.sources import buses
 from undertone_device.reporter import Reporter
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
-from undertone_device.sources import buses
 from undertone_shared import issue
 
 DEFAULT = 999

@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from support import server
 from undertone.app import app
-from undertone_aggregator.config import StreamPlan
+from undertone_aggregator.campaign.stream_rounds import StreamRounds, stream_rule
 from undertone_aggregator.design.stream.certificate import certify_stream
-from undertone_aggregator.stream_rounds import StreamRounds, stream_rule
+from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared.errors import Invalid
 
 

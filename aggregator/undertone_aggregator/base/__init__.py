@@ -1,0 +1,6 @@
+"""Base: what any server process needs, whatever it does with reports.
+
+Owns locks on files, background threads, the log, time zones, timing, systemd's notifications.
+May import: nothing.
+Start reading: ``log.py`` for what operators see, ``background.py`` for how threads end.
+"""

@@ -1,0 +1,226 @@
+"""A store is one campaign's: what the plan may change under it, and what a change would do, before it is made."""
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan
+from undertone_aggregator.settings.landing_plan import SERVER
+from undertone_aggregator.store.store import Store
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import parse_policy
+from undertone_shared.schedule import SEED_BYTES
+
+# What a store's numbers depend on: it cannot change under them.
+_FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
+_PLAN = "plan"
+_COUNTS = "counts"
+# Of the plan that is in force, in the store.
+_VERSION = "version"
+# The campaign's life.
+STATE = "state"
+RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
+STATES = (RUNNING, PAUSED, RETIRED)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One option of the plan, as it was applied and as it is configured. ``allowed``: for a campaign that runs."""
+
+    name: str
+    before: Any
+    after: Any
+    allowed: bool
+
+    def __str__(self) -> str:
+        how = (
+            "" if self.allowed else ": a running campaign cannot change it; make a new campaign with a store of its own"
+        )
+        return f"campaign.{self.name} {_text(self.before)} -> {_text(self.after)}{how}"
+
+
+def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
+    """What differs between the plan that was applied last, as ``meta`` of a store keeps it, and this one."""
+    if "facts" not in meta:
+        # Nothing of it has begun.
+        return []
+    new, fixed = _facts(plan, stream), json.loads(meta["facts"])
+    if "kind" in fixed:
+        fixed["collect"] = fixed.pop("kind")
+    # What older stores call it.
+    fixed["collect"] = {"report": "reports"}.get(fixed["collect"], fixed["collect"])
+    kept = json.loads(meta.get(_PLAN, "{}")) or {"epsilon": meta["epsilon"]}
+    made = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
+    # An option that is new in this version was not there to be applied.
+    return made + [
+        Change(name, kept[name], value, True)
+        for name, value in new.items()
+        if name in kept and name not in fixed and kept[name] != value
+    ]
+
+
+def open_campaign(
+    store: Store,
+    plan: CampaignPlan,
+    stream: StreamPlan | None = None,
+    *,
+    apply: bool = False,
+    refusing: Callable[[], str] = lambda: "",
+) -> bytes:
+    """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
+
+    Raises Invalid naming each change; with ``apply`` those that a running campaign may make are made.
+    ``refusing``: who would refuse the changed campaign, in a sentence.
+    """
+    with store.transaction():
+        meta = store.meta()
+        if "facts" not in meta:
+            seed = plan.cohort_seed or secrets.token_bytes(SEED_BYTES)
+            facts = _facts(plan, stream)
+            fixed = {name: facts[name] for name in (*_FIXED, "collect")}
+            store.set_meta(
+                {"campaign": plan.name, "facts": json.dumps(fixed), "cohort_seed": seed.hex(), STATE: RUNNING}
+            )
+            _keep(store, plan, stream)
+            return seed
+    made = changes(meta, plan, stream)
+    if any(not change.allowed for change in made):
+        raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, made)))
+    if made and not apply:
+        said = refusing()
+        raise Invalid(
+            f"campaign {plan.name} would change: "
+            + "; ".join(map(str, made))
+            + (f". {said}" if said else "")
+            + ". Nothing was changed: run with --apply to change it from the next epoch on"
+        )
+    with store.transaction():
+        _keep(store, plan, stream)
+    return bytes.fromhex(meta["cohort_seed"])
+
+
+def version_of(meta: Mapping[str, str]) -> int:
+    """The version of the plan that is in force, as ``meta`` of a store has it."""
+    return int(meta.get(_VERSION, "1"))
+
+
+def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
+    """Make the changes of a plan whose ``version`` is the one in force; the new version.
+
+    Raises Invalid for a plan of an older version, which somebody else has changed meanwhile, and as `open_campaign`.
+    """
+    with store.transaction():
+        version = version_of(store.meta())
+        # A change that can never be made is refused as that.
+        open_campaign(store, plan, stream, apply=True)
+        if plan.version != version:
+            raise Invalid(
+                f"campaign.version is {plan.version}, expected {version}: the plan was changed meanwhile, begin again"
+                " from what undertone campaign show prints"
+            )
+        store.set_meta({_VERSION: str(version + 1)})
+    return version + 1
+
+
+def counted_by(store: Store) -> str:
+    """Who counts a campaign's reports: `SERVER` or `SPARK`."""
+    return store.meta().get(_COUNTS) or SERVER
+
+
+def bind_counting(store: Store, counts: str) -> None:
+    """Note who counts a campaign's reports, see `undertone_aggregator.settings.landing_options`. Raises Invalid for
+    another.
+
+    Each remembers by itself which reports it has counted, so a campaign cannot change from one to the other.
+    """
+    with store.transaction():
+        before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
+        if before != counts:
+            raise Invalid(
+                f"landing.counts is {counts!r}, but the reports in {store.name} were counted by {before!r}: a campaign"
+                " cannot change it; make a new campaign with a store of its own"
+            )
+        store.set_meta({_COUNTS: counts})
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """How many of the ``known`` policies of devices refuse a campaign, and the reasons with their numbers."""
+
+    known: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def refusing(self) -> int:
+        """How many refuse it."""
+        return sum(self.reasons.values())
+
+    def __str__(self) -> str:
+        if not self.known:
+            return ""
+        worst = sorted(self.reasons, key=lambda reason: -self.reasons[reason])[:3]
+        why = f" ({'; '.join(worst)})" if worst else ""
+        return f"{self.refusing} of {self.known} known policies refuse it{why}"
+
+
+def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
+    """Which of the policies below ``folder``/devices refuse a campaign."""
+    policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
+    reasons: Counter[str] = Counter()
+    for data, devices in policies.items():
+        try:
+            parse_policy(data).check_campaign(campaign)
+        except Refused as refused:
+            reasons[f"{refused.reason}: {refused}"] += devices
+        except Invalid as wrong:
+            reasons[f"not a policy: {wrong}"] += devices
+    return Refusals(policies.total(), reasons)
+
+
+def refusals_of(config: Config, now: int) -> Refusals:
+    """Which of the known policies would refuse what the configuration issues next."""
+    from undertone_aggregator.campaign.preview import epochs_of
+
+    return known_refusals(config.fleet or config.folder, epochs_of(config).first(now).campaign)
+
+
+def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
+    facts = _facts(plan, stream)
+    delta = str(facts.get("stream.delta", ""))
+    store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})
+    # What readers of the store need besides.
+    store.set_meta(
+        {
+            "time_zone": plan.time_zone,
+            "holidays": plan.holidays or "",
+            "weekend": plan.weekend,
+            "settle_slots": str(plan.settle_slots),
+            "min_reports": str(plan.min_reports),
+        }
+    )
+
+
+def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
+    facts = {each.name: _plain(getattr(plan, each.name)) for each in fields(plan) if each.name != _VERSION}
+    facts["collect"] = "stream" if stream else "reports"
+    if stream:
+        facts |= {f"stream.{each.name}": _plain(getattr(stream, each.name)) for each in fields(stream)}
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value)

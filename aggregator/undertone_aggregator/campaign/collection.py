@@ -1,0 +1,194 @@
+"""How a campaign collects, on the server: one object for each kind of rule, in one table.
+
+The counterpart of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. An ingest worker needs the
+cells alone: everything that loads the numerics is imported where it is used.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.ingest.cells import Cells, Histogram, Moments
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.design.budget import Budget
+    from undertone_aggregator.estimate.estimates import Estimator
+    from undertone_aggregator.estimate.guarantee import Guarantee
+    from undertone_aggregator.settings.config import Config
+    from undertone_shared.scalar import ScalarRule
+    from undertone_shared.stream import StreamRule
+
+
+# (event, sentence, fields) for the log.
+Event = tuple[str, str, dict[str, Any]]
+
+
+class EpochSource(Protocol):
+    """What the campaign's next epoch is, and when: `undertone_aggregator.campaign.rounds.Rounds` or a stream's."""
+
+    def warnings(self) -> list[str]:
+        """Plain sentences about a plan that will work, but not well."""
+
+    def first(self, now: int) -> Epoch:
+        """The campaign's first epoch."""
+
+    def due(self, timeline: Timeline, now: int) -> int | None:
+        """The Unix second from which the next epoch is decided on; None when none is left to issue."""
+
+    def next(self, timeline: Timeline, now: int) -> Epoch | None:
+        """The epoch to issue once ``due``; None for none."""
+
+
+class Collection(Protocol):
+    """One way of collecting."""
+
+    cells: Cells
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """Who issues the configured campaign's epochs. See `undertone_aggregator.campaign.rounds.Rounds`. Raises
+        Invalid."""
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """What to log about an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned rounds)."""
+
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """What the campaign's Partials say. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
+
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
+        """What reports of an epoch cost in privacy, as planned with ``budget``."""
+
+
+class ScalarCollection:
+    """Readings one by one: histograms, threshold rounds, a mean for each slot."""
+
+    cells: Cells = Histogram()
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """Threshold rounds, then report epochs."""
+        from undertone_aggregator.campaign.rounds import Rounds
+
+        return Rounds(config.campaign, seed, read, clock, progress, tell)
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """The threshold round, or θ and what reports."""
+        from undertone_aggregator.counts.facts import mechanism_facts
+
+        rule, (number, planned) = epoch.report, round_of
+        if rule is None:
+            return [("epoch", f"threshold round {number} of {planned} starts in {wait} s", {"round": number})]
+        said = f"theta = {epoch.campaign.thetas}, in force in {wait} s"
+        fields: dict[str, Any] = {"theta": epoch.campaign.theta, "ranges": epoch.campaign.ranges}
+        reporting = mechanism_facts(epoch, epsilon)
+        if reporting is None:
+            return [("epoch", said, fields)]
+        fields |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
+        return [("epoch", said, fields), ("mechanism", reporting.sentence(), {})]
+
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """Each slot by itself."""
+        from undertone_aggregator.estimate.reconstruct import Reconstruction
+
+        return Reconstruction(timeline, models)
+
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
+        """Of one reading."""
+        from undertone_aggregator.estimate.guarantee import scalar_guarantee
+
+        return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)
+
+
+class StreamCollection:
+    """Streams with one budget for all reports of a device: moments, one epoch, slots whose noise is shared."""
+
+    cells: Cells = Moments()
+
+    def epochs(
+        self,
+        config: "Config",
+        seed: bytes,
+        read: Callable[[int, int, int], Partial],
+        clock: Callable[[], float] | None,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> EpochSource:
+        """The one epoch."""
+        from undertone_aggregator.campaign.stream_rounds import StreamRounds
+
+        if config.stream is None:
+            raise Invalid("the configuration has no table [stream], which a stream campaign needs")
+        return StreamRounds(config.campaign, config.stream)
+
+    def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
+        """Its law and how many reports it has."""
+        rule = cast("StreamRule", epoch.campaign.rule)
+        return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
+
+    def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
+        """Slots whose noise is shared."""
+        from undertone_aggregator.estimate.stream import StreamReconstruction
+
+        return StreamReconstruction(timeline)
+
+    def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
+        """Of all reports of a device."""
+        from undertone_aggregator.estimate.guarantee import stream_guarantee
+
+        return stream_guarantee(cast("StreamRule", campaign.rule), budget)
+
+
+COLLECTIONS: dict[str, Collection] = {"scalar": ScalarCollection(), "stream": StreamCollection()}
+
+
+def collection_of(kind: str) -> Collection:
+    """The collection of a rule's kind. Raises Invalid for one that is not known."""
+    if kind not in COLLECTIONS:
+        raise Invalid(f"the rule's kind is {kind!r}, expected one of {', '.join(COLLECTIONS)}")
+    return COLLECTIONS[kind]
+
+
+def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> "Estimator":
+    """What a campaign's Partials say, by the kind of its newest epoch. Raises Invalid."""
+    return collection_of(timeline.epochs[-1].campaign.rule.kind).estimator(timeline, {} if models is None else models)
+
+
+def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
+    """What the epochs that were issued cost at most; ``budget`` stands for an epoch that never was told its own.
+
+    The largest ε of any of them, at the shortest rest of any of them: a plan that gave up its turns has no window.
+    """
+    from undertone_aggregator.estimate.guarantee import rest_of
+
+    budgets = [epoch.budget or budget for epoch in timeline.epochs]
+    largest = max(budgets, key=lambda each: each.epsilon)
+    costs = []
+    for epoch, own in zip(timeline.epochs, budgets, strict=True):
+        campaign = epoch.campaign
+        costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
+    exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
+    return replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
+
+
+def cells_of(kind: str) -> Cells:
+    """What a counted report of a rule's kind adds, for ingest workers. Raises Invalid."""
+    return collection_of(kind).cells

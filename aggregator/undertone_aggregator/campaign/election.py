@@ -1,0 +1,115 @@
+"""Which server is a campaign's coordinator: the one that holds its lease; it alone issues epochs and publishes."""
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from undertone_aggregator.base.background import Background
+from undertone_aggregator.ingest.shared_workers import RENEW_AFTER
+from undertone_aggregator.mqtt.source import Outgoing
+from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
+from undertone_aggregator.store.store import StoreError, open_store
+
+# A coordinator that has done nothing for so long hangs: choosing a threshold takes minutes at most.
+_LONGEST_SECONDS = 300.0
+
+
+class Election(Protocol):
+    """Asked by the thread that coordinates."""
+
+    def lease(self) -> Lease | None:
+        """Ours, None while another server has it; to be asked often, which says that we do not hang."""
+
+    def held(self) -> bool:
+        """Whether it is certain to be ours at this moment, by our clock and without asking anybody."""
+
+    def close(self) -> None:
+        """Let it go."""
+
+
+class Unopposed:
+    """The only server of its store."""
+
+    def lease(self) -> Lease:
+        return Lease(COORDINATOR, 0, 0.0)
+
+    def held(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class Candidate:
+    """One of several servers: a thread takes the lease when it is free, and renews it in time."""
+
+    def __init__(self, url: str, campaign: str, seconds: float, say: Callable[[str], None]) -> None:
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._url, self._campaign, self._seconds, self._say = url, campaign, seconds, say
+        # With the moment until which it is ours.
+        self._hold: tuple[Lease, float] | None = None
+        self._asked = time.monotonic()
+        self._thread = Background("election", lambda stop, _: self._stand(stop))
+
+    def lease(self) -> Lease | None:
+        self._asked = time.monotonic()
+        self._thread.check()
+        hold = self._hold
+        return hold[0] if hold is not None and time.monotonic() < hold[1] else None
+
+    def held(self) -> bool:
+        hold = self._hold
+        return hold is not None and time.monotonic() < hold[1]
+
+    def close(self) -> None:
+        self._thread.stop()
+
+    def _stand(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                with open_store(self._url, campaign=self._campaign) as store:
+                    leases = store.leases
+                    assert leases is not None
+                    while not stop.is_set():
+                        self._step(leases)
+                        stop.wait(self._seconds * RENEW_AFTER)
+                    if self._hold is not None:
+                        leases.release(self._hold[0])
+            except StoreError as wrong:
+                self._say(f"the store cannot be reached, trying again: {wrong}")
+                stop.wait(1.0)
+
+    def _step(self, leases: Leases) -> None:
+        began = time.monotonic()
+        if began > self._asked + _LONGEST_SECONDS:
+            return
+        lease = None if self._hold is None else self._hold[0]
+        try:
+            if lease is not None:
+                leases.renew(lease)
+            else:
+                lease = leases.take(COORDINATOR, self._name, self._seconds)
+                if lease is not None:
+                    self._say(f"{self._name} coordinates the campaign")
+        except Fenced:
+            lease = None
+            self._say(f"{self._name} no longer coordinates the campaign: another server does")
+        self._hold = None if lease is None else (lease, began + self._seconds)
+
+
+@dataclass(frozen=True)
+class Elected:
+    """The way out of a coordinator: nothing leaves by it, now or at a later connect, while another one is elected."""
+
+    outlet: Outgoing
+    election: Election
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        """Publish retained; ``again``: also at every later connect."""
+        if self.election.held():
+            self.outlet.publish(topic, payload, again=again, permitted=self.election.held)

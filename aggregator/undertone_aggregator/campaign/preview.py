@@ -1,0 +1,43 @@
+"""A plan before it is on the air: the files that it names, what it promises, and what would go badly."""
+
+import time
+
+from undertone_aggregator.campaign.collection import EpochSource, collection_of
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.mqtt.addresses import read_password
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.groups import read_groups
+from undertone_shared.schedule import SEED_BYTES
+
+
+def epochs_of(config: Config) -> EpochSource:
+    """Who would issue the plan's epochs, with nothing reported yet. Raises Invalid."""
+    seed = config.campaign.cohort_seed or bytes(SEED_BYTES)
+    return collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
+
+
+def check_files(config: Config) -> None:
+    """Read every file that the plan names, as its server will. Raises Invalid, or OSError naming the file."""
+    plan, outlet = config.campaign, config.outlet
+    if plan.groups is not None:
+        read_groups(config.path(plan.groups))
+    # The country's holidays come from a library that may be absent.
+    _ = plan.days
+    if outlet.password_file is not None:
+        read_password(config.secret(outlet.password_file))
+    if outlet.ca_file is not None:
+        config.path(outlet.ca_file).read_bytes()
+
+
+def preview(config: Config, now: int) -> list[str]:
+    """What the plan costs in privacy, when it would end if it began at Unix second ``now``, and each warning.
+
+    Raises Invalid or OSError, as `check_files` does.
+    """
+    check_files(config)
+    epochs = epochs_of(config)
+    campaign = epochs.first(now).campaign
+    cost = collection_of(config.kind).guarantee(campaign, config.budget)
+    end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(campaign.end))
+    warnings = [f"warning: {sentence}" for sentence in epochs.warnings()]
+    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *warnings]

@@ -1,0 +1,378 @@
+"""One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
+
+import contextlib
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.binding import (
+    PAUSED,
+    RETIRED,
+    RUNNING,
+    STATE,
+    bind_counting,
+    open_campaign,
+    refusals_of,
+)
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
+from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
+from undertone_aggregator.campaign.watch import Look, Watch
+from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.ingest.lag import Lag
+from undertone_aggregator.ingest.workers import ProcessWorker, Worker, thread_worker
+from undertone_aggregator.mqtt.source import Outgoing, Source
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.groups import keep_groups, read_groups
+from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.store.kept import note_kept
+from undertone_aggregator.store.leases import Fenced, Lease
+from undertone_aggregator.store.store import LOCK_SECONDS, Store, StoreError, open_store
+from undertone_shared.campaign import header
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import config_topic
+
+if TYPE_CHECKING:
+    from undertone_aggregator.campaign.coordinator import Coordinator
+
+_TICK_SECONDS = 0.1
+# How often it is asked whether an operator has paused it.
+_STATE_SECONDS = 1.0
+_WATCH_SECONDS = 30.0
+# Whether the store's campaign was ever signed.
+_SIGNED = "signed"
+
+
+@dataclass
+class Slots:
+    """Which slots of the broker's worker users each campaign holds; ``taking``: one take-over at a time."""
+
+    held: dict[str, set[int]]
+    taking: threading.Lock
+
+    def others(self, name: str) -> set[int]:
+        """The slots that are not this campaign's."""
+        return set().union(*(slots for campaign, slots in self.held.items() if campaign != name))
+
+
+@dataclass
+class Options:
+    """How a campaign is run, besides its configuration. ``failpoint``: see `Ingest`.
+
+    ``apply``: make the changes of the plan that would else only be shown. ``take_over``: a campaign that is broadcast,
+    and that the store does not know. ``slots``: of worker users, as the campaigns of one server share them.
+    """
+
+    clock: Callable[[], float] = time.time
+    failpoint: Failpoint = nowhere
+    apply: bool = False
+    take_over: bool = False
+    slots: Slots | None = None
+
+
+class Running:
+    """Open it, then ``run`` it in the same thread. Raises Invalid as `undertone_aggregator.server.server.serve`
+    does."""
+
+    def __init__(self, config: Config, source: Source, journal: Journal, options: Options) -> None:
+        self.config = config
+        self.journal = journal
+        self.coordinator: Coordinator | None = None
+        self._begun = False
+        # What the operator wants, and what keeps the store from being written.
+        self._life, self._trouble = RUNNING, ""
+        self._signed: bool | None = None
+        self._newest: int | None = None
+        self._epochs = 0
+        self._due: int | None = None
+        self._end: int | None = None
+        # When its loop went on last; None outside it.
+        self._advanced: float | None = None
+        self._lease: Lease | None = None
+        self._source = source
+        self._options = options
+        self._lag = Lag(config.landing.plan(config.folder))
+        self._workers: list[Worker] = []
+        self._groups_file = None if config.campaign.groups is None else config.path(config.campaign.groups)
+        self._groups_read: tuple[int, int] | None = None
+        self._groups: dict[str, str] | None = None
+        self._groups_kept: dict[str, str] | None = None
+        self._read_groups()
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.config.campaign.name
+
+    @property
+    def ready(self) -> bool:
+        """Whether devices are told to report, and what they send is kept."""
+        return self._begun and all(worker.ready for worker in self._workers)
+
+    @property
+    def state(self) -> CampaignState:
+        """Where it stands; any thread may ask."""
+        coordinator = self.coordinator
+        if not self._begun:
+            return CampaignState(STARTING, self._trouble)
+        state = self._life
+        if state == RUNNING and self._end is not None and self._options.clock() > self._end:
+            state = OVER
+        elif state == RUNNING and coordinator is not None and coordinator.choosing:
+            state = CHOOSING
+        return CampaignState(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed)
+
+    @property
+    def idle(self) -> float:
+        """Seconds since its loop, or a choice of θ in it, went on; 0 while it starts or stops."""
+        coordinator, advanced = self.coordinator, self._advanced
+        if advanced is None:
+            return 0.0
+        if coordinator is not None:
+            advanced = max(advanced, coordinator.advanced)
+        return time.monotonic() - advanced
+
+    def run(self, outlet: Outgoing, stop: threading.Event) -> None:
+        """Until ``stop`` is set; then everything read is committed and acknowledged.
+
+        A start without room on the disk waits for it.
+        """
+
+        def wait_for_room(said: str) -> None:
+            self._trouble = said.removeprefix("alarm: ")
+            self.journal.say_once("room", said)
+
+        until_room(lambda: self._run(outlet, stop), wait_for_room, stop)
+
+    def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
+        config, clock = self.config, self._options.clock
+        self._clear()
+        with open_store(config.store_url, campaign=self.name) as store, self._alone(store):
+            seed = open_campaign(
+                store,
+                config.campaign,
+                config.stream,
+                apply=self._options.apply,
+                refusing=lambda: str(refusals_of(config, int(clock()))),
+            )
+            bind_counting(store, config.landing.counts)
+            note_kept(store, config.store.audit, config.landing.kept_days)
+            if config.landing.folder is not None:
+                self.journal.say("warning", config.landing.warning())
+            self.check_broadcast(store, outlet, stop)
+            self.note_groups(store)
+            plan = self._take_over(store, clock, stop)
+            # Whatever fails: who is elected and gone leaves a campaign that nobody coordinates.
+            with contextlib.closing(self._election(store)) as election:
+                try:
+                    self._start(plan, store, stop)
+                    # Devices are told to report only once the brokers keep reports for us.
+                    while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
+                        self._check()
+                    self._begun = True
+                    self._tick(election, seed, store, outlet, stop)
+                finally:
+                    self._advanced = None
+                    for worker in self._workers:
+                        worker.stop()
+                    self._check()
+                    with contextlib.suppress(StoreError, Fenced):
+                        if self.coordinator is not None:
+                            self.coordinator.status(int(clock()))
+                    store.fence(None)
+
+    def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
+        """From before the take-over to the end: its workers hold the store later, and another server's could, too."""
+        return contextlib.nullcontext() if self.config.shares else store.serving(LOCK_SECONDS)
+
+    def _clear(self) -> None:
+        self._workers.clear()
+        self._groups_kept = None
+        self._begun, self._lease, self.coordinator = False, None, None
+        self._trouble, self._advanced = "", None
+
+    def _election(self, store: Store) -> Election:
+        """Whether it coordinates is asked of the database where workers on any machine share the campaign."""
+        config = self.config
+        if not config.shares:
+            return Unopposed()
+        return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
+
+    def _lead(self, election: Election, seed: bytes, store: Store, outlet: Outgoing) -> "Coordinator | None":
+        """The coordinator while it is this server that is elected: a new one each time, everything is in the store."""
+        lease = election.lease()
+        if lease != self._lease:
+            self._lease, self.coordinator = lease, None
+            store.fence(None)
+            if lease is not None:
+                # The workers take in reports while the numerics load.
+                from undertone_aggregator.campaign.coordinator import Coordinator
+
+                leases, clock = store.leases, self._options.clock
+                if leases is not None and self.config.shares:
+                    store.fence(lambda: leases.renew(lease))
+                out = Elected(outlet, election)
+                sign = self._sign(store)
+                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, sign)
+        return self.coordinator
+
+    def _sign(self, store: Store) -> Callable[[bytes], bytes] | None:
+        """What signs campaigns; None without a key, which is an alarm where there was one."""
+        path = self.config.secret(self.config.server.signing_key)
+        self._signed = path.exists()
+        if not self._signed:
+            said = f"there is no {path}: campaigns are not signed"
+            if store.meta().get(_SIGNED):
+                self.journal.alarm("unsigned", f"{said}, though they were: devices that verify them refuse them")
+            else:
+                self.journal.say("warning", f"warning: {said}")
+            return None
+        from undertone_aggregator.mqtt.signing import read_key
+
+        sign = read_key(path).sign
+        store.set_meta({_SIGNED: "1"})
+        return sign
+
+    def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+        """Raises Invalid when devices follow a campaign of this name that the store does not know."""
+        topic = config_topic(self.config.broker.prefix, self.name)
+        message = outlet.retained(topic, stop)
+        # What comes from now on is ours, or rings.
+        outlet.heard.pop(topic, None)
+        if not message:
+            return
+        try:
+            issued_at, fingerprint = header(message)
+        except Invalid as wrong:
+            self.journal.say("warning", f"warning: {topic} held no campaign, and will: {wrong}")
+            return
+        if fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}:
+            return
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(issued_at))
+        said = (
+            f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.name} does"
+            " not know"
+        )
+        if not self._options.take_over:
+            raise Invalid(
+                f"{said}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
+            )
+        self.journal.alarm("take_over", f"{said}: it is replaced")
+
+    def _take_over(self, store: Store, clock: Callable[[], float], stop: threading.Event) -> IngestPlan:
+        slots = self._options.slots
+        if slots is None:
+            return self._source.take_over(store, self._plan(), self._say, clock, stop)
+        with slots.taking:
+            taken = slots.others(self.name)
+            plan = self._source.take_over(store, self._plan(), self._say, clock, stop, taken)
+            slots.held[self.name] = set(plan.slots)
+        return plan
+
+    def _plan(self) -> IngestPlan:
+        config = self.config
+        return IngestPlan(
+            config.broker.prefix,
+            self.name,
+            config.campaign.slot_seconds,
+            cells_of,
+            workers=config.sessions,
+            lease_seconds=config.server.lease_seconds if config.shares else 0,
+            batch=config.server.batch,
+            batch_seconds=config.server.batch_milliseconds / 1000,
+            audit=config.store.audit,
+            groups=self._groups,
+            landing=config.landing.plan(config.folder),
+        )
+
+    def _start(self, plan: IngestPlan, store: Store, stop: threading.Event) -> None:
+        workers = self.config.server.workers
+        kind: Callable[..., Worker] = thread_worker if workers == 1 else ProcessWorker
+        for number in range(workers):
+            # Where workers share partitions, each takes what it can get.
+            own = replace(plan, worker=number)
+            self._workers.append(
+                kind(own, store.url, self._source.open_intake, self._say, self._options.clock, self._options.failpoint)
+            )
+
+    def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+        asked = looked = -math.inf
+        plan = self.config.campaign
+        watch = Watch(plan.slot_seconds, plan.settle_slots)
+        while not stop.wait(_TICK_SECONDS):
+            self._advanced = time.monotonic()
+            self._check()
+            try:
+                if time.monotonic() > asked + _STATE_SECONDS:
+                    asked = time.monotonic()
+                    self._note(store)
+                coordinator = self._lead(election, seed, store, outlet)
+                if coordinator is None:
+                    continue
+                if time.monotonic() > looked + _WATCH_SECONDS:
+                    looked = time.monotonic()
+                    for event, sentence in watch.look(self._look(store)):
+                        self.journal.alarm(event, sentence)
+                if self._life == RETIRED:
+                    coordinator.retire(int(self._options.clock()))
+                elif self._life != PAUSED:
+                    coordinator.note_broker(outlet.dropped, outlet.heard)
+                    coordinator.tick(int(self._options.clock()))
+                self._trouble = ""
+            except Fenced:
+                # The election tells of it, and asks for another coordinator when we are elected again.
+                self._lease, self.coordinator = None, None
+            except StoreError as wrong:
+                self._trouble = f"the store cannot be written: {wrong}"
+                self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
+
+    def _read_groups(self) -> None:
+        """Read the groups of devices where their file is another one than before. Raises Invalid, OSError."""
+        file = self._groups_file
+        if file is None:
+            return
+        status = file.stat() if file.exists() else None
+        read = None if status is None else (status.st_mtime_ns, status.st_size)
+        if self._groups is None or read != self._groups_read:
+            self._groups_read = read
+            self._groups = read_groups(file)
+
+    def note_groups(self, store: Store) -> None:
+        """Take up a changed file of groups: workers find them in the store. Raises StoreError."""
+        try:
+            self._read_groups()
+        except (Invalid, OSError) as wrong:
+            self.journal.alarm("groups", f"the changed groups are not taken up: {wrong}")
+        if self._groups is not None and self._groups is not self._groups_kept:
+            if keep_groups(store, self._groups) and self._begun:
+                self.journal.say("groups", f"{len(self._groups)} devices are in groups now")
+            self._groups_kept = self._groups
+
+    def _note(self, store: Store) -> None:
+        """Read what the state is made of."""
+        self.note_groups(store)
+        self._life = store.meta().get(STATE, RUNNING)
+        newest = store.newest_slot()
+        self._newest = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
+        if self._epochs != store.epoch_count():
+            epochs = store.epochs()
+            self._epochs = len(epochs)
+            self._due, self._end = epochs[0].campaign.epoch, epochs[-1].campaign.end
+
+    def _look(self, store: Store) -> Look:
+        free = shutil.disk_usage(self.config.disk).free
+        now = self._options.clock()
+        waiting = self._lag.backlog(store).age(now) if self._lag.counts_elsewhere else None
+        return Look(now, time.monotonic(), store.outcomes(), free, self.state, waiting)
+
+    def _check(self) -> None:
+        for worker in self._workers:
+            worker.check()
+
+    def _say(self, sentence: str) -> None:
+        self.journal.say_once("ingest", sentence)

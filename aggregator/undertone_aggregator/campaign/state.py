@@ -1,0 +1,130 @@
+"""The state of a server and of its campaigns: one object that every command, page, metric and probe reads.
+
+The server's own loop makes it and writes it to a file of the server's folder, with the time. A reader whose copy is old
+knows that the server is dead or hangs.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
+
+STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "failed", "stopping"
+# What a running server says of a campaign.
+STATES = (STARTING, RUNNING, CHOOSING, PAUSED, RETIRED, OVER, FAILED, STOPPING)
+# What is said of a campaign while no server answers for it: it was served once, or never.
+STOPPED, NEW = "stopped", "new"
+# Reports are taken in.
+_OPEN = (RUNNING, CHOOSING, PAUSED)
+# A state that is older is of a server that is dead or hangs.
+STALE_SECONDS = 30.0
+# Less free space than this cannot take the next reports.
+NO_ROOM = 16 << 20
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """One campaign: its ``state`` of `STATES`, and the ``reason`` for it where there is one.
+
+    ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
+    which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end`` the
+    one at which its last slot ends; None: no epoch has been issued. ``signed``: its key is there, None: not known yet.
+    """
+
+    state: str
+    reason: str = ""
+    ready: bool = False
+    newest: int | None = None
+    due: int | None = None
+    end: int | None = None
+    signed: bool | None = None
+
+    def silence(self, now: float) -> float:
+        """Seconds without a report at Unix second ``now``, 0 while none is expected."""
+        if self.state not in _OPEN or self.due is None or (self.end is not None and now > self.end):
+            return 0.0
+        return max(now - max(self.due, self.newest or self.due), 0.0)
+
+    def sentence(self) -> str:
+        """The state, with its reason in brackets."""
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server at Unix second ``time``, when its loop last passed. ``started``: when it began.
+
+    ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
+    """
+
+    time: float
+    started: float
+    reachable: bool
+    free: int
+    campaigns: Mapping[str, CampaignState] = field(default_factory=dict)
+
+    def alive(self, now: float) -> bool:
+        """Whether the server's loop advances at Unix second ``now``."""
+        return now - self.time <= STALE_SECONDS
+
+    def problems(self, now: float) -> list[str]:
+        """One sentence for each reason why reports are not taken in; empty when all is well."""
+        found = []
+        if not self.alive(now):
+            found.append(f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs")
+        if not self.reachable:
+            found.append("the broker cannot be reached: reports wait there, and nothing is published")
+        if self.free < NO_ROOM:
+            found.append(f"{self.free >> 20} MB are free where the stores are: reports cannot be kept")
+        if not self.campaigns:
+            found.append("there is no campaign")
+        for name, campaign in sorted(self.campaigns.items()):
+            if campaign.state in (FAILED, STARTING):
+                found.append(f"campaign {name} is {campaign.sentence()}")
+            elif campaign.state in _OPEN and not campaign.ready:
+                why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
+                found.append(f"campaign {name} takes in no reports: {why}")
+        return found
+
+    def row(self, now: float) -> dict[str, Any]:
+        """As JSON has it, with what is wrong at Unix second ``now``."""
+        problems = self.problems(now)
+        return {"ready": not problems, "problems": problems, **asdict(self)}
+
+    def write(self, path: Path) -> None:
+        """Replace the file at once. Raises OSError."""
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file)
+        fresh.replace(path)
+
+
+def read_state(path: Path) -> ServerState | None:
+    """The state that a server wrote last; None where none did, or where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        campaigns = {name: CampaignState(**campaign) for name, campaign in row.pop("campaigns").items()}
+        return ServerState(**row, campaigns=campaigns)
+    return None
+
+
+def state_of(served: ServerState | None, name: str, life: str | None, now: float) -> CampaignState:
+    """The state of campaign ``name``, as its server tells it; without a server, what its store says.
+
+    ``life``: what an operator wanted last (`undertone_aggregator.campaign.binding.STATES`), None before the campaign
+    has begun.
+    """
+    if served is not None and served.alive(now) and name in served.campaigns:
+        return served.campaigns[name]
+    why = "no server runs"
+    if served is not None:
+        why = "the server has not taken it up" if served.alive(now) else served.problems(now)[0]
+    if life in (PAUSED, RETIRED):
+        return CampaignState(life, why)
+    return CampaignState(NEW if life is None else STOPPED, why)

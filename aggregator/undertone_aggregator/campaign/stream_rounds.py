@@ -1,0 +1,58 @@
+"""The one epoch of a stream campaign: no threshold round, for a report for the threshold would need a budget too."""
+
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.design import Budget
+from undertone_aggregator.design.stream import choose, rho_for
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
+from undertone_shared.stream import GAUSSIAN, StreamRule
+
+
+def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
+    """The integers of the planned stream. Raises Invalid."""
+    kind = stream.mechanism if stream.mechanism != "direct" else GAUSSIAN
+    return choose(
+        kind,
+        rho_for(kind, Budget.parse(plan.epsilon, stream.delta)),
+        slew=stream.slew,
+        reports=stream.reports,
+        theta=plan.bound if stream.theta is None else stream.theta,
+        chains=stream.chains,
+        dimension=stream.dimension,
+        lag=stream.lag,
+        restart=stream.restart,
+        renewal=stream.renewal,
+        independent=stream.mechanism == "direct",
+    )
+
+
+class StreamRounds:
+    """What `undertone_aggregator.campaign.rounds.Rounds` is for other campaigns."""
+
+    def __init__(self, plan: CampaignPlan, stream: StreamPlan) -> None:
+        self.plan = plan
+        self.rule = stream_rule(plan, stream)
+
+    def warnings(self) -> list[str]:
+        """Plain sentences about a plan that will work, but not well."""
+        window = self.rule.renewal or self.plan.report_slots
+        if self.rule.reports >= window:
+            return []
+        return [f"a window of {window} slots has a budget of {self.rule.reports} reports: devices stop before its end"]
+
+    def first(self, now: int) -> Epoch:
+        """The campaign's epoch, which starts as planned, or as soon as the lead allows."""
+        plan = self.plan
+        first = max(now // plan.slot_seconds + plan.lead_slots, (plan.start or 0) // plan.slot_seconds)
+        if self.rule.renewal:
+            # Windows that begin where periods of the policy do are charged once.
+            first = -(-first // self.rule.renewal) * self.rule.renewal
+        campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
+        return Epoch(campaign, now)
+
+    def due(self, timeline: Timeline, now: int) -> int | None:
+        """Never: one epoch is the whole stream."""
+        return None
+
+    def next(self, timeline: Timeline, now: int) -> Epoch | None:
+        """No further epoch."""
+        return None

@@ -1,1 +1,0 @@
-"""What arrives: taken in, judged, counted and kept."""

@@ -1,0 +1,79 @@
+"""Which earlier slots of a device lie on the same chain: what the covariance of two slots' means is counted from.
+
+A report at slot t with chain index i on a campaign of lag j began its chain at the origin t - ij. Two reports lie on
+one chain, with nothing missed between them, iff their origins are equal: a chain that began later has a larger origin.
+(A chain that went on over missed slots counts as two, and so a covariance of at most r^2 as none.)
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from undertone_aggregator.counts.moments import LAGS
+from undertone_shared.topics import SHARDS
+
+_RECORD = struct.Struct("<QIq")
+RECORD_BYTES = _RECORD.size
+# A late report still finds the slots around it.
+_KEPT = LAGS + 96
+_WINDOW = (1 << (LAGS + 1)) - 1
+
+
+def record(key: int, slot: int, origin: int) -> bytes:
+    """What the store keeps of one admitted report."""
+    return _RECORD.pack(key, slot, origin)
+
+
+class Chains:
+    """Per device and chain the newest slot and a window of the 65 last ones."""
+
+    def __init__(self) -> None:
+        self._devices: dict[int, dict[int, tuple[int, int]]] = {}
+
+    def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
+        """Remember a counted report; (later slot, lag) of each pair that it makes with others on its chain."""
+        chains = self._devices.setdefault(key, {})
+        newest, window = chains.get(origin, (slot, 0))
+        if slot >= newest:
+            window = window << (slot - newest) & _WINDOW
+            newest, age = slot, 0
+        else:
+            age = newest - slot
+        if age > LAGS or window >> age & 1:
+            return []
+        pairs = [(newest - min(age, other), abs(age - other)) for other in _ones(window) if other != age]
+        chains[origin] = (newest, window | 1 << age)
+        if len(chains) > 1:
+            horizon = max(at for at, _ in chains.values()) - _KEPT
+            for old in [o for o, (at, _) in chains.items() if at < horizon]:
+                del chains[old]
+        return pairs
+
+    def records(self) -> bytes:
+        """The whole state, as records."""
+        return b"".join(
+            record(key, newest - age, origin)
+            for key, chains in self._devices.items()
+            for origin, (newest, window) in chains.items()
+            for age in reversed(list(_ones(window)))
+        )
+
+    def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
+        """Replay records in the order of writing, of these shards only."""
+        mine = np.zeros(SHARDS, dtype=bool)
+        mine[list(shards)] = True
+        for data in segments:
+            for key, slot, origin in _RECORD.iter_unpack(data):
+                if mine[(key >> 56) % SHARDS]:
+                    self.observe(key, slot, origin)
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+
+def _ones(window: int) -> Iterator[int]:
+    while window:
+        low = window & -window
+        yield low.bit_length() - 1
+        window ^= low

@@ -1,0 +1,149 @@
+"""Partial: what is kept of reports. Integer histograms of symbols, with one associative, commutative merge.
+
+Streams keep vectors of moments instead, which add up alike: see `undertone_aggregator.counts.moments`.
+
+The same object serves one process, several and the store: nothing else of a report survives admission.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_shared.errors import Invalid
+from undertone_shared.report import STREAM
+
+Counts = NDArray[np.int64]
+
+# The group of those who are in none, and of everybody together.
+EVERYBODY = "all"
+LARGEST_CELLS = 1 << 22
+_WIDTHS = (1, 2, 4, 8)
+_SPARSE = 4
+
+
+class Key(NamedTuple):
+    """What one histogram is of. ``fingerprint`` names the epoch, ``kind`` is that of `undertone_shared.report`."""
+
+    campaign: str
+    fingerprint: bytes
+    kind: int
+    group: str
+    slot: int
+
+
+class Partial(Mapping[Key, Counts]):
+    """Histograms [symbols] by `Key`; a key that is absent counts nothing."""
+
+    def __init__(self, counts: Mapping[Key, Counts] | None = None) -> None:
+        self._counts: dict[Key, Counts] = dict(counts or {})
+
+    def __getitem__(self, key: Key) -> Counts:
+        return self._counts[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, key: Key, symbol: int, symbols: int) -> None:
+        """Count one report of ``symbol`` out of ``symbols``, in place."""
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = np.zeros(symbols, dtype=np.int64)
+        counts[symbol] += 1
+
+    def add_counts(self, key: Key, added: Counts) -> None:
+        """Add a whole histogram, in place."""
+        counts = self._counts.get(key)
+        self._counts[key] = added if counts is None else add_counts(counts, added)
+
+    def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
+        """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = np.zeros(cells, dtype=np.int64)
+        for cell, amount in added:
+            counts[cell] += amount
+
+    def merge(self, other: "Partial") -> "Partial":
+        """The Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
+
+        Raises Invalid when a key has histograms of two lengths, which no two admissions of one epoch produce.
+        """
+        return Partial.gather(chain(self.items(), other.items()))
+
+    @staticmethod
+    def gather(rows: Iterable[tuple[Key, Counts]]) -> "Partial":
+        """The merge of many: rows of an equal key add up. Raises Invalid as ``merge`` does."""
+        merged: dict[Key, Counts] = {}
+        for key, counts in rows:
+            merged[key] = add_counts(merged[key], counts) if key in merged else counts
+        return Partial(merged)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partial):
+            return NotImplemented
+        return self._counts.keys() == other._counts.keys() and all(
+            np.array_equal(counts, other._counts[key]) for key, counts in self._counts.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def reports(self) -> int:
+        """Number of reports counted."""
+        return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
+
+
+def reports_in(kind: int, counts: Counts) -> int:
+    """Number of reports in one histogram, or one vector of moments, of this kind."""
+    return int(counts[0] if kind == STREAM else counts.sum())
+
+
+def add_counts(left: Counts, right: Counts) -> Counts:
+    """The histogram of both. Raises Invalid for two lengths."""
+    if left.shape != right.shape:
+        raise Invalid(f"histograms have {len(left)} and {len(right)} cells, expected the same number")
+    return left + right
+
+
+def pack_counts(counts: Counts) -> bytes:
+    """A histogram in few bytes: form u8, cells u32, then all counts, or the indices u32 and counts that are not 0.
+
+    Form: log2 of a count's width in bytes, plus 4 when sparse.
+    """
+    largest = int(counts.max(initial=0))
+    width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))
+    kind = f"<u{_WIDTHS[width]}"
+    filled = np.flatnonzero(counts)
+    if len(filled) * (4 + _WIDTHS[width]) < len(counts) * _WIDTHS[width]:
+        body = filled.astype("<u4").tobytes() + counts[filled].astype(kind).tobytes()
+        return struct.pack("<BI", width + _SPARSE, len(counts)) + body
+    return struct.pack("<BI", width, len(counts)) + counts.astype(kind).tobytes()
+
+
+def unpack_counts(data: bytes) -> Counts:
+    """The histogram that ``pack_counts`` wrote. Raises Invalid for anything else."""
+    if len(data) < 5 or data[0] >= 2 * _SPARSE:
+        raise Invalid("a histogram is damaged: it has no valid head")
+    form, cells = struct.unpack_from("<BI", data)
+    size = _WIDTHS[form % _SPARSE]
+    kind = f"<u{size}"
+    if cells > LARGEST_CELLS:
+        raise Invalid(f"a histogram has {cells} cells, expected at most {LARGEST_CELLS}")
+    if form < _SPARSE:
+        if len(data) != 5 + cells * size:
+            raise Invalid(f"a histogram of {cells} cells has {len(data)} bytes, expected {5 + cells * size}")
+        return np.frombuffer(data, kind, offset=5).astype(np.int64)
+    filled, rest = divmod(len(data) - 5, 4 + size)
+    index = np.frombuffer(data, "<u4", count=filled, offset=5)
+    if rest or np.any(index >= cells) or np.any(index[1:] <= index[:-1]):
+        raise Invalid(f"a sparse histogram of {cells} cells is damaged")
+    counts = np.zeros(cells, dtype=np.int64)
+    counts[index] = np.frombuffer(data, kind, offset=5 + 4 * filled).astype(np.int64)
+    return counts

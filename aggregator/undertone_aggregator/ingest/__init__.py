@@ -1,0 +1,6 @@
+"""Ingest: deliveries become counts. Each batch is one transaction, acknowledged after its commit.
+
+Owns the protocol of an intake, admission (counted once, or refused with a reason), workers, landed reports.
+May import: base, counts, settings, store.
+Start reading: ``ingest.py`` for the loop, ``admission.py`` for the rules, ``fast_path.py`` for many reports at once.
+"""

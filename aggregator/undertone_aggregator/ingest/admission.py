@@ -1,0 +1,198 @@
+"""Admission: every delivery is counted exactly once, or refused for a reason that is counted. Pure; never raises."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.counts.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest
+from undertone_aggregator.ingest.devices import UNGROUPED, Devices
+from undertone_aggregator.ingest.tally import Tally
+from undertone_aggregator.store.inventory import REVOKED
+from undertone_aggregator.store.store import Batch
+from undertone_shared import intake
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import SHARDS
+
+RETAINED = "retained"
+TOPIC = "topic"
+SHARD = "shard"
+MALFORMED = "malformed"
+OTHER_CAMPAIGN = "other_campaign"
+TURN = "turn"
+WRONG_KIND = "wrong_kind"
+SYMBOL = "symbol"
+FUTURE = "future"
+LATE = "late"
+
+REASONS = {
+    RETAINED: "a stored copy, not a fresh report",
+    TOPIC: "published where no report belongs",
+    SHARD: "the shard in the topic is not the device's",
+    MALFORMED: "not a report: length, version, kind or chain",
+    OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
+    REVOKED: "from a device whose operator has revoked it",
+    TURN: "not the device's turn in this slot",
+    WRONG_KIND: "cohort and report kind mixed up for this device and slot",
+    SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
+    FUTURE: "for a slot that is not over yet",
+    LATE: "for a slot that ended too long ago",
+    CONFLICT: "another report for an interval that was already counted (alarm)",
+}
+DUPLICATES = {
+    DUPLICATE: "the same bytes again",
+    UNVERIFIED: "for an interval beyond memory, or too old to compare",
+}
+# Every word that a delivery is judged by.
+OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
+
+LATE_SLOTS = 96
+LATE_SECONDS = 2 * 86400
+# How far a device's clock may be ahead of ours.
+TOLERANCE_SECONDS = 60
+
+
+class Admission(Tally):
+    """The rules for one campaign, with its memory. ``groups``: device -> group; without it everybody is in ``all``."""
+
+    def __init__(
+        self,
+        prefix: str,
+        campaign: str,
+        slot_seconds: int,
+        seen: Seen,
+        *,
+        groups: Mapping[str, str] | None = None,
+        audit: bool = False,
+        tolerance_seconds: int = TOLERANCE_SECONDS,
+        **memory: Any,
+    ) -> None:
+        super().__init__(campaign, seen, **memory)
+        # Keys of devices.
+        self.revoked: frozenset[int] = frozenset()
+        self.audit = audit
+        self.devices = Devices(self._laned, groups)
+        self._slot_seconds = slot_seconds
+        self._groups = groups
+        self._tolerance = tolerance_seconds
+        self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
+        # What `report_topic` writes, and nothing else.
+        self._topic = re.compile(
+            re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
+        ).fullmatch
+
+    def judge(self, topic: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
+        """The outcome of one delivery at Unix second ``now``, added to ``batch``: a word of `REASONS`, `DUPLICATES`
+
+        or ``counted``.
+        """
+        outcome, device, key, came, rule = self.examine(topic, payload, retained, now)
+        if not outcome and came is not None:
+            outcome = self.count(rule, came, key, self.group_of(device), digest(payload), batch)
+        batch.outcomes[outcome] += 1
+        if outcome == CONFLICT:
+            batch.conflicting.add(device)
+        if self.audit:
+            batch.audit.append((device, hashlib.sha256(payload).digest()[:8], outcome))
+        return outcome
+
+    def examine(self, topic: str, payload: bytes, retained: bool, now: int) -> "Examined":
+        """What the rules without memory say of one delivery."""
+        device, key = self.devices.known(topic) or self._device_of(topic)
+        if not device:
+            return Examined(TOPIC)
+        if retained:
+            return Examined(RETAINED, device)
+        if key is None:
+            return Examined(SHARD, device)
+        if key in self.revoked:
+            return Examined(REVOKED, device, key)
+        try:
+            came = intake.unpack(payload)
+        except Invalid:
+            return Examined(MALFORMED, device, key)
+        span = self.timeline.span(came.fingerprint)
+        if span is None or not span[1] <= came.slot < span[2]:
+            return Examined(OTHER_CAMPAIGN, device, key)
+        rule, schedule = span[0].campaign.rule, span[0].campaign.schedule
+        place = schedule.place_of(*_phases(schedule.seed, device))
+        if not schedule.is_turn(place, came.slot):
+            return Examined(TURN, device, key)
+        refused = rule.admits(came.kind, came.values, came.chain, schedule.is_member(place, came.slot))
+        return Examined(refused or self._untimely(came.slot, now), device, key, came, rule)
+
+    def group_of(self, device: str) -> str:
+        """The group in which a device counts."""
+        return EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
+
+    def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Which slots [n] are neither `FUTURE` nor `LATE`."""
+        ends = (slots + 1) * self._slot_seconds
+        return (ends <= now + self._tolerance) & (ends >= now - self._late)
+
+    def regroup(self, groups: Mapping[str, str]) -> None:
+        """From now on devices count in these groups, device -> group; what was counted stays in its group."""
+        self._groups = groups
+        self.devices = Devices(self._laned, groups)
+
+    def revoke(self, keys: Iterable[int]) -> None:
+        """From now on reports of the devices with these keys are refused; what was counted of them stays in sums."""
+        self.revoked = frozenset(keys)
+        self.devices = Devices(self._laned, self._groups)
+
+    def _untimely(self, slot: int, now: int) -> str:
+        end = (slot + 1) * self._slot_seconds
+        if end > now + self._tolerance:
+            return FUTURE
+        return LATE if end < now - self._late else ""
+
+    def _device_of(self, topic: str) -> tuple[str, int | None]:
+        """(device, key) of a report's topic; no key under another shard than its own, no device for other topics."""
+        match = self._topic(topic)
+        if match is None:
+            return "", None
+        home, key = device_key(match[2])
+        return match[2], key if int(match[1]) == home else None
+
+    def _laned(self, topic: str) -> tuple[str, int | None]:
+        """The same; no key for a revoked device, whose reports are refused one by one."""
+        device, key = self._device_of(topic)
+        return device, None if key in self.revoked else key
+
+
+class Examined(NamedTuple):
+    """What the rules without memory say of a delivery: ``refused`` is their reason, empty for a report to be counted.
+
+    ``came``, ``rule``: the report, and its epoch's rule, as far as it was read; ``device``: empty where the topic has
+    none.
+    """
+
+    refused: str
+    device: str = ""
+    key: int = 0
+    came: intake.Report | None = None
+    rule: Any = None
+
+
+@lru_cache(maxsize=1 << 16)
+def _phases(seed: bytes, device: str) -> tuple[int, int]:
+    """h and h' of `undertone_shared.schedule`: one hash per device and campaign, as long as they fit."""
+    head = hashlib.sha256(seed + device.encode()).digest()
+    return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+
+
+def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:
+    """The subscriptions of one of several workers: every ``workers``-th shard; a lone worker takes whatever comes."""
+    if workers == 1:
+        return [f"{prefix}/{campaign}/+/+/report"]
+    return [f"{prefix}/{campaign}/{shard}/+/report" for shard in worker_shards(worker, workers)]
+
+
+def worker_shards(worker: int, workers: int) -> range:
+    """The shards of one of several workers: disjoint, all of them together."""
+    return range(worker, SHARDS, workers)

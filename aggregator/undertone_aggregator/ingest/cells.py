@@ -1,0 +1,117 @@
+"""Cells: what one counted report adds to a batch, by the way in which its campaign collects."""
+
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.chains import record as chain_record
+from undertone_aggregator.counts.columns import Columns
+from undertone_aggregator.counts.moments import layout_of
+from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.store.store import Batch
+from undertone_shared import report
+from undertone_shared.intake import Report
+
+# The part of a campaign whose mechanism draws reports of a kind.
+_PART = {report.COHORT: "cohort", report.REPORT: "report"}
+
+
+Mask = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+
+class Cells(Protocol):
+    """Adds reports that the rule admits.
+
+    ``admits`` and ``add_all`` are for many reports with one value each, as columns: they say and do what the rule's
+    ``admits`` and ``add`` say and do one by one, in any order of the devices.
+    """
+
+    def length(self, rule: Any, kind: int) -> int:
+        """Number of cells that the reports of a kind are counted in."""
+
+    def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
+        """Which reports [n] the rule admits; ``member``: which are a turn for the threshold."""
+
+    def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
+        """Count the reports ``at`` these places, all of ``key``'s kind, group and slot."""
+
+    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+        """Count one report at ``at``. ``device``: its key; ``chains``: what is known of the devices' chains."""
+
+
+class Histogram:
+    """Scalar reports: one cell of a histogram [symbols]."""
+
+    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+        """Count its symbol."""
+        batch.partial.add(at, came.values[0], self.length(rule, came.kind))
+
+    def length(self, rule: Any, kind: int) -> int:
+        """The symbols of the mechanism that draws this kind."""
+        symbols: int = dict(rule.mechanisms)[_PART[kind]].symbols
+        return symbols
+
+    def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
+        """The kind that the turn asks for, with a symbol that its mechanism draws."""
+        in_cohort = member | (rule.report is None)
+        drawn = _occurs(rule.cohort.mechanism, columns.symbol)
+        if rule.report is not None:
+            drawn = np.where(in_cohort, drawn, _occurs(rule.report.mechanism, columns.symbol))
+        asked = np.where(in_cohort, report.COHORT, report.REPORT)
+        admitted: Mask = (columns.kind == asked) & (columns.chain == 0) & drawn
+        return admitted
+
+    def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
+        """A histogram of their symbols."""
+        batch.partial.add_counts(key, np.bincount(columns.symbol[at], minlength=self.length(rule, key.kind)))
+
+
+def _occurs(mechanism: Any, symbols: Integers) -> Mask:
+    table = _table(mechanism)
+    within = symbols < len(table)
+    return within & table[np.where(within, symbols, 0)]
+
+
+@lru_cache(maxsize=64)
+def _table(mechanism: Any) -> Mask:
+    return np.array([mechanism.occurs(symbol) for symbol in range(mechanism.symbols)])
+
+
+class Moments:
+    """Streams: sums by chain age, and the pairs of slots on one chain, see `undertone_aggregator.counts.moments`."""
+
+    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+        """Add its values, and the pairs that it makes with what its device sent around it."""
+        layout = layout_of(rule)
+        origin = came.slot - came.chain * rule.lag
+        batch.partial.add_moments(at, layout.report(came.values, came.chain), layout.cells)
+        for later, lag in chains.observe(device, came.slot, origin):
+            batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
+        batch.chains += chain_record(device, came.slot, origin)
+
+    def length(self, rule: Any, kind: int) -> int:
+        """The moments of this rule's reports."""
+        return layout_of(rule).cells
+
+    def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
+        """One coordinate, a chain index and a release within the rule's bounds."""
+        largest = rule.largest_release()
+        if rule.dimension != 1:
+            return np.zeros(len(member), dtype=bool)
+        within = (columns.chain >= 1) & (columns.chain <= rule.reports) & (np.abs(columns.released) <= largest)
+        admitted: Mask = (columns.kind == report.STREAM) & within
+        return admitted
+
+    def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
+        """Sums of their values; the pairs are made one by one, as each depends on what came before."""
+        layout = layout_of(rule)
+        batch.partial.add_counts(key, layout.reports(columns.released[at], columns.chain[at]))
+        for device, chain in zip(columns.device[at].tolist(), columns.chain[at].tolist(), strict=True):
+            origin = key.slot - chain * rule.lag
+            for later, lag in chains.observe(device, key.slot, origin):
+                batch.partial.add_moments(key._replace(slot=later), layout.pair(lag), layout.cells)
+            batch.chains += chain_record(device, key.slot, origin)

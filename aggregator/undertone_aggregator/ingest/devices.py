@@ -1,0 +1,108 @@
+"""What a topic says of its device, worked out once: key, group, place in a schedule."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_shared.schedule import Schedule
+
+# All is forgotten and worked out anew above so many: about 200 bytes each.
+MOST = 1 << 20
+UNGROUPED = "other"
+
+# (device, key) of a report's topic; no key where no report belongs.
+Parse = Callable[[str], tuple[str, int | None]]
+
+
+class Devices:
+    """The devices of topics, by row. Row -1 stands for a topic where no report belongs."""
+
+    def __init__(self, parse: Parse, groups: Mapping[str, str] | None) -> None:
+        self._parse = parse
+        self._of_device = groups
+        self._group_names = [EVERYBODY] if groups is None else sorted({UNGROUPED, *groups.values()})
+        self._group_number = {name: number for number, name in enumerate(self._group_names)}
+        # [rows]: the deduplication's key, and the number of the device's group.
+        self.keys: NDArray[np.uint64]
+        self.groups: NDArray[np.int64]
+        self._forget()
+
+    def rows(self, topics: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each topic."""
+        if len(self._known) > MOST:
+            self._forget()
+        known = self._row.get
+        rows = [known(topic, -2) for topic in topics]
+        if -2 in rows:
+            rows = [self._learn(topic) if row == -2 else row for topic, row in zip(topics, rows, strict=True)]
+        if self._new_keys:
+            self._grow()
+        return np.array(rows, dtype=np.int64)
+
+    def known(self, topic: str) -> tuple[str, int | None] | None:
+        """(device, key) of a topic that has a row, or gets one; None where no report belongs."""
+        row = self._row.get(topic)
+        if row is None:
+            if len(self._known) > MOST:
+                self._forget()
+            row = self._learn(topic)
+        return None if row < 0 else self._known[row]
+
+    def name(self, row: int) -> str:
+        """The device's name."""
+        return self._known[row][0]
+
+    def group_name(self, number: int) -> str:
+        """The group with this number, see ``groups``."""
+        return self._group_names[number]
+
+    def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The place [n] of each row's device in a schedule, see `undertone_shared.schedule`; right where ``wanted``."""
+        phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
+        if phases.shape[1] < len(self._known):
+            more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
+            phases = self._phases[schedule.seed] = np.concatenate([phases, more], axis=1)
+        missing = rows[wanted]
+        for row in np.unique(missing[phases[0, missing] < 0]).tolist():
+            head = hashlib.sha256(schedule.seed + self._known[row][0].encode()).digest()
+            phases[:, row] = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+        places: NDArray[np.int64] = np.asarray(schedule.place_of(phases[0, rows], phases[1, rows]))
+        return places
+
+    def _learn(self, topic: str) -> int:
+        row = self._row.get(topic)
+        if row is not None:
+            return row
+        name, key = self._parse(topic)
+        if key is None:
+            # Of these there is no end: they are not remembered.
+            return -1
+        self._row[topic] = row = len(self._known)
+        self._known.append((name, key))
+        self._new_keys.append(key)
+        group = EVERYBODY if self._of_device is None else self._of_device.get(name, UNGROUPED)
+        self._new_groups.append(self._group_number[group])
+        return row
+
+    def _grow(self) -> None:
+        used = len(self._known) - len(self._new_keys)
+        if len(self.keys) < len(self._known) + 1:
+            # Twice as large, with one row at the end that -1 points to.
+            more = len(self._known) + 1
+            self.keys = np.concatenate([self.keys, np.zeros(more, dtype=np.uint64)])
+            self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])
+        self.keys[used : len(self._known)] = self._new_keys
+        self.groups[used : len(self._known)] = self._new_groups
+        self._new_keys.clear()
+        self._new_groups.clear()
+
+    def _forget(self) -> None:
+        self._row: dict[str, int] = {}
+        self._known: list[tuple[str, int]] = []
+        self._new_keys: list[int] = []
+        self._new_groups: list[int] = []
+        self._phases: dict[bytes, NDArray[np.int64]] = {}
+        self.keys, self.groups = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)

@@ -1,0 +1,93 @@
+"""The fast lane of admission: many plain reports at once, as arrays; everything else goes one by one to the rules.
+
+A report is plain when it is a known device's, under its own topic, in time, admitted by its campaign's rule, and for a
+slot after the newest that was counted. `Admission.judge` is the only definition of the rules: what the lane counts,
+`judge` would count alike, and the lane refuses nothing. From the first report of a device in a batch that is not plain
+all of that device's go to `judge`, so that the order within a device is kept. The order among devices matters to
+nothing but the group's gap that a late report closes (`undertone_aggregator.counts.sequences.MissingReports`).
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from undertone_aggregator.counts.columns import Columns, unpack
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.seen import COUNTED, digests
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.ingest.tally import Admitted, Integers, Mask
+from undertone_aggregator.store.store import Batch
+
+# Fewer deliveries are judged sooner one by one.
+LEAST = 24
+
+
+class Lane:
+    """In front of one admission. ``say``: told when the lane failed and a batch went to `judge` as a whole."""
+
+    def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
+        self._admission = admission
+        self._say = say
+
+    def judge(self, deliveries: Sequence[Delivery], now: int, batch: Batch) -> None:
+        """Add every delivery to ``batch``, as `Admission.judge` adds them in their order."""
+        rest = deliveries
+        if len(deliveries) >= LEAST:
+            plain = None
+            try:
+                admitted, rows = self.admitted(deliveries, now)
+                plain = self._admission.newer(admitted)
+            except Exception as wrong:
+                # A report that breaks the lane must not come back for ever: nothing is changed yet.
+                self._say(f"the fast lane failed, a batch is judged one by one: {wrong!r}")
+            if plain is not None:
+                self._admission.count_newer(admitted, plain, batch)
+                self._audit(plain.fast, rows, deliveries, batch)
+                rest = [delivery for delivery, fast in zip(deliveries, plain.fast.tolist(), strict=True) if not fast]
+        for topic, payload, retained, _ in rest:
+            self._admission.judge(topic, payload, retained, now, batch)
+
+    def admitted(self, deliveries: Sequence[Delivery], now: int) -> tuple[Admitted, Integers]:
+        """(the deliveries as arrays with those that are surely admitted, their rows in the admission's devices)."""
+        admission = self._admission
+        topics, payloads, retained, _ = zip(*deliveries, strict=True)
+        rows = admission.devices.rows(topics)
+        columns, sound = unpack(payloads)
+        good = sound & (rows >= 0) & ~np.array(retained, dtype=bool) & admission.in_time(columns.slot, now)
+        epochs, epoch = self._epochs(columns, rows, good)
+        columns.device[:] = np.where(rows >= 0, admission.devices.keys[rows], np.uint64(0))
+        groups, name = admission.devices.groups[rows], admission.devices.group_name
+        return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
+
+    def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
+        """(epochs, which of them each report is of); in ``good`` those stay that their epoch's rule admits."""
+        admission = self._admission
+        admitted = np.zeros(len(good), dtype=bool)
+        number = np.zeros(len(good), dtype=np.int64)
+        epochs: list[Epoch] = []
+        for fingerprint in np.unique(columns.fingerprint[good]).tolist():
+            span = admission.timeline.span(fingerprint.to_bytes(8, "big"))
+            if span is None:
+                continue
+            epoch, first, end = span
+            rule, schedule = epoch.campaign.rule, epoch.campaign.schedule
+            mine = good & (columns.fingerprint == fingerprint) & (columns.slot >= first) & (columns.slot < end)
+            turns = columns.slot + admission.devices.places(schedule, rows, mine)
+            member = np.zeros(len(good), dtype=bool)
+            if schedule.cohort_stride:
+                member = turns % (schedule.stride * schedule.cohort_stride) == 0
+            cells = admission.cells(rule.kind)
+            mine &= (turns % schedule.stride == 0) & cells.admits(rule, columns, member)
+            admitted |= mine
+            number[mine] = len(epochs)
+            epochs.append(epoch)
+        good &= admitted
+        return epochs, number
+
+    def _audit(self, fast: Mask, rows: Integers, deliveries: Sequence[Delivery], batch: Batch) -> None:
+        if self._admission.audit:
+            for i in np.flatnonzero(fast).tolist():
+                name = self._admission.devices.name(int(rows[i]))
+                batch.audit.append((name, hashlib.sha256(deliveries[i].payload).digest()[:8], COUNTED))

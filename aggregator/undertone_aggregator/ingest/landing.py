@@ -1,0 +1,271 @@
+"""Landed reports: what a worker took in, with what the rules without memory say of it, as Parquet files.
+
+For an engine that counts them on many machines (`undertone spark run`), and to count them again (`undertone recount`).
+Off unless a folder is named: the files hold each device's perturbed reports under its name.
+
+A batch becomes a small file in a hidden folder of its worker, durable before anything is acknowledged; from time to
+time those are gathered into one file in the folder of its day. Every file is written under a name that begins with a
+dot, synced and renamed: there is no half file. A worker that died leaves its hidden folder to the next one of its name.
+What is landed twice, as when a worker died before its acknowledgement, is a duplicate to whoever counts.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.counts.seen import digest
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.ingest.fast_path import Lane
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
+from undertone_aggregator.store.store import StoreError
+from undertone_shared.errors import Invalid
+
+# The outcome of a report that only memory can still refuse.
+RAW = "raw"
+LANDED, COUNTED = "landed", "counted"
+_PENDING = ".pending"
+# Rows of one file at most, about.
+_MOST_ROWS = 100_000
+# Gathered files: their worker, the first and the last place of their rows. Others in the folder are not ours.
+_GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
+_WAITING = re.compile(r"(\d{20})\.parquet")
+# The same as a pattern of Spark's.
+GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
+
+# Column -> type; int32s: a list of them. ``place``: the order in which a worker's rows are judged. ``second``: when it
+# came. ``outcome``: `RAW`, or why it was refused; then only device, place, second and code say something. ``key`` and
+# ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the others.
+# ``digest``: with [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
+COLUMNS = {
+    "place": "int64",
+    "second": "int64",
+    "outcome": "string",
+    "device": "string",
+    "key": "int64",
+    "grp": "string",
+    "fingerprint": "int64",
+    "kind": "int32",
+    "slot": "int64",
+    "value": "int64",
+    "further": "int32s",
+    "chain": "int32",
+    "sequence": "int64",
+    "code": "int32",
+    "digest": "int64",
+}
+
+
+def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> dict[str, Any]:
+    """The columns of deliveries in their order, but ``place``: what each is, and what the rules say of it."""
+    columns = {
+        name: np.zeros(len(deliveries), dtype=np.int64) for name, kind in COLUMNS.items() if kind in ("int64", "int32")
+    }
+    columns["second"][:] = now
+    device, outcome = [""] * len(deliveries), [""] * len(deliveries)
+    further: list[tuple[int, ...]] = [()] * len(deliveries)
+    plain = np.zeros(len(deliveries), dtype=bool)
+    try:
+        admitted, rows = Lane(admission).admitted(deliveries, now)
+        plain, fields = admitted.good, admitted.columns
+        columns["key"][plain] = fields.device.view(np.int64)[plain]
+        columns["fingerprint"][plain] = fields.fingerprint.view(np.int64)[plain]
+        for name in ("kind", "slot", "chain", "sequence"):
+            columns[name][plain] = getattr(fields, name)[plain]
+        streams = np.array([epoch.campaign.rule.kind == "stream" for epoch in admitted.epochs] or [False])
+        columns["value"][plain] = np.where(streams[admitted.epoch], fields.released, fields.symbol)[plain]
+        for i in np.flatnonzero(plain).tolist():
+            device[i], outcome[i] = admission.devices.name(int(rows[i])), RAW
+    except Exception:
+        # As in the lane: one by one, each by the rules.
+        plain[:] = False
+    for i in np.flatnonzero(~plain).tolist():
+        topic, payload, retained, _ = deliveries[i]
+        refused, device[i], key, came, _ = admission.examine(topic, payload, retained, now)
+        outcome[i] = refused or RAW
+        if not refused and came is not None:
+            columns["value"][i] = came.values[0]
+            for name in ("kind", "slot", "chain", "sequence"):
+                columns[name][i] = getattr(came, name)
+            columns["key"][i] = np.uint64(key).astype(np.int64)
+            columns["fingerprint"][i] = int.from_bytes(came.fingerprint, "big", signed=True)
+            further[i] = came.values[1:]
+    columns["code"][:] = [digest(payload) for _, payload, _, _ in deliveries]
+    if admission.audit:
+        columns["digest"][:] = [
+            int.from_bytes(hashlib.sha256(payload).digest()[:8], "big", signed=True) for _, payload, _, _ in deliveries
+        ]
+    groups = [admission.group_of(name) for name in device]
+    del columns["place"]
+    return {**columns, "outcome": outcome, "device": device, "grp": groups, "further": further}
+
+
+class Landing:
+    """The files of one worker. Raises StoreError when they cannot be written: then nothing may be acknowledged."""
+
+    def __init__(self, plan: LandingPlan, worker: str) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ModuleNotFoundError:
+            raise Invalid("[landing] needs pyarrow: pip install 'undertone-ldp[recount]'") from None
+        self._pa, self._pq = pa, pq
+        listed = pa.list_(pa.int32())
+        self._schema = pa.schema([(name, listed if kind == "int32s" else kind) for name, kind in COLUMNS.items()])
+        self._plan = plan
+        self._folder = Path(plan.folder)
+        self._worker = worker
+        self._own = self._folder / _PENDING / f"{worker}-{secrets.token_hex(8)}"
+        self._place = self._newest_place()
+        self._rows = 0
+        self._since = time.monotonic()
+        with _stored():
+            for folder in (self._folder, self._folder / _PENDING, self._folder / LANDED):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._adopt()
+
+    def land(self, columns: dict[str, Any]) -> None:
+        """Keep a batch, see `rows_of`; on return it is durable."""
+        rows = len(columns["second"])
+        # A clock that was set back does not turn the order round.
+        first = max(self._place + 1, time.time_ns())
+        place = first + np.arange(rows, dtype=np.int64)
+        with _stored():
+            table = self._pa.table({**columns, "place": place}, schema=self._schema)
+            self._write(table, self._own / f"{first + rows - 1:020d}.parquet")
+        self._place = first + rows - 1
+        self._since = self._since if self._rows else time.monotonic()
+        self._rows += rows
+
+    def step(self) -> None:
+        """Gather what has waited long enough, or is much. Raises StoreError; then it is tried again."""
+        if self._rows and (self._rows >= _MOST_ROWS or time.monotonic() > self._since + self._plan.seconds):
+            self.gather()
+
+    def gather(self) -> None:
+        """One file of all that waits; files that are too old go."""
+        with _stored():
+            self._gather(self._own, self._worker)
+            self._rows = 0
+            self._expire()
+
+    def _gather(self, folder: Path, worker: str) -> None:
+        files = sorted(file for file in folder.glob("*.parquet") if _WAITING.fullmatch(file.name))
+        if not files:
+            return
+        table = self._pa.concat_tables([self._pq.read_table(file, schema=self._schema) for file in files])
+        first, last = table["place"][0].as_py(), table["place"][-1].as_py()
+        day = datetime.fromtimestamp(table["second"][0].as_py(), UTC).date()
+        self._write(table, self._folder / LANDED / str(day) / f"{worker}-{first:020d}-{last:020d}.parquet")
+        for file in files:
+            file.unlink()
+
+    def _adopt(self) -> None:
+        """Gather what earlier workers of this name left; the first worker also looks after other numbers of them.
+
+        One that lives on, as a zombie does, finds its folder gone and makes a new one.
+        """
+        number, _, workers = self._worker.partition("of")
+        for left in sorted((self._folder / _PENDING).glob("*-*")):
+            name = left.name.partition("-")[0]
+            if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
+                # Another name, so that a zombie finds its folder gone; with the owner in it, whose rows they are.
+                mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
+                with suppress(FileNotFoundError):
+                    left.rename(mine)
+                    self._forget_gathered(mine, name)
+                    self._gather(mine, name)
+                    shutil.rmtree(mine)
+
+    def _forget_gathered(self, folder: Path, worker: str) -> None:
+        """Remove what the dead worker had gathered already: it died before it could remove it itself."""
+        gathered = [
+            (int(match[2]), int(match[3]))
+            for part in (LANDED, COUNTED)
+            for match in map(_gathered, (self._folder / part).rglob(f"{worker}-*.parquet"))
+            if match and match[1] == worker
+        ]
+        for file in folder.glob("*.parquet"):
+            match = _WAITING.fullmatch(file.name)
+            if match and any(first <= int(match[1]) <= last for first, last in gathered):
+                file.unlink()
+
+    def _newest_place(self) -> int:
+        names = [file.name for file in self._folder.rglob("*.parquet")]
+        matches = [_GATHERED.fullmatch(name) or _WAITING.fullmatch(name) for name in names]
+        return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
+
+    def _expire(self) -> None:
+        """Remove the days that are over; of those that another engine counts, what it has set aside."""
+        oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
+        kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
+        for folder in list(kept.rglob("????-??-??")):
+            with suppress(ValueError):
+                if date.fromisoformat(folder.name) < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _write(self, table: Any, path: Path) -> None:
+        """A whole file or none, durable on return."""
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (path.parent.parent, path.parent.parent.parent):
+                _sync(folder)
+        hidden = path.with_name(f".{path.name}")
+        self._pq.write_table(table, hidden, compression="zstd")
+        _sync(hidden)
+        hidden.replace(path)
+        _sync(path.parent)
+
+
+def _gathered(file: Path) -> "re.Match[str] | None":
+    return _GATHERED.fullmatch(file.name)
+
+
+def day_of(file: Path) -> date:
+    """The UTC day of a gathered file's first row."""
+    match = _gathered(file)
+    assert match is not None
+    return datetime.fromtimestamp(int(match[2]) // 10**9, UTC).date()
+
+
+def gathered_files(folder: Path) -> list[Path]:
+    """The whole gathered files below a folder, sorted; what else lies there is not ours, and is left alone."""
+    return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none.
+
+    In the order in which rows move on: what moves meanwhile is met twice, and not missed.
+    """
+    waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
+    files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]
+    if not files:
+        raise Invalid(f"{folder} holds no landed file")
+    return files
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    try:
+        yield
+    except OSError as wrong:
+        raise StoreError(f"landing: {wrong}") from wrong
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

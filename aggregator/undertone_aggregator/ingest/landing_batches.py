@@ -1,0 +1,76 @@
+"""Which landed files an engine has counted: a record for each of its batches, beside the files.
+
+``batches/CHECKPOINT/NUMBER`` in the landing folder holds the names of a batch's files, one a line. A record is durable
+before its batch is in the store. The store's ledger names the newest batch that it holds, so the records of that
+checkpoint up to that batch name every file that the store has counted; all others wait.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from undertone_aggregator.ingest.landing import COUNTED, LANDED, gathered_files
+
+_BATCHES = "batches"
+_CLOCKS_SECONDS = 3600.0
+
+
+def note_batch(folder: Path, checkpoint: str, number: int, names: Iterable[str]) -> None:
+    """Record the names of a batch's files, durably."""
+    place = folder / _BATCHES / checkpoint
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    hidden = place / f".{number}"
+    with hidden.open("w", encoding="utf-8") as file:
+        file.writelines(f"{name}\n" for name in names)
+        file.flush()
+        os.fsync(file.fileno())
+    hidden.replace(place / str(number))
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0) -> set[str]:
+    """The names of the files in the batches up to ``newest``.
+
+    ``since``: only from records that were written at or after this Unix second.
+    """
+    names: set[str] = set()
+    for record in _records(folder, checkpoint):
+        # Whoever looks for files that are younger than a record does not read it.
+        with contextlib.suppress(FileNotFoundError):
+            if int(record.name) <= newest and record.stat().st_mtime >= since:
+                names.update(record.read_text(encoding="utf-8").splitlines())
+    return names
+
+
+def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
+    """Gathered file -> Unix second at which it was written, of those that no batch up to ``newest`` holds."""
+    waiting: dict[Path, float] = {}
+    for file in gathered_files(folder / LANDED):
+        with contextlib.suppress(FileNotFoundError):
+            waiting[file] = file.stat().st_mtime
+    if checkpoint is None or not waiting:
+        return waiting
+    # A file is written before its batch is recorded; by another machine, whose clock may differ.
+    counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
+    return {file: moment for file, moment in waiting.items() if file.name not in counted}
+
+
+def forget_batches(folder: Path) -> None:
+    """Remove the records of files that are all gone."""
+    kept = {file.name for part in (LANDED, COUNTED) for file in gathered_files(folder / part)}
+    for place in (folder / _BATCHES).glob("*"):
+        for record in _records(folder, place.name):
+            with contextlib.suppress(FileNotFoundError):
+                if kept.isdisjoint(record.read_text(encoding="utf-8").splitlines()):
+                    record.unlink()
+
+
+def _records(folder: Path, checkpoint: str) -> Iterator[Path]:
+    for record in (folder / _BATCHES / checkpoint).glob("*"):
+        if record.name.isdigit():
+            yield record

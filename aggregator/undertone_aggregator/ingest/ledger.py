@@ -1,0 +1,170 @@
+"""Which batches of a query a store holds: written with the cells in one transaction, compared with Spark's checkpoint.
+
+Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: ours,
+which adds the cells and notes the number, and Spark's. Killed between them, the batch is repeated and found noted.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from undertone_aggregator.ingest.landing_batches import waiting_files
+from undertone_aggregator.store.store import Batch, Store
+from undertone_shared.errors import Invalid
+
+# The worker under which a store keeps what Spark counted.
+WORKER = "spark"
+_LEDGER = "spark_ledger"
+_LOCK = "spark_lock"
+_WAY_ON = (
+    "With undertone spark recount and a new folder as the checkpoint, what the store lacks of the landed files is"
+    " counted"
+)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The newest ``batch`` that is in the store; ``checkpoint``: Spark's name of it.
+
+    ``buckets``: into how many parts the devices are divided, which a checkpoint's state depends on.
+    """
+
+    query: str
+    checkpoint: str
+    buckets: int
+    batch: int
+
+
+def read_ledger(store: Store) -> Ledger | None:
+    """The ledger of a campaign; None before its first batch."""
+    text = store.meta().get(_LEDGER)
+    return Ledger(**json.loads(text)) if text else None
+
+
+def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
+    """Add a batch and note it, in one transaction; False when it was there. Raises Invalid for one out of order."""
+    with store.transaction():
+        # Another driver of this campaign waits here, and then reads what we wrote.
+        store.set_meta({_LOCK: entry.checkpoint})
+        before = read_ledger(store)
+        if before is not None:
+            _check_same(entry, before)
+            if entry.batch <= before.batch:
+                return False
+        expected = 0 if before is None else before.batch + 1
+        if entry.batch != expected:
+            raise Invalid(
+                f"the checkpoint's batch is {entry.batch}, expected {expected}: the store lacks what is between"
+            )
+        store.commit(WORKER, batch)
+        store.set_meta({_LEDGER: json.dumps(asdict(entry))})
+    return True
+
+
+def adopt(store: Store, entry: Ledger) -> None:
+    """Make ``entry`` the store's newest batch, whatever checkpoint it was counted with; see `recovery.remember`."""
+    with store.transaction():
+        store.set_meta({_LEDGER: json.dumps(asdict(entry))})
+
+
+def forget(store: Store) -> None:
+    """Note that no checkpoint remembers anything of what the store holds."""
+    store.set_meta({_LEDGER: ""})
+
+
+def check(store: Store, query: str, folder: Path, buckets: int) -> None:
+    """Raises Invalid when a checkpoint and a store do not fit each other: reports would be lost, or counted twice."""
+    ledger = read_ledger(store)
+    checkpoint, newest = _checkpoint(folder)
+    if ledger is None:
+        if newest >= 0:
+            raise Invalid(
+                f"the checkpoint {folder} has counted {newest + 1} batches, of which the store {store.name} knows none:"
+                f" it belongs to another store, or the store was lost. {_WAY_ON}"
+            )
+        return
+    if checkpoint is None:
+        raise Invalid(
+            f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
+            f" {folder} is new: what it remembers of devices is lost. Find it. {_WAY_ON}"
+        )
+    _check_same(Ledger(query, checkpoint, buckets, 0), ledger)
+    if ledger.batch not in (newest, newest + 1):
+        raise Invalid(
+            f"the store {store.name} ends with batch {ledger.batch}, the checkpoint {folder} with {newest}: one of them"
+            f" is an older copy. {_WAY_ON}"
+        )
+
+
+def _check_same(mine: Ledger, kept: Ledger) -> None:
+    for name in ("query", "checkpoint", "buckets"):
+        value, there = getattr(mine, name), getattr(kept, name)
+        if value != there:
+            raise Invalid(f"the {name} is {value}, expected {there}, with which the store was counted")
+
+
+def _checkpoint(folder: Path) -> tuple[str | None, int]:
+    """(Spark's name of a checkpoint or None for a new one, its newest committed batch or -1)."""
+    metadata = folder / "metadata"
+    if not metadata.exists():
+        return None, -1
+    batches = [int(file.name) for file in (folder / "commits").glob("*") if file.name.isdigit()]
+    return json.loads(metadata.read_text())["id"], max(batches, default=-1)
+
+
+def checkpoint_id(folder: Path) -> str:
+    """Spark's name of a checkpoint that has begun."""
+    name = _checkpoint(folder)[0]
+    assert name is not None
+    return name
+
+
+def files_of_batch(folder: Path, number: int) -> list[str]:
+    """The names of the files in a checkpoint's batch, as Spark's file source has logged them."""
+    last, first = _log_offset(folder, number), _log_offset(folder, number - 1) + 1
+    names = []
+    for offset in range(first, last + 1):
+        plain = folder / "sources" / "0" / str(offset)
+        # Every tenth entry holds those before it as well.
+        log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
+        entries = map(json.loads, log.read_text().splitlines()[1:])
+        names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
+    return names
+
+
+def partitions_of(folder: Path) -> int | None:
+    """Into how many tasks a checkpoint divides its batches; None for a new one."""
+    newest = max((int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()), default=-1)
+    if newest < 0:
+        return None
+    conf = json.loads((folder / "offsets" / str(newest)).read_text().splitlines()[1])["conf"]
+    return int(conf["spark.sql.shuffle.partitions"])
+
+
+def _log_offset(folder: Path, number: int) -> int:
+    file = folder / "offsets" / str(number)
+    # Spark removes the offsets of batches that it will not repeat; the one before the first has none.
+    if number < 0 or not file.exists():
+        return -1
+    line = file.read_text().splitlines()[2]
+    return -1 if line == "-" else int(json.loads(line)["logOffset"])
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Gathered files that wait for Spark: how many, and the Unix second at which the oldest was written, if any."""
+
+    files: int
+    oldest: float | None
+
+    def age(self, now: float) -> float:
+        """Seconds for which the oldest has waited; 0 when none waits."""
+        return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
+
+
+def backlog(store: Store, folder: Path) -> Backlog:
+    """What is landed in a folder and not in the store yet."""
+    held = read_ledger(store)
+    checkpoint, newest = (None, -1) if held is None else (held.checkpoint, held.batch)
+    files = waiting_files(folder, checkpoint, newest)
+    return Backlog(len(files), min(files.values(), default=None))

@@ -1,0 +1,165 @@
+"""The half of admission that remembers: which of the reports that no other rule refuses are counted, and what they add.
+
+One after the other (`Tally.count`, the definition), or many at once as arrays: those that are plainly newer than what
+their device sent before, which are nearly all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.columns import Columns
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records
+from undertone_aggregator.counts.sequences import MissingReports, Sequences
+from undertone_aggregator.ingest.cells import Cells
+from undertone_aggregator.store.store import Batch
+from undertone_shared.intake import Report
+
+# Reports of one device in a batch that are looked at together; later ones are counted one by one.
+_ROUNDS = 16
+
+Mask = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Reports [n] with one value each; ``good`` [n]: which of them every rule without memory admits.
+
+    ``columns``: their fields, with the devices' keys. ``codes`` [n]: see `undertone_aggregator.counts.seen.digest`.
+    ``epoch`` [n]: which of ``epochs`` each is of; ``groups`` [n]: the number of its group, which ``group_name`` names.
+    """
+
+    good: Mask
+    columns: Columns
+    codes: Words
+    epochs: Sequence[Epoch]
+    epoch: Integers
+    groups: Integers
+    group_name: Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Newer:
+    """Which reports [n] are for a slot after their device's newest; the columns and words of `Seen` that change."""
+
+    fast: Mask
+    column: Integers
+    words: Words
+
+
+class Tally:
+    """One campaign's memory, of some of its shards or all.
+
+    ``cells``: what a counted report of a rule's kind adds. ``seen``, ``chains``, ``sequences``: the state of
+    deduplication, of streams' chains, of what is missing; ``losses``: of all shards.
+    """
+
+    def __init__(
+        self,
+        campaign: str,
+        seen: Seen,
+        *,
+        cells: Callable[[str], Cells],
+        chains: Chains | None = None,
+        sequences: Sequences | None = None,
+        losses: MissingReports | None = None,
+    ) -> None:
+        self.campaign = campaign
+        self.timeline = Timeline(())
+        self.cells = cells
+        self.seen = seen
+        self.chains = Chains() if chains is None else chains
+        self.sequences = Sequences() if sequences is None else sequences
+        self.losses = MissingReports() if losses is None else losses
+
+    def count(self, rule: Any, came: Report, key: int, group: str, code: int, batch: Batch) -> str:
+        """``counted`` for the first report of its device and slot, which is added to ``batch``; else why it is not."""
+        outcome = self.seen.judge(key, came.slot, code)
+        if outcome == COUNTED:
+            batch.seen += record(key, came.slot, code)
+            at = Key(self.campaign, came.fingerprint, came.kind, group, came.slot)
+            self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
+            self._note_sequence(key, came.slot, came.sequence, group, batch)
+        elif outcome == CONFLICT:
+            batch.conflicts[group] += 1
+        return outcome
+
+    def newer(self, admitted: Admitted) -> Newer:
+        """Those that `count_newer` may take; nothing is changed."""
+        self.seen.settle()
+        columns = admitted.columns
+        return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
+
+    def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
+        """Do for the ``fast`` ones what `count` does; the device's others come after them."""
+        at = np.flatnonzero(chosen.fast)
+        if not len(at):
+            return
+        columns, groups = admitted.columns, admitted.groups
+        self.seen.write(chosen.column, chosen.words)
+        batch.seen += records(columns.device[at], columns.slot[at], admitted.codes[at])
+        batch.outcomes[COUNTED] += len(at)
+        # In the order of arrival within each of them: stable.
+        order = at[np.lexsort((groups[at], columns.kind[at], columns.slot[at], admitted.epoch[at]))]
+        fields = np.stack([admitted.epoch, columns.slot, columns.kind, groups])[:, order]
+        starts = np.flatnonzero(np.any(fields[:, 1:] != fields[:, :-1], axis=0)) + 1
+        for part in np.split(order, starts):
+            number, slot, kind, group = (int(x[part[0]]) for x in (admitted.epoch, columns.slot, columns.kind, groups))
+            campaign = admitted.epochs[number].campaign
+            key = Key(self.campaign, campaign.fingerprint, kind, admitted.group_name(group), slot)
+            cells = self.cells(campaign.rule.kind)
+            cells.add_all(campaign.rule, columns, part, key, self.chains, batch)
+        names = [admitted.group_name(group) for group in groups[at].tolist()]
+        self._note_sequences(columns.device[at], columns.slot[at], columns.sequence[at], names, batch)
+
+    def _note_sequences(
+        self, keys: Words, slots: Integers, numbers: Integers, groups: Sequence[str], batch: Batch
+    ) -> None:
+        """`_note_sequence` of many reports [n], in the order of each device."""
+        plain = self.sequences.expected(keys, slots, numbers)
+        batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
+        for i in np.flatnonzero(~plain).tolist():
+            self._note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
+
+    def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
+        """What the number in a counted report says of those that never came."""
+        first_slot = self.timeline.epochs[0].campaign.first_slot
+        missing = self.sequences.observe(key, first_slot, slot, sequence)
+        batch.sequences += self.sequences.record(key)
+        if missing:
+            batch.lost.update(dict(self.losses.note(missing, group, slot)))
+
+
+def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
+    """Which reports are newer, and what that changes in ``seen``: a device's reports in their order.
+
+    From a device's first report that is not newer, or not good, none of it is.
+    """
+    order = np.argsort(devices, kind="stable")
+    first = np.ones(len(devices), dtype=bool)
+    first[1:] = devices[order[1:]] != devices[order[:-1]]
+    starts = np.flatnonzero(first)
+    device = np.cumsum(first) - 1
+    rank = np.arange(len(devices)) - starts[device]
+    column, words = seen.look_up(devices[order[starts]])
+    alive = column >= 0
+    changed = np.zeros(len(starts), dtype=bool)
+    fast = np.zeros(len(devices), dtype=bool)
+    for number in range(min(int(rank.max()) + 1, _ROUNDS)):
+        here = np.flatnonzero(rank == number)
+        at, who = order[here], device[here]
+        gap = gaps(words[:, who], slots[at])
+        plain = good[at] & alive[who] & (gap >= 1) & (gap <= NEWER)
+        alive[who[~plain]] = False
+        at, who = at[plain], who[plain]
+        words[:, who] = newer(words[:, who], slots[at], codes[at])
+        fast[at] = changed[who] = True
+    return Newer(fast, column[changed], words[:, changed])

@@ -1,0 +1,88 @@
+"""How brokers are reached: as configured, and as told to workers on other machines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.settings.broker_options import BrokerOptions, is_loopback
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.outlet_options import OutletOptions
+from undertone_shared.errors import Invalid
+
+PLAIN_PORT = 1883
+TLS_PORT = 8883
+
+
+def external_addresses(config: Config) -> list[Address]:
+    """How to reach somebody's brokers: TLS, unless on this machine or ``insecure``. Raises Invalid."""
+    settings = config.broker
+    return [
+        replace(_address(config, settings, host, port or settings.port), worker_users=settings.worker_users)
+        for host, port in settings.places
+    ]
+
+
+def outlet_address(config: Config) -> Address | None:
+    """Where mode direct publishes its estimates, if anywhere. Raises Invalid."""
+    settings = config.outlet
+    return None if settings.host is None else _address(config, settings, settings.host, settings.port)
+
+
+def _address(config: Config, settings: BrokerOptions | OutletOptions, host: str, port: int) -> Address:
+    assert settings.user is not None
+    assert settings.password_file is not None
+    tls = settings.ca_file is not None or not (settings.insecure or is_loopback(host))
+    password_file = config.secret(settings.password_file)
+    return Address(
+        host,
+        port or (TLS_PORT if tls else PLAIN_PORT),
+        settings.user,
+        read_password(password_file),
+        None if settings.ca_file is None else config.path(settings.ca_file),
+        settings.keepalive,
+        tls,
+        password_file=password_file,
+    )
+
+
+def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
+    """How workers on other machines reach them; passwords and authorities stay where they are."""
+    first = addresses[0]
+    return {
+        "brokers": [[address.host, address.port, address.tls] for address in addresses],
+        "user": first.user,
+        "worker_users": first.worker_users,
+        "keepalive": first.keepalive,
+        "authority": first.ca_file is not None,
+    }
+
+
+def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file: Path | None) -> list[Address]:
+    """The brokers that `brokers_as_json` tells of. Raises Invalid."""
+    if brokers["authority"] and ca_file is None:
+        raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
+    password = read_password(password_file)
+    return [
+        Address(
+            host,
+            port,
+            brokers["user"],
+            password,
+            ca_file if tls else None,
+            brokers["keepalive"],
+            tls,
+            brokers["worker_users"],
+            password_file,
+        )
+        for host, port, tls in brokers["brokers"]
+    ]
+
+
+def read_password(path: Path) -> str:
+    """The password in a file of one line. Raises Invalid when there is none."""
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not text or "\n" in text:
+        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
+    return text

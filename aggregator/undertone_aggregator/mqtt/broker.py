@@ -1,0 +1,272 @@
+"""A managed mosquitto: a private child on loopback with generated configuration, passwords and access rules."""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from undertone_aggregator.base.uninterrupted import uninterrupted
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, PID_FILE, kept_port, running_pid
+from undertone_aggregator.store.files import write_private
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import DEFAULT_PREFIX
+
+HOST = "127.0.0.1"
+START_SECONDS = 10.0
+STOP_SECONDS = 10.0
+_PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
+_DESCRIPTORS = 1 << 16
+# Nothing that we send is larger than a campaign, or a status with its outcomes.
+_LARGEST_MESSAGE = 16_384
+# Beyond it mosquitto refuses instead of taking the whole machine with it.
+_MEMORY = 1 << 30
+# How often it tells what it has dropped.
+_SYS_SECONDS = 5
+
+
+# What a session may hold unacknowledged: more than a batch, or many campaigns' batches are cut to it.
+_INFLIGHT = 10_000
+
+
+def mosquitto_limits(
+    queued: int = 1_000_000, inflight: int = _INFLIGHT, *, username_as_client_id: bool = True
+) -> list[str]:
+    """Lines of mosquitto.conf that the server's promises rest on, at whatever broker."""
+    return [
+        "allow_anonymous false",
+        "allow_zero_length_clientid false",
+        "# A client id is a session: nobody takes another user's.",
+        f"use_username_as_clientid {str(username_as_client_id).lower()}",
+        f"max_queued_messages {queued}",
+        "max_queued_bytes 0",
+        f"max_inflight_messages {inflight}",
+        "max_inflight_bytes 0",
+        f"message_size_limit {_LARGEST_MESSAGE}",
+        f"memory_limit {_MEMORY}",
+        "set_tcp_nodelay true",
+        f"sys_interval {_SYS_SECONDS}",
+    ]
+
+
+def find_mosquitto(start: Path | None = None) -> str:
+    """The mosquitto binary: $UNDERTONE_MOSQUITTO, PATH, usual places, the nearest .tools/bin above ``start``.
+
+    ``start`` is the working directory unless given. Raises Invalid with the way to install it.
+    """
+    named = os.environ.get("UNDERTONE_MOSQUITTO")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise Invalid(f"UNDERTONE_MOSQUITTO is {named!r}, expected a program that can be run")
+        return named
+    here = (start or Path.cwd()).resolve()
+    places = [*_PLACES, *(str(folder / ".tools" / "bin") for folder in (here, *here.parents))]
+    binary = shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(places))
+    if binary is None:
+        raise Invalid(
+            "no mosquitto was found: run `make tools`, install it (apt install mosquitto, brew install mosquitto),"
+            " or name it in UNDERTONE_MOSQUITTO"
+        )
+    return binary
+
+
+def free_port() -> int:
+    """A TCP port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class ManagedBroker:
+    """A mosquitto child that listens on 127.0.0.1 only and keeps its state in ``directory``.
+
+    ``port``: 0 keeps the port of an earlier run in that directory, or takes a free one. ``passwords``, ``access``:
+    mosquitto's password and access-control files; without them both are generated, with the users ``aggregator``
+    and ``analyst`` and the passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process
+    left running on this directory and port is adopted. ``own_client_ids``: several connections of one user, as a
+    measurement has them, and then sessions that another user can take. ``log_messages``: every message is in its log.
+    Raises Invalid when no mosquitto is found or it does not start.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int = 0,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        passwords: Path | None = None,
+        access: Path | None = None,
+        autosave_seconds: int = 2,
+        queued_messages: int = 1_000_000,
+        inflight_messages: int = _INFLIGHT,
+        own_client_ids: bool = False,
+        log_messages: bool = False,
+    ) -> None:
+        self.host = HOST
+        self.directory = directory.resolve()
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._port_file = self.directory / "port"
+        self._pid_file = self.directory / PID_FILE
+        self.log_file = self._log_file = self.directory / "mosquitto.log"
+        self.port = port or kept_port(self.directory) or free_port()
+        self._passwords = (passwords or self.directory / "passwords").resolve()
+        self._access = (access or self.directory / "access").resolve()
+        if passwords is None:
+            self._generate_passwords()
+        if access is None:
+            credentials.write_access_rules(self._access, prefix)
+        self._config = self.directory / CONFIG_FILE
+        self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages, own_client_ids)
+        self._text += "log_type debug\n" if log_messages else ""
+        self._child: subprocess.Popen[bytes] | None = None
+        self.adopted = False
+
+    def password(self, user: str) -> str:
+        """The generated password of ``aggregator`` or ``analyst``. Raises Invalid when passwords were given."""
+        path = self.directory / f"{user}.password"
+        if not path.exists():
+            raise Invalid(f"the broker in {self.directory} has no generated password for {user!r}")
+        return path.read_text().strip()
+
+    def start(self) -> None:
+        """Start the child and return once it accepts connections. Raises Invalid with its log when it does not."""
+        if self._left_running():
+            self.adopted = True
+            return
+        self.adopted = False
+        if self._accepts():
+            raise Invalid(f"port {self.port} of {HOST} is another program's: choose one that is free, or 0")
+        write_private(self._config, self._text)
+        write_private(self._port_file, f"{self.port}\n")
+        _raise_descriptor_limit()
+        command = [find_mosquitto(), "-c", str(self._config)]
+        nothing = subprocess.DEVNULL
+        with uninterrupted():
+            # Ctrl-C is for the aggregator, which stops the broker last.
+            self._child = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._child.poll() is not None:
+                break
+            if self._accepts():
+                return
+            time.sleep(0.02)
+        self.stop()
+        raise Invalid(f"mosquitto did not start on {HOST}:{self.port}: {self._last_words()}")
+
+    def stop(self) -> None:
+        """Stop it by SIGTERM, which saves its queues; by SIGKILL after ten seconds. Harmless when it is not running."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a power cut would: what it has not yet saved is lost."""
+        self._end(signal.SIGKILL)
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Passwords and access rules."""
+        return self._passwords, self._access
+
+    def reload(self) -> None:
+        """Have it read both files again: who is no longer in them is thrown off."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGHUP)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        if self._child is not None:
+            return self._child.pid if self._child.poll() is None else None
+        return running_pid(self.directory) if self.adopted else None
+
+    def __enter__(self) -> "ManagedBroker":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _end(self, how: signal.Signals) -> None:
+        pid = self.pid
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, how)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.pid is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait()
+        self._child = None
+        self.adopted = False
+
+    def _configuration(
+        self, autosave_seconds: int, queued_messages: int, inflight_messages: int, own_client_ids: bool
+    ) -> str:
+        if queued_messages < 1:
+            # 0 drops everything in some releases of mosquitto 2.0.
+            raise Invalid(f"queued_messages is {queued_messages}, expected at least 1")
+        limits = "\n".join(
+            mosquitto_limits(queued_messages, inflight_messages, username_as_client_id=not own_client_ids)
+        )
+        return f"""\
+listener {self.port} {HOST}
+{limits}
+password_file {self._passwords}
+acl_file {self._access}
+persistence true
+persistence_location {self.directory}/
+autosave_interval {autosave_seconds}
+connection_messages false
+log_dest file {self._log_file}
+log_type error
+log_type warning
+log_type notice
+pid_file {self._pid_file}
+{"user root" if os.geteuid() == 0 else ""}
+"""
+
+    def _generate_passwords(self) -> None:
+        for user in (credentials.AGGREGATOR, credentials.ANALYST):
+            path = self.directory / f"{user}.password"
+            if not path.exists():
+                write_private(path, credentials.new_password() + "\n")
+        users = credentials.server_users(self.password(credentials.AGGREGATOR))
+        analysts = credentials.analyst_users(self.password(credentials.ANALYST))
+        credentials.write_passwords(self._passwords, {**users, **analysts})
+
+    def _left_running(self) -> bool:
+        return running_pid(self.directory) is not None and self._accepts()
+
+    def _accepts(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def _last_words(self) -> str:
+        try:
+            lines = self._log_file.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return " / ".join(lines[-3:]) or f"it left no log in {self._log_file}"
+
+
+def _raise_descriptor_limit() -> None:
+    """One descriptor per connected device: a child inherits the largest number this process may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,58 @@
+"""Who may come in: devices by name and password, or by a certificate, from one file."""
+
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+
+from undertone_aggregator.mqtt.endpoint.passwords import (
+    CERTIFICATE,
+    certificate_matches,
+    password_entry,
+    password_matches,
+    read_passwords,
+)
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+
+
+class Gate:
+    """The devices of a password file, which are all but ``others``: users that only brokers need.
+
+    Raises Invalid for a line that is no entry, OSError when the file cannot be read.
+    """
+
+    def __init__(self, path: Path, others: Collection[str] = ()) -> None:
+        self._path = path
+        self.files = (path,)
+        self._others = frozenset(others)
+        self._entries: dict[str, str] = {}
+        # Somebody unknown costs what a device costs: the time of an answer says nothing of the names.
+        self._nobody = password_entry("nobody", secrets.token_urlsafe(24)).strip().partition(":")[2]
+        self.reload()
+
+    def reload(self) -> frozenset[str]:
+        """Read the file again; whose entry is gone or another one now. When it raises, all stays what it was."""
+        entries = read_passwords(self._path)
+        for user, entry in entries.items():
+            try:
+                check_name("user", user)
+                if not entry.startswith(CERTIFICATE):
+                    password_matches(entry, "")
+            except ValueError:
+                raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
+        before = self._entries
+        self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
+        return frozenset(user for user, entry in before.items() if self._entries.get(user) != entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def admits(self, user: str, password: str) -> bool:
+        """Whether this is the password of the device with this name."""
+        entry = self._entries.get(user, "")
+        known = bool(entry) and not entry.startswith(CERTIFICATE)
+        return password_matches(entry if known else self._nobody, password) and known
+
+    def admits_certificate(self, user: str, certificate: bytes) -> bool:
+        """Whether this certificate, DER and verified, is the one of the device with this name."""
+        return certificate_matches(self._entries.get(user, ""), certificate)

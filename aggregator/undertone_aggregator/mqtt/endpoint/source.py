@@ -1,0 +1,108 @@
+"""The endpoint as the server's source of reports, and the way of its campaign to the devices."""
+
+import secrets
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from undertone_aggregator.ingest.ingest import IngestPlan, Say
+from undertone_aggregator.ingest.intake import Intake
+from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.mqtt.endpoint.limits import Limits
+from undertone_aggregator.mqtt.endpoint.listener import Listener
+from undertone_aggregator.mqtt.link import Address, Outlet, always
+from undertone_aggregator.mqtt.sessions import take_over_direct
+from undertone_aggregator.store.store import Store
+
+
+class Board:
+    """In the place of a broker's outlet: the campaign goes to the devices, estimates to ``outlet`` or to nobody."""
+
+    dropped: int | None = None
+    stored: int | None = None
+    settled = connected = True
+    heard: dict[str, bytes]
+
+    def __init__(self, endpoint: Endpoint, outlet: Outlet | None = None) -> None:
+        self.heard = {}
+        self._endpoint = endpoint
+        self._outlet = outlet
+
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        """The campaign reaches no broker, and estimates no device."""
+        if topic == self._endpoint.config_topic:
+            self._endpoint.publish(topic, payload, again=again, permitted=permitted)
+        elif self._outlet is not None:
+            self._outlet.publish(topic, payload, again=again, permitted=permitted)
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """None: nobody else publishes here."""
+        return None
+
+    def start(self) -> None:
+        """The endpoint runs; the outlet connects in the background, again and again."""
+        if self._outlet is not None:
+            self._outlet.start()
+
+    def stop(self) -> None:
+        """Disconnect the outlet; the endpoint ends later."""
+        if self._outlet is not None:
+            self._outlet.stop()
+
+
+class DirectSource:
+    """``endpoint`` runs as long as its context; it listens from the first intake on. Raises Invalid or OSError.
+
+    ``outlet``: the broker for estimates.
+    """
+
+    outlives = False
+
+    def __init__(
+        self,
+        listener: Listener,
+        gate: Gate,
+        limits: Limits,
+        prefix: str,
+        campaign: str,
+        batch: int,
+        say: Say,
+        outlet: Address | None = None,
+    ) -> None:
+        self.files = gate.files
+        self._outlet = outlet
+        self.endpoint = Endpoint(listener, gate, limits, prefix, campaign, batch=batch, say=say)
+
+    def open_intake(self, plan: IngestPlan, say: Say) -> Intake:
+        """The endpoint itself: there is one worker."""
+        self.endpoint.listen()
+        return self.endpoint
+
+    def take_over(
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
+    ) -> IngestPlan:
+        """The store is this worker's alone."""
+        return take_over_direct(store, plan, say)
+
+    def outlet(self, prefix: str, say: Say) -> Board:
+        """The devices that subscribed; for estimates the broker of [outlet], if there is one."""
+        if self._outlet is None:
+            return Board(self.endpoint)
+        return Board(self.endpoint, Outlet(self._outlet, f"undertone-{secrets.token_hex(16)}-outlet", say))
+
+    def reload(self) -> None:
+        """Passwords, certificate and key."""
+        self.endpoint.reload()
+
+    def facts(self) -> Mapping[str, Any]:
+        """The endpoint's counters."""
+        return self.endpoint.facts()

@@ -1,0 +1,269 @@
+"""Where reports come from and campaigns go: a managed broker, somebody's broker, or the devices themselves."""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.ingest.ingest import IngestPlan, Say
+from undertone_aggregator.ingest.shared_plan import write_plan
+from undertone_aggregator.ingest.shared_workers import OpenIntake
+from undertone_aggregator.mqtt.addresses import (
+    PLAIN_PORT,
+    TLS_PORT,
+    brokers_as_json,
+    external_addresses,
+    outlet_address,
+    read_password,
+)
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, reload_running
+from undertone_aggregator.mqtt.endpoint.passwords import password_matches, read_passwords
+from undertone_aggregator.mqtt.link import Address, Outlet, Outlets, always
+from undertone_aggregator.mqtt.sessions import open_intake, take_over
+from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.store.store import LOCK_SECONDS, Store
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import config_topic
+
+
+class Outgoing(Protocol):
+    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, and
+    ``stored``, that it holds, if known.
+
+    ``heard``: the newest campaign of each topic, whoever published it.
+    """
+
+    @property
+    def dropped(self) -> int | None: ...
+
+    @property
+    def stored(self) -> int | None: ...
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def heard(self) -> dict[str, bytes]: ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether every connection of this server that a broker has lost must be back by now."""
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        """The campaign that a topic held when we came; None without one. Waits for the broker, or ``stop``."""
+
+    def start(self) -> None:
+        """Begin to publish."""
+
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        """Publish retained; ``again``: also at every later connect while ``permitted``."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class Source(Protocol):
+    """One of the three ways."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Passwords and rules: when they change, it is time to ``reload``."""
+
+    @property
+    def outlives(self) -> bool:
+        """Whether what has read the files ran before this server, and goes on after it."""
+
+    @property
+    def open_intake(self) -> OpenIntake:
+        """Makes a worker's intake."""
+
+    def take_over(
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
+    ) -> IngestPlan:
+        """The plan as it can be run now; no worker runs meanwhile. ``taken``: slots that other campaigns hold."""
+
+    def outlet(self, prefix: str, say: Say) -> Outgoing:
+        """The way out for campaigns and estimates, not yet started."""
+
+    def reload(self) -> None:
+        """Read passwords and certificates again. Raises Invalid or OSError, and goes on with what it has."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Counters of its own for the log and for health."""
+
+
+class BrokerSource:
+    """Brokers at addresses. ``files``: of whom they know, passwords first.
+
+    ``again`` makes one read them, if it is ours; ``outlives``: see `Source`.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        files: Sequence[Path] = (),
+        again: Callable[[], object] = lambda: None,
+        *,
+        outlives: bool = False,
+    ) -> None:
+        self.outlives = outlives
+        self._addresses = tuple(addresses)
+        self.files = tuple(files)
+        self._again = again
+
+    @property
+    def open_intake(self) -> OpenIntake:
+        """A session at the broker for each worker."""
+        return partial(open_intake, self._addresses)
+
+    def take_over(
+        self,
+        store: Store,
+        plan: IngestPlan,
+        say: Say,
+        clock: Callable[[], float],
+        stop: threading.Event,
+        taken: Collection[int] = (),
+    ) -> IngestPlan:
+        """Move the sessions to this number of workers."""
+        plan = take_over(store, plan, self._addresses, say, clock, stop, taken)
+        if plan.lease_seconds:
+            write_plan(store, plan, brokers_as_json(self._addresses))
+        return plan
+
+    def outlet(self, prefix: str, say: Say) -> Outgoing:
+        """Connections of their own, which hear what anybody publishes as campaigns."""
+        name = f"undertone-{secrets.token_hex(16)}-coordinator"
+        outlets = [Outlet(address, name, say, [config_topic(prefix, "+")]) for address in self._addresses]
+        return outlets[0] if len(outlets) == 1 else Outlets(outlets)
+
+    def reload(self) -> None:
+        """The broker reads its files again, and throws off who is no longer in them.
+
+        Raises Invalid when this server would be: what its sessions wait for would be dropped.
+        """
+        for path in self.files[:1]:
+            own = self._addresses[0]
+            entry = read_passwords(path).get(own.user)
+            if entry is not None and not password_matches(entry, own.password):
+                raise Invalid("this server's own password was changed: start the broker again, and then the server")
+        self._again()
+
+    def facts(self) -> Mapping[str, Any]:
+        """None of its own."""
+        return {}
+
+
+@contextlib.contextmanager
+def open_source(config: Config, journal: Journal) -> Iterator[Source]:
+    """What [broker] asks for. A managed broker, or the endpoint, runs meanwhile. Raises Invalid."""
+    settings = config.broker
+    if settings.mode == DIRECT:
+        with _endpoint(config, journal) as source:
+            yield source
+    elif settings.mode == EXTERNAL:
+        yield _external(config)
+    else:
+        with _managed(config, journal) as source:
+            yield source
+
+
+def enter_source(
+    opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
+) -> Source | None:
+    """`open_source` for as long as ``opened`` is; waits for room on the disk, None when ``stop`` was set meanwhile."""
+    return until_room(
+        lambda: opened.enter_context(open_source(config, journal)),
+        lambda sentence: journal.say_once("room", sentence),
+        stop,
+    )
+
+
+def _external(config: Config) -> BrokerSource:
+    """Where `init` made the broker's files here, and a mosquitto of this machine runs by them, we have it read them."""
+    directory = config.path(config.broker.directory)
+    files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
+    if not all(path.is_file() for path in files):
+        return BrokerSource(external_addresses(config))
+    again = partial(reload_running, directory)
+    return BrokerSource(external_addresses(config), files[:2], again, outlives=True)
+
+
+@contextlib.contextmanager
+def _managed(config: Config, journal: Journal) -> Iterator[Source]:
+    settings, directory = config.broker, config.path(config.broker.directory)
+    password_file = None if settings.password_file is None else config.secret(settings.password_file)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Who took another server's broker for one that was left would end it with its own end.
+    refusal = f"another server runs the broker of {directory}"
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(held(directory / "server.lock", directory, LOCK_SECONDS, refusal))
+        broker = ManagedBroker(
+            directory,
+            settings.port,
+            prefix=settings.prefix,
+            passwords=_named(config, settings.passwords),
+            access=_named(config, settings.mosquitto_acl),
+        )
+        opened.enter_context(broker)
+        how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
+        journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
+        address = Address(
+            broker.host,
+            broker.port,
+            settings.user,
+            broker.password(settings.user) if password_file is None else read_password(password_file),
+            None,
+            settings.keepalive,
+            worker_users=settings.worker_users,
+            password_file=password_file,
+        )
+        yield BrokerSource([address], broker.files, broker.reload, outlives=broker.adopted)
+
+
+@contextlib.contextmanager
+def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
+    from undertone_aggregator.mqtt.credentials import servers_names
+    from undertone_aggregator.mqtt.endpoint.gate import Gate
+    from undertone_aggregator.mqtt.endpoint.limits import limits_for
+    from undertone_aggregator.mqtt.endpoint.listener import Listener
+    from undertone_aggregator.mqtt.endpoint.source import DirectSource
+
+    settings, plan = config.broker, config.campaign
+    assert settings.passwords is not None
+    certificate = _named(config, settings.certificate)
+    port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
+    authority = _named(config, settings.ca_file)
+    listener = Listener(settings.host, port, certificate, _named(config, settings.key), authority)
+    source = DirectSource(
+        listener,
+        Gate(config.path(settings.passwords), servers_names()),
+        limits_for(plan.slot_seconds),
+        settings.prefix,
+        plan.name,
+        config.server.batch,
+        lambda sentence: journal.say_once("endpoint", sentence),
+        outlet_address(config),
+    )
+    with source.endpoint:
+        yield source
+
+
+def _named(config: Config, name: str | None) -> Path | None:
+    return None if name is None else config.path(name)

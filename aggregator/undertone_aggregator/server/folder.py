@@ -1,0 +1,168 @@
+"""A server's folder: what all its campaigns share in `server.toml`, each campaign in a file of its own.
+
+DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server]
+DIR/campaigns/NAME.toml    [campaign], [stream], [landing], [outlet]
+DIR/stores/NAME.sqlite     its counts, made by the server
+DIR/fleets/NAME/devices    its devices' files, made by undertone devices
+DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.campaign.state`
+DIR/broker                 passwords and access rules of all devices, and mosquitto's own files
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.settings.config import LARGEST_FILE, Config, config_of
+from undertone_aggregator.settings.options import parse, tables_in
+from undertone_aggregator.settings.server_options import ServerOptions
+from undertone_aggregator.store.disk_space import naming
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.store_address import StoreAddress, store_address
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+
+SERVER = "server.toml"
+CAMPAIGNS = "campaigns"
+BROKER = "broker"
+FLEETS = "fleets"
+STATE = "state.json"
+_SHARED = ("broker", "store", "server")
+_OWN = ("campaign", "stream", "landing", "outlet")
+
+
+class Home:
+    """One folder. Raises Invalid, here and later, for files that are not what they should be."""
+
+    # Its campaigns fail one by one, and the others go on.
+    alone = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / SERVER).is_file():
+            raise Invalid(f"{folder} holds no {SERVER}: make it with undertone init {folder}")
+
+    def names(self) -> list[str]:
+        """Its campaigns, sorted. What editors hide beside a plan is none."""
+        return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("[!.]*.toml"))
+
+    def only(self, name: str | None) -> str:
+        """The campaign of this name, or without one the only one. Raises Invalid."""
+        names = self.names()
+        if name is None and len(names) == 1:
+            return names[0]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {known}")
+        return name
+
+    def file(self, name: str) -> Path:
+        """Where a campaign's plan stands. Raises Invalid for a name that is none."""
+        return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
+
+    def text(self, name: str) -> bytes:
+        """What stands in a campaign's file now; empty while it cannot be read, whatever the reason."""
+        try:
+            return self.file(name).read_bytes()
+        except (Invalid, OSError):
+            return b""
+
+    @property
+    def broker(self) -> Path:
+        """Where the broker's files stand."""
+        return self.folder / BROKER
+
+    @property
+    def lock(self) -> Path | None:
+        """The file that its one server holds."""
+        return self.folder / "serve.lock"
+
+    @property
+    def page(self) -> list[str]:
+        """The words that `undertone web` is asked with for its page."""
+        return ["--home", str(self.folder)]
+
+    @property
+    def state(self) -> Path:
+        """Where the server writes its state."""
+        return self.folder / STATE
+
+    def fleet(self, name: str) -> Path:
+        """Where a campaign's devices stand."""
+        return self.folder / FLEETS / name
+
+    def fleets(self) -> dict[str, Path]:
+        """Campaign -> where its devices stand, also of one whose plan is gone: its devices still report."""
+        return {path.name: path for path in sorted((self.folder / FLEETS).glob("[!.]*")) if path.is_dir()}
+
+    @property
+    def server(self) -> ServerOptions:
+        """[server], which all campaigns share."""
+        return parse(ServerOptions, "server", self._tables(self.folder / SERVER, _SHARED).get("server", {}))
+
+    def config(self, name: str, plan: str | None = None) -> Config:
+        """The configuration of one campaign; ``plan``: this text in the place of its file."""
+        path = self.file(name)
+        if plan is None and not path.is_file():
+            known = ", ".join(self.names()) or "none"
+            raise Invalid(f"there is no campaign {name} in {self.folder}, expected one of: {known}")
+        shared = self._tables(self.folder / SERVER, _SHARED)
+        own = self._tables(path, _OWN) if plan is None else _parse(plan, "the plan", _OWN)
+        named = own.get("campaign", {}).get("name")
+        if named != name:
+            raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
+        store, where = dict(shared.get("store", {})), _where(shared)
+        if where.file is not None:
+            _make(self.folder / where.file)
+            store["path"] = str(where.file / f"{name}.sqlite")
+        return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
+
+    def stores(self) -> dict[str, str]:
+        """Campaign -> store, whatever its plan says, and of one whose plan is gone: its file is still there."""
+        where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
+        if where.file is None:
+            return dict.fromkeys(self.names(), str(where))
+        return {path.stem: f"sqlite:{path}" for path in sorted(where.file.glob("*.sqlite"))}
+
+    @property
+    def disk(self) -> Path:
+        """A folder on the disk that the stores are on, or will be."""
+        stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
+        return stores if stores is not None and stores.is_dir() else self.folder
+
+    def remove(self, name: str) -> None:
+        """Drop a campaign's plan; its server ends it. Raises Invalid, OSError."""
+        self.file(name).unlink()
+
+    def write_plan(self, name: str, text: str) -> None:
+        """Replace a campaign's plan."""
+        path = self.file(name)
+        _make(path.parent)
+        write_private(path, text)
+
+    def _tables(self, path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:
+        with naming(path):
+            data = path.read_bytes()
+        if len(data) > LARGEST_FILE:
+            raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
+        return _parse(data.decode(errors="replace"), str(path), allowed)
+
+
+def _where(shared: Mapping[str, Any]) -> StoreAddress:
+    """[store] path: a folder of files, or one database for all. Raises Invalid."""
+    return store_address(str(shared.get("store", {}).get("path", "stores")))
+
+
+def _parse(text: str, where: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    tables = tables_in(text, where)
+    for name, table in tables.items():
+        if name not in allowed or not isinstance(table, dict):
+            raise Invalid(f"{where} has {name!r}, expected the tables {', '.join(f'[{each}]' for each in allowed)}")
+    return tables
+
+
+def _make(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700)
+        give_to_owner(folder, folder.parent)

@@ -1,0 +1,88 @@
+"""A campaign's life: what an operator may do to one that runs, from any process; its server takes it up."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STATE
+from undertone_aggregator.campaign.state import CampaignState, read_state
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import RECEIVED, open_store
+from undertone_shared.errors import Invalid
+
+# How long the server may take to take a campaign off the air.
+_PATIENCE_SECONDS = 60.0
+_LOOK_SECONDS = 0.2
+
+# Changes a campaign of a name, or the device of it that is named second; says what was done.
+Action = Callable[[str, str], str]
+# What is asked for, and the state that it leads to.
+VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
+
+
+def change_state(home: Home, name: str, state: str) -> str:
+    """Bring a campaign into a state; what was done, in a sentence. Raises Invalid, also for one that is retired."""
+    config = home.config(home.only(name))
+    with open_store(config.store_url, campaign=name) as store, store.transaction():
+        before = store.meta().get(STATE)
+        if before is None:
+            raise Invalid(f"campaign {name} has not begun: remove {home.file(name)} instead")
+        if before == RETIRED and state != RETIRED:
+            raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
+        store.set_meta({STATE: state})
+    return f"campaign {name} is {state}, it was {before}"
+
+
+def delete(home: Home, name: str) -> str:
+    """Drop the plan and the store of a campaign of which nothing was reported yet; what was done, in a sentence.
+
+    What was broadcast is taken off the air first, by the server that runs. Raises Invalid.
+    """
+    path = home.file(home.only(name))
+    url = home.stores().get(name)
+    if url is not None and not url.startswith("sqlite:"):
+        raise Invalid(f"the store of {name} is a database, which keeps it: retire it instead")
+    if url is not None:
+        with open_store(url, campaign=name) as store:
+            epochs, received = store.epoch_count(), store.outcomes()[RECEIVED]
+            life = store.meta().get(STATE)
+        if received:
+            raise Invalid(f"campaign {name} has {received} deliveries, expected none: retire it instead")
+        if epochs:
+            served = read_state(home.state)
+            if served is None or not served.alive(time.time()):
+                raise Invalid(f"campaign {name} was broadcast, and no server runs that could take it back: start it")
+            if life != RETIRED:
+                change_state(home, name, RETIRED)
+            _wait(home, name, lambda state: state is not None and state.state == RETIRED)
+    home.remove(name)
+    _wait(home, name, lambda state: state is None)
+    if url is not None:
+        # With the locks and logs beside it.
+        for suffix in ("", "-wal", "-shm", ".lock", ".server"):
+            Path(url.removeprefix("sqlite:") + suffix).unlink(missing_ok=True)
+    return f"campaign {name} is deleted: {path} and its store are gone"
+
+
+def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) -> None:
+    """Wait until the server that runs, if any, says so of a campaign. Raises Invalid when it does not."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        served = read_state(home.state)
+        if served is None or not served.alive(time.time()) or until(served.campaigns.get(name)):
+            return
+        if time.monotonic() > deadline:
+            raise Invalid(f"the server has not taken campaign {name} off the air for {_PATIENCE_SECONDS:.0f} s")
+        time.sleep(_LOOK_SECONDS)
+
+
+def actions(home: Home) -> dict[str, Action]:
+    """By verb, what changes a campaign of this name."""
+    return {verb: partial(_change, home, state) for verb, state in VERBS.items()}
+
+
+def _change(home: Home, state: str, name: str, device: str) -> str:
+    if device:
+        raise Invalid(f"device is {device!r}, expected none: the whole campaign is changed")
+    return change_state(home, name, state)

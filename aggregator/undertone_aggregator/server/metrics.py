@@ -1,0 +1,186 @@
+"""Metrics for Prometheus: read from the stores at each scrape, so that restarts and several workers add up."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from undertone_aggregator.base.timing import CHOICES, COMMITS
+from undertone_aggregator.campaign.state import STATES
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.counts.sequences import by_group
+from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
+from undertone_aggregator.ingest.admission import OUTCOMES
+from undertone_aggregator.ingest.lag import Lag
+from undertone_aggregator.mqtt.dropped import DROPPED, Dropped
+from undertone_aggregator.store.store import RECEIVED, Store, open_store
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.server.supervisor import Server
+
+COUNTER, GAUGE = "counter", "gauge"
+# Name (a counter's gets _total) -> (type, help, labels).
+FAMILIES = {
+    "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
+    "undertone_uptime_seconds": (GAUGE, "Since the server started.", ()),
+    "undertone_disk_free_bytes": (GAUGE, "Free where the stores are.", ()),
+    "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),
+    "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
+    "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
+    "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
+    "undertone_reports_lost": (GAUGE, "Reports that devices drew and nobody saw.", ("campaign", "group")),
+    "undertone_reports_lost_since_seconds": (GAUGE, "Unix time of the oldest gap.", ("campaign",)),
+    "undertone_ready": (GAUGE, "1 when /readyz answers 200: reports are taken in and kept.", ()),
+    "undertone_campaign_signed": (GAUGE, "1 when the campaign is signed, 0 when its key is not there.", ("campaign",)),
+    "undertone_silence_seconds": (GAUGE, "For how long no report has come, 0 when none is due.", ("campaign",)),
+    "undertone_alarms_all": (COUNTER, "Alarms since the server started, from 0 on.", ("campaign",)),
+    "undertone_reports_unpublished": (GAUGE, "Reports that came after their slot had settled.", ("campaign",)),
+    "undertone_broker_connected": (GAUGE, "1 while the way out to the broker stands.", ()),
+    "undertone_broker_stored": (GAUGE, "Messages that the broker holds, for whomever.", ()),
+    "undertone_commits": (COUNTER, "Transactions of this process's ingest threads.", ("campaign",)),
+    "undertone_commit_seconds": (COUNTER, "What they took.", ("campaign",)),
+    "undertone_threshold_seconds": (GAUGE, "What the newest choice of theta and mechanism took.", ("campaign",)),
+    "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
+    "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
+    "undertone_newest_slot_reports": (GAUGE, "Reports of the newest slot.", ("campaign",)),
+    "undertone_landing_waiting_files": (GAUGE, "Landed files that Spark has not counted yet.", ("campaign",)),
+    "undertone_landing_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ("campaign",)),
+    "undertone_slot_seconds": (GAUGE, "Length of a slot.", ("campaign",)),
+    "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
+    "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
+    "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
+    "undertone_endpoint_connections": (GAUGE, "Connections to the direct endpoint.", ()),
+    "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
+    "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
+    "undertone_endpoint_throttled": (COUNTER, "How often a device was not read for its limits' sake.", ()),
+    "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint ended.", ("reason",)),
+    "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
+}
+
+
+def text(server: "Server") -> bytes:
+    """The exposition. Raises Invalid without prometheus-client."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.registry import Collector
+    except ModuleNotFoundError:
+        raise Invalid("/metrics needs prometheus-client: pip install 'undertone-ldp[server]'") from None
+
+    class Reader(Collector):
+        def collect(self) -> Iterator[Any]:
+            families = Families()
+            _collect(server, families)
+            return families.metrics()
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Reader())
+    return bytes(generate_latest(registry))
+
+
+class Families:
+    """Samples by the names of `FAMILIES`."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, list[tuple[tuple[str, ...], float]]] = {name: [] for name in FAMILIES}
+
+    def add(self, name: str, value: float, *labels: str) -> None:
+        """One sample."""
+        self._samples[name].append((labels, float(value)))
+
+    def metrics(self) -> Iterator[Any]:
+        """As prometheus-client takes them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        kinds: dict[str, Any] = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily}
+        for name, (kind, explain, labels) in FAMILIES.items():
+            family = kinds[kind](name, explain, labels=labels)
+            for values, value in self._samples[name]:
+                family.add_metric(list(values), value)
+            yield family
+
+
+def _collect(server: "Server", families: Families) -> None:
+    families.add("undertone_build_info", 1, _version())
+    families.add("undertone_uptime_seconds", time.time() - server.started)
+    now, state = time.time(), server.state()
+    families.add("undertone_disk_free_bytes", state.free)
+    families.add("undertone_broker_connected", state.reachable)
+    families.add("undertone_ready", not state.problems(now))
+    if server.outlet.stored is not None:
+        families.add("undertone_broker_stored", server.outlet.stored)
+    endpoint = server.source.facts()
+    if endpoint:
+        families.add("undertone_endpoint_connections", endpoint["connections"])
+        families.add("undertone_endpoint_backlog", endpoint["backlog"])
+        families.add("undertone_endpoint_oldest_seconds", endpoint["oldest_unacknowledged_seconds"])
+        families.add("undertone_endpoint_throttled", endpoint["throttled"])
+        for reason, n in sorted(endpoint["refused"].items()):
+            families.add("undertone_endpoint_refused", n, reason)
+    for (campaign, event), n in sorted(server.journal.rung.items()):
+        families.add("undertone_alarms", n, campaign, event)
+    rung = Counter(dict.fromkeys(("", *state.campaigns), 0))
+    for (campaign, _), n in server.journal.rung.items():
+        rung[campaign] += n
+    for campaign, n in sorted(rung.items()):
+        families.add("undertone_alarms_all", n, campaign)
+    for name, status in state.campaigns.items():
+        for word in STATES:
+            families.add("undertone_campaign_state", status.state == word, name, word)
+        families.add("undertone_campaign_ready", status.ready, name)
+        families.add("undertone_silence_seconds", status.silence(now), name)
+        if status.signed is not None:
+            families.add("undertone_campaign_signed", status.signed, name)
+        families.add("undertone_commits", COMMITS.of(name).times, name)
+        families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)
+        families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
+        try:
+            config = server.home.config(name)
+            with open_store(config.store_url, campaign=name, read_only=True) as store:
+                _read(name, store, families)
+                lag = Lag(config.landing.plan(config.folder))
+                if lag.counts_elsewhere:
+                    files = lag.backlog(store)
+                    families.add("undertone_landing_waiting_files", files.files, name)
+                    families.add("undertone_landing_oldest_seconds", files.age(now), name)
+        except (Invalid, OSError):
+            # Its state says that it does not run.
+            continue
+
+
+def _read(name: str, store: Store, families: Families) -> None:
+    outcomes, epochs = store.outcomes(), store.epochs()
+    least = int(store.meta("min_reports").get("min_reports", 1))
+    groups = only_told(by_group(store.losses()), told_groups(store, publication_of(store, least)))
+    families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
+    # All of them from 0 on: a series that begins at 1 has not increased, and no alert would fire.
+    for outcome in sorted({*OUTCOMES, *outcomes}):
+        families.add("undertone_deliveries", outcomes[outcome], name, outcome)
+    for group, (n, _) in sorted(groups.items()):
+        families.add("undertone_reports_lost", n, name, group)
+    if EVERYBODY not in groups:
+        families.add("undertone_reports_lost", 0, name, EVERYBODY)
+    families.add("undertone_reports_unpublished", store.late_reports(), name)
+    families.add("undertone_broker_dropped", Dropped.from_json(store.meta().get(DROPPED)).total, name)
+    if not epochs:
+        return
+    campaign, newest = epochs[-1].campaign, store.newest_slot()
+    families.add("undertone_slot_seconds", campaign.slot_seconds, name)
+    families.add("undertone_epoch_start_seconds", campaign.epoch, name)
+    families.add("undertone_campaign_end_seconds", campaign.end, name)
+    if groups:
+        families.add("undertone_reports_lost_since_seconds", groups[EVERYBODY][1] * campaign.slot_seconds, name)
+    if campaign.theta is not None:
+        families.add("undertone_theta", campaign.theta, name)
+    if newest is not None:
+        families.add("undertone_newest_slot_end_seconds", (newest + 1) * campaign.slot_seconds, name)
+        families.add("undertone_newest_slot_reports", store.partial(newest, newest).reports, name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("undertone-ldp")
+    except PackageNotFoundError:
+        return "unknown"

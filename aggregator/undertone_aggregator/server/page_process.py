@@ -1,0 +1,76 @@
+"""The page beside a server: a process of its own, so that no number of readers takes time from the reports."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.plan_file import PlanFile
+from undertone_shared.errors import Invalid
+
+_AGAIN_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+# Where there are too few cores for all, reports come first.
+_NICE = 10
+
+
+@contextlib.contextmanager
+def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
+    """`undertone web` as [server] page and page_token ask for it, started again when it ends; nothing without page."""
+    options = home.server
+    if options.page is None:
+        yield
+        return
+    if options.page_token is not None and home.alone:
+        raise Invalid("server.page_token is for a server's folder, as undertone init makes it, not for a single file")
+    web = ["web", *home.page, "--listen", options.page, "--attached"]
+    command = [sys.executable, "-m", "undertone", *web]
+    for name in options.page_names:
+        command += ["--name", name]
+    if options.page_token is not None:
+        command += ["--token", str(home.folder / options.page_token)]
+    stop = threading.Event()
+    thread = threading.Thread(target=_run, args=(command, options.page, journal, stop), name="page", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _run(command: list[str], where: str, journal: Journal, stop: threading.Event) -> None:
+    journal.say("page", f"the page is at http://{where}")
+    while not stop.is_set():
+        try:
+            ended = _once(command, stop)
+        except OSError as wrong:
+            # As when the machine has no memory or no process left for it: it will have again.
+            journal.say_once("page", f"the page cannot be started, trying again: {wrong}")
+        else:
+            if ended is None:
+                return
+            journal.say_once("page", f"the page ended with code {ended}: it is started again")
+        stop.wait(_AGAIN_SECONDS)
+
+
+def _once(command: list[str], stop: threading.Event) -> int | None:
+    """Run the page once; its exit code, None where ``stop`` ended it. Raises OSError."""
+    # What it says goes where this server's words go; however this process ends, its standard input ends with it.
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
+        while page.poll() is None and not stop.wait(0.2):
+            pass
+        if page.returncode is not None:
+            return page.returncode
+        page.terminate()
+        try:
+            page.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            page.kill()
+    return None

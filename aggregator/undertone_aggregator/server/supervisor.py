@@ -1,0 +1,315 @@
+"""`undertone serve`: any number of campaigns in one process, over one source of reports; one that fails stops alone.
+
+A folder holds any number of them (`undertone_aggregator.server.folder`), a file one
+(`undertone_aggregator.server.plan_file`).
+"""
+
+import math
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.base.systemd import Watchdog, notify
+from undertone_aggregator.campaign.binding import changes
+from undertone_aggregator.campaign.runner import Options, Running, Slots
+from undertone_aggregator.campaign.state import FAILED, STARTING, STOPPING, CampaignState, ServerState
+from undertone_aggregator.mqtt.sessions import slots_of
+from undertone_aggregator.mqtt.source import Outgoing, Source, enter_source
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.hang_up import watch_hang_up
+from undertone_aggregator.server.plan_file import PlanFile
+from undertone_aggregator.settings.broker_options import DIRECT
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.store.store import NoRoom, StoreError, open_store
+from undertone_shared.errors import Invalid
+
+_LOOK_SECONDS = 1.0
+# A campaign that failed is tried again after so long.
+_RETRY_SECONDS = 30.0
+# A campaign whose loop has not gone on for so long hangs: choosing θ reports progress every few seconds.
+_HANG_SECONDS = 600.0
+# The state's file is written at each change, and this often without one.
+_WRITE_SECONDS = 5.0
+# How long a new server waits for the one before it to be gone.
+_LOCK_SECONDS = 1.0
+
+
+class Member:
+    """One campaign in a thread of its own."""
+
+    def __init__(self, name: str, server: "Server") -> None:
+        self.name = name
+        self.failure = ""
+        # What an operator should know of a campaign that runs all the same.
+        self.note = ""
+        self.running: Running | None = None
+        self.text = b""
+        self.journal = server.journal.of(name)
+        self._server = server
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"campaign {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def state(self) -> CampaignState:
+        """Where it stands now."""
+        running = self.running
+        if self.failure:
+            return CampaignState(FAILED, self.failure)
+        if running is None:
+            return CampaignState(STARTING)
+        if self.hangs:
+            return CampaignState(FAILED, f"its loop has not gone on for {running.idle:.0f} s")
+        state = running.state
+        return state if state.reason else replace(state, reason=self.note)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its loop has stopped going on."""
+        return self.running is not None and self.running.idle > _HANG_SECONDS
+
+    @property
+    def ended(self) -> bool:
+        """Whether its thread is over."""
+        return not self._thread.is_alive()
+
+    def ask_to_stop(self) -> None:
+        """It ends soon."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait until everything it read is committed and acknowledged."""
+        self.ask_to_stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        server = self._server
+        while not self._stop.is_set():
+            try:
+                self.text = server.home.text(self.name)
+                config = server.home.config(self.name)
+                options = replace(server.options, slots=server.slots)
+                self.running = Running(config, server.source, self.journal, options)
+                self.failure = ""
+                self.running.run(server.outlet, self._stop)
+            except Exception as wrong:
+                # Whatever it is, the other campaigns go on.
+                if server.home.alone:
+                    server.fail(wrong)
+                    return
+                self.failure = str(wrong) or repr(wrong)
+                self.journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
+                self._wait_for_a_change()
+
+    def _wait_for_a_change(self) -> None:
+        until = time.monotonic() + _RETRY_SECONDS
+        while time.monotonic() < until and not self._stop.wait(_LOOK_SECONDS):
+            if self._server.home.text(self.name) not in (b"", self.text):
+                return
+
+
+class Server:
+    """All campaigns of a folder. ``members`` by name."""
+
+    def __init__(
+        self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: Options
+    ) -> None:
+        self.home = home
+        self.source = source
+        self.outlet = outlet
+        self.journal = journal
+        self.options = options
+        self.started = time.time()
+        self.disk = home.disk
+        self.slots = Slots({}, threading.Lock())
+        self.members: dict[str, Member] = {}
+        # Those that were asked to stop, and end when they can: nobody waits for them.
+        self._leaving: dict[str, Member] = {}
+        self._failure: Exception | None = None
+        self._watchdog = Watchdog()
+        self._passed = time.time()
+        self._written_at = -math.inf
+        self._written: ServerState | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
+
+        def wait_for_room(said: str) -> None:
+            self._pass()
+            self.journal.say_once("room", said)
+
+        try:
+            until_room(lambda: self._note_slots(stop), wait_for_room, stop)
+            while not stop.is_set() and self._failure is None:
+                self._look()
+                self._pass()
+                stop.wait(_LOOK_SECONDS)
+        finally:
+            notify("STOPPING=1")
+            members = (*self.members.values(), *self._leaving.values())
+            for member in members:
+                member.ask_to_stop()
+            for member in members:
+                member.join()
+            # A server that is gone says nothing: its state would be taken for that of one that hangs.
+            self.home.state.unlink(missing_ok=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, wrong: Exception) -> None:
+        """End the server soon: its only campaign cannot run."""
+        self._failure = wrong
+
+    @property
+    def ready(self) -> bool:
+        """Whether every campaign that does not fail takes in reports."""
+        states = [member.state for member in tuple(self.members.values())]
+        return bool(states) and all(state.ready or state.state == FAILED for state in states)
+
+    def state(self) -> ServerState:
+        """Where the server and its campaigns stand, for every outlet; any thread may ask."""
+        campaigns = {name: CampaignState(STOPPING) for name in tuple(self._leaving)}
+        campaigns |= {name: member.state for name, member in sorted(self.members.items())}
+        try:
+            free = shutil.disk_usage(self.disk).free
+        except OSError:
+            # A disk that is gone has no room.
+            free = 0
+        return ServerState(self._passed, self.started, self.outlet.connected, free, campaigns)
+
+    def _pass(self) -> None:
+        """The loop goes on: systemd hears it unless a campaign hangs, and the state is written."""
+        self._passed = time.time()
+        if not any(member.hangs for member in self.members.values()):
+            self._watchdog.beat()
+        state, before = self.state(), self._written
+        if before is None or state.campaigns != before.campaigns:
+            self._tell(state, before)
+        elif state.reachable == before.reachable and time.monotonic() < self._written_at + _WRITE_SECONDS:
+            return
+        self._written, self._written_at = state, time.monotonic()
+        try:
+            state.write(self.home.state)
+        except OSError as wrong:
+            self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
+
+    def _tell(self, state: ServerState, before: ServerState | None) -> None:
+        """Log each campaign whose state is another one than before."""
+        for name, campaign in state.campaigns.items():
+            was = None if before is None else before.campaigns.get(name)
+            if was is None or was.state != campaign.state:
+                since = "" if was is None else f", it was {was.state}"
+                said = f"campaign {name} is {campaign.state}{since}"
+                self.journal.of(name).say("state", said, state=campaign.state)
+
+    def _look(self) -> None:
+        names = set(self.home.names())
+        for name in [name for name, member in self._leaving.items() if member.ended]:
+            del self._leaving[name]
+        for name in sorted(names - set(self.members) - set(self._leaving)):
+            self.members[name] = Member(name, self)
+        for name in names & set(self.members):
+            self._look_at(self.members[name])
+        for name in set(self.members) - names:
+            self.journal.say("removed", f"the plan of campaign {name} is gone: it stops")
+            self._dismiss(name)
+
+    def _dismiss(self, name: str) -> None:
+        """Have a campaign end in its own time: one that chooses θ takes minutes, and the others need this loop."""
+        member = self._leaving[name] = self.members.pop(name)
+        member.ask_to_stop()
+
+    def _look_at(self, member: Member) -> None:
+        """A plan that was applied is taken up; one that was only written is told, and the campaign goes on."""
+        text = self.home.text(member.name)
+        if member.failure or not member.text or text in (b"", member.text):
+            return
+        member.text = text
+        try:
+            config = self.home.config(member.name)
+            with open_store(config.store_url, campaign=member.name, read_only=True) as store:
+                unapplied = changes(store.meta(), config.campaign, config.stream)
+        except (Invalid, OSError) as wrong:
+            member.note = f"the changed plan is not taken up: {wrong}"
+            member.journal.alarm("plan", member.note)
+            return
+        if unapplied:
+            said = "; ".join(map(str, unapplied))
+            member.note = f"the plan was changed and not applied, nothing changes: {said}"
+            member.journal.alarm("plan", member.note)
+            return
+        member.journal.say("plan", f"campaign {member.name} takes up its changed plan")
+        self._dismiss(member.name)
+
+    def _note_slots(self, stop: threading.Event) -> None:
+        """Whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom.
+
+        Waits for a database that cannot be reached.
+        """
+        for name, url in self.home.stores().items():
+            while not stop.is_set():
+                try:
+                    # An earlier version's store is brought up to date: read only, it could not be read.
+                    with open_store(url, campaign=name) as store:
+                        self.slots.held[name] = slots_of(store)
+                    break
+                except NoRoom:
+                    raise
+                except StoreError as wrong:
+                    self._pass()
+                    self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
+                    stop.wait(_LOOK_SECONDS)
+                except Invalid:
+                    # It says so itself when it starts.
+                    break
+
+
+@contextmanager
+def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
+    """The broker or endpoint runs, the way out is open. Waits for the first campaign.
+
+    Raises Invalid, at once where another server serves the folder.
+    """
+    with ExitStack() as opened:
+        refusal = f"another server serves {home.folder}: stop it first"
+        if home.lock is not None:
+            opened.enter_context(held(home.lock, home.folder, _LOCK_SECONDS, refusal))
+        config = _first(home, stop, journal)
+        source = enter_source(opened, config, journal, stop)
+        if source is None:
+            raise Invalid("it was stopped while it waited for room")
+        if config.broker.mode == DIRECT and len(home.names()) > 1:
+            raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
+        outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
+        outlet.start()
+        try:
+            server = Server(home, source, outlet, journal, options)
+            watch_hang_up(source, journal, stop, lambda: server.ready and outlet.settled)
+            yield server
+        finally:
+            outlet.stop()
+
+
+def _first(home: Home | PlanFile, stop: threading.Event, journal: Journal) -> Config:
+    """What all campaigns share, as the first one that can be read has it."""
+    watchdog = Watchdog()
+    while not home.names():
+        journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
+        # All is well, however long it lasts: systemd would start it again.
+        notify("READY=1")
+        watchdog.beat()
+        if stop.wait(_LOOK_SECONDS):
+            raise Invalid(f"there is no campaign in {home.folder}")
+    failures: list[Exception] = []
+    for name in home.names():
+        try:
+            return home.config(name)
+        except (Invalid, OSError) as wrong:
+            failures.append(wrong)
+    raise failures[0] if failures else Invalid(f"there is no campaign in {home.folder} any more")

@@ -1,0 +1,162 @@
+"""[broker]: which of the three ways reports come, and what each of them needs."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from undertone_aggregator.settings.options import (
+    Checked,
+    boolean,
+    choice,
+    host_name,
+    integer,
+    is_host,
+    option,
+    split_address,
+    text,
+)
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
+
+MANAGED = "managed"
+EXTERNAL = "external"
+DIRECT = "direct"
+
+
+def topic_prefix(name: str, value: object) -> str:
+    """Levels that topics start with. Raises Invalid."""
+    return check_prefix(text(name, value))
+
+
+def check_user(name: str, value: object) -> str:
+    """A user's name at a broker. Raises Invalid."""
+    return check_name(name, text(name, value))
+
+
+def hosts(name: str, value: object) -> tuple[str, ...]:
+    """Places of brokers, HOST or HOST:PORT. Raises Invalid."""
+    if not isinstance(value, list | tuple) or not all(isinstance(place, str) and place for place in value):
+        raise Invalid(f"{name} is {value!r}, expected a list of HOST or HOST:PORT")
+    for place in value:
+        if not is_host(_place(place)[0]):
+            raise Invalid(f"{name} holds {place!r}, expected HOST or HOST:PORT")
+    return tuple(value)
+
+
+def _place(text: str) -> tuple[str, int]:
+    """A bare IPv6 address has several colons and no port; with one it stands in brackets."""
+    try:
+        return split_address("hosts", text)
+    except Invalid:
+        return text.strip("[]"), 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions(Checked):
+    """[broker]: a managed mosquitto on loopback, somebody's broker, or no broker at all."""
+
+    TABLE = "broker"
+
+    mode: str = option(MANAGED, "managed: a private mosquitto on loopback; external: the broker at `host`; direct: "
+                       "devices connect to this server, whose acknowledgement means that a report is stored",
+                       choice(MANAGED, EXTERNAL, DIRECT))  # fmt: skip
+    prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
+    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
+                       integer(0, 65535))  # fmt: skip
+    directory: str = option("broker", "managed: where mosquitto keeps its files", text)
+    passwords: str | None = option(None, "managed, direct: the devices' password file, as undertone provision writes "
+                                   "it; generated when absent, but for direct", text)  # fmt: skip
+    mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
+    host: str = option(
+        "127.0.0.1", "external: the broker's name or address; direct: the address to listen on", host_name
+    )
+    reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
+                                    "host", host_name)  # fmt: skip
+    hosts: tuple[str, ...] = option((), "external: several brokers in the place of host, each HOST or HOST:PORT; "
+                                    "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
+    certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
+                                     "at SIGHUP", text)  # fmt: skip
+    key: str | None = option(None, "direct: the certificate's key", text)
+    user: str = option("aggregator", "this server's user name at the broker", check_user)
+    password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
+                                       "passwords are generated", text)  # fmt: skip
+    ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
+                                 "this machine, without it by the system's authorities; direct: devices show "
+                                "certificates that it signed", text)  # fmt: skip
+    worker_users: bool = option(True, "each ingest worker is a broker user of its own, user-0 to user-63, as "
+                                "undertone provision writes them; false: all connect as `user`", boolean)  # fmt: skip
+    insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
+                            "to the network", boolean)  # fmt: skip
+    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """(host, port) of each broker; port 0: the usual one."""
+        return [_place(text) for text in self.hosts] or [(self.host, self.port)]
+
+
+# Options that only some modes have a use for, and whose default says that they are not given.
+_MODES = {
+    "passwords": (MANAGED, DIRECT),
+    "mosquitto_acl": (MANAGED,),
+    "certificate": (DIRECT,),
+    "key": (DIRECT,),
+    "password_file": (MANAGED, EXTERNAL),
+    "ca_file": (EXTERNAL, DIRECT),
+    "insecure": (EXTERNAL,),
+    "reached_as": (DIRECT,),
+    "hosts": (EXTERNAL,),
+    "host": (EXTERNAL, DIRECT),
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to this host stays on the machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_broker(broker: BrokerOptions, workers: int) -> None:
+    """Raises Invalid for options that do not go together, with the way out."""
+    for name, modes in _MODES.items():
+        if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode not in modes:
+            raise Invalid(f"broker.{name} is for mode = {' or '.join(map(repr, modes))}, but mode is {broker.mode!r}")
+    if broker.insecure and broker.ca_file is not None:
+        raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
+    if broker.hosts and broker.host != BrokerOptions.host:
+        raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
+    if broker.mode == DIRECT:
+        _check_direct(broker, workers)
+    elif broker.password_file is None and (broker.mode == EXTERNAL or broker.passwords is not None):
+        raise Invalid(
+            f"password_file is missing in [broker], expected the file with the password of the user {broker.user}"
+        )
+
+
+def _check_direct(broker: BrokerOptions, workers: int) -> None:
+    if broker.passwords is None:
+        raise Invalid("passwords is missing in [broker], expected the devices' password file: mode 'direct' needs it")
+    if (broker.certificate is None) != (broker.key is None):
+        missing = "key" if broker.key is None else "certificate"
+        raise Invalid(f"{missing} is missing in [broker]: a certificate and its key go together")
+    if broker.ca_file is not None and broker.certificate is None:
+        raise Invalid("broker.ca_file is for devices' certificates, expected broker.certificate and broker.key as well")
+    if broker.certificate is None and not is_loopback(broker.host):
+        raise Invalid(
+            f"broker.host is {broker.host!r} without broker.certificate and broker.key: passwords and reports would"
+            " cross the network in plain text; expected both, or an address of this machine"
+        )
+    if workers > 1:
+        raise Invalid(f"server.workers is {workers}, but mode 'direct' has one: use a broker for several workers")
+
+
+def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
+    """Raises Invalid for sessions that workers or brokers cannot share out. ``sessions``: of all workers together."""
+    name = "workers" if sessions == workers else "partitions"
+    if workers > sessions:
+        raise Invalid(f"server.workers is {workers}, expected at most server.partitions = {sessions}")
+    if sessions % len(broker.places):
+        raise Invalid(
+            f"server.{name} is {sessions}, expected a multiple of the {len(broker.places)} brokers in broker.hosts"
+        )

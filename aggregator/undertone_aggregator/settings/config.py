@@ -1,0 +1,309 @@
+"""The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.settings import plan_checks as check
+from undertone_aggregator.settings.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
+from undertone_aggregator.settings.landing_options import LandingOptions
+from undertone_aggregator.settings.options import Checked, choice, integer, option, parse, tables_in, text
+from undertone_aggregator.settings.outlet_options import OutletOptions
+from undertone_aggregator.settings.server_options import ServerOptions, StoreOptions
+from undertone_aggregator.store.store_address import StoreAddress, store_address
+from undertone_shared.campaign import MEASURES, Campaign
+from undertone_shared.checks import SMALL
+from undertone_shared.errors import Invalid
+from undertone_shared.issue import build
+from undertone_shared.report import LARGEST_DIMENSION
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.schedule import Schedule
+from undertone_shared.stream import StreamRule
+
+if TYPE_CHECKING:
+    from undertone_aggregator.estimate.calendar import Days
+
+LARGEST_FILE = 1 << 20
+_READING = SMALL - 1
+# How a campaign collects: the same words in configurations and commands.
+COLLECT = ("reports", "stream")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignPlan(Checked):
+    """[campaign]: what is measured, for how long, and at what cost in privacy."""
+
+    TABLE = "campaign"
+
+    name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
+    version: int = option(1, "how often the plan was changed: undertone campaign apply writes it, and refuses a change "
+                          "that was made to an older version", integer(1, SMALL))  # fmt: skip
+    sensor: str = option(..., "the sensor whose readings it takes", check.name)
+    unit: str = option(..., "the reading's unit, in whole units", check.unit)
+    measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
+    bound: int = option(..., "public upper bound of reading - offset; 1: a binary sensor", integer(1, _READING))
+    offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
+    slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
+    cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
+    collect: str = option("reports", "reports, or stream: all of a device's under one budget; [stream] says how",
+                          choice(*COLLECT))  # fmt: skip
+    default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
+    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
+                               check.epsilon)  # fmt: skip
+    start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
+    rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, where everybody reports for the "
+                                     "threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
+    report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
+    epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
+    cohort_share: float = option(
+        0.05, "share of reports that keep the threshold fresh in the report phase", check.share
+    )
+    cohort_seed: bytes | None = option(
+        None, "draws who reports when and for the threshold; random when absent", check.seed
+    )
+    window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
+                                "as \"24h\": devices take turns; absent: every slot", check.seconds_of)  # fmt: skip
+    mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
+                            "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
+                            choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
+    method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
+                         choice("robust", "ems", "sw-w"))  # fmt: skip
+    theta_max: int | None = option(None, "the threshold never exceeds this reading, whatever reports say; absent: the "
+                                   "largest that the bound allows", integer(-_READING, _READING))  # fmt: skip
+    blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
+                         "as streams have", integer(1, 8))  # fmt: skip
+    levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
+    cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
+    lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
+    settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
+                               integer(0, 10_000))  # fmt: skip
+    min_reports: int = option(10, "a number over fewer reports is not published", integer(1, _READING))
+    groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
+    time_zone: str = option("UTC", "the zone whose clock people live by, such as Europe/London: filtered series know "
+                            "its days, weekends and clock changes", check.zone)  # fmt: skip
+    holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
+                                  "extra calendar", text)  # fmt: skip
+    weekend: str = option("auto", "the days of the week that differ, such as \"friday, saturday\", or none; auto: the "
+                          "country's, Saturday and Sunday without one", check.weekend)  # fmt: skip
+
+    @property
+    def days(self) -> "Days":
+        """The time zone and days off, for the filter. Raises Invalid."""
+        # Ingest workers start without the numerics.
+        from undertone_aggregator.estimate.calendar import days_of
+
+        return days_of(self.time_zone, self.holidays, self.weekend)
+
+    @property
+    def budget(self) -> Budget:
+        """Of one reading."""
+        return Budget(self.epsilon)
+
+    def check_together(self) -> None:
+        """Raises Invalid for options that do not go together."""
+        most = self.offset + self.bound
+        if not self.offset <= self.default <= most:
+            raise Invalid(
+                f"campaign.default is {self.default}, expected offset to offset + bound = {self.offset} to {most}"
+            )
+        if self.theta_max is not None and not self.offset < self.theta_max <= most:
+            raise Invalid(
+                f"campaign.theta_max is {self.theta_max}, expected more than offset = {self.offset}, and at most"
+                f" offset + bound = {most}"
+            )
+        if self.start is not None and self.start % self.slot_seconds:
+            raise Invalid(f"campaign.start is {self.start}, expected a multiple of slot_seconds = {self.slot_seconds}")
+
+    @property
+    def stride(self) -> int:
+        """Every how many slots a device reports: w + 1 with a window of w slots, or a little more; 1 without."""
+        if self.window is None:
+            return 1
+        # A counter's value begins at a reading of the slot before.
+        slots = -(-self.window // self.slot_seconds) + (self.measure == "counter")
+        return check.coprime_near(slots + 1, slots + 1, self.cycle)
+
+    @property
+    def cohort_stride(self) -> int:
+        """Every how many of its turns a device reports for the threshold in the report phase; 0: never."""
+        return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
+
+    @property
+    def report_share(self) -> float:
+        """The share of reports that are not for the threshold, in the report phase."""
+        return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
+
+    def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
+        """Who reports when in an epoch."""
+        return Schedule(seed, self.stride, cohort_stride)
+
+    def epoch(
+        self,
+        first: int,
+        last: int,
+        *,
+        cohort: Cohort | None = None,
+        report: ReportRule | None = None,
+        stream: StreamRule | None = None,
+        schedule: Schedule | None = None,
+    ) -> Campaign:
+        """The campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
+        return build(
+            name=self.name,
+            sensor=self.sensor,
+            unit=self.unit,
+            measure=self.measure,
+            offset=self.offset,
+            bound=self.bound,
+            slot_seconds=self.slot_seconds,
+            cycle=self.cycle,
+            epoch=first * self.slot_seconds,
+            last_slot=min(last, 0xFFFFFFFF // self.slot_seconds - 1),
+            default=self.default,
+            cohort=cohort,
+            report=report,
+            stream=stream,
+            schedule=schedule,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan(Checked):
+    """[stream], where collect is stream: the campaign's epsilon is of a whole stream (user level), with this delta."""
+
+    TABLE = "stream"
+
+    mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
+                            choice("gaussian", "one-bit", "direct"))  # fmt: skip
+    delta: float = option(1e-5, "delta of a whole stream", check.delta)
+    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
+                            "1/2", check.slew)  # fmt: skip
+    theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
+    dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
+    reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
+    chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
+    lag: int = option(1, "chains that take turns, as 7 for days of a week", integer(1, 1024))
+    restart: int = option(0, "a chain ends after so many missed reports; 0: never", integer(0, 0xFFFF))
+    renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
+                          integer(0, 1 << 24))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None where reports are collected.
+
+    ``fleet``: where the devices' policies are, if not in ``folder``.
+    """
+
+    broker: BrokerOptions
+    store: StoreOptions
+    campaign: CampaignPlan
+    server: ServerOptions
+    folder: Path
+    stream: StreamPlan | None = None
+    landing: LandingOptions = field(default_factory=LandingOptions)
+    outlet: OutletOptions = field(default_factory=OutletOptions)
+    fleet: Path | None = None
+
+    @property
+    def store_url(self) -> str:
+        """What `open_store` opens: the store's path as a file, or the address of a database as it stands."""
+        return str(self.store_address)
+
+    @property
+    def store_address(self) -> StoreAddress:
+        """Where the store is. Raises Invalid for a scheme that no store has."""
+        return store_address(self.store.path).within(self.folder)
+
+    @property
+    def disk(self) -> Path:
+        """A folder on the disk that the store is on; of a database, which sees to its own, the file's folder."""
+        file = self.store_address.file
+        return self.folder if file is None else file.parent
+
+    @property
+    def shares(self) -> bool:
+        """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
+        return self.store_address.shared and self.broker.mode != DIRECT
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions at the brokers its workers have, all machines together."""
+        return self.server.partitions if self.shares else self.server.workers
+
+    @property
+    def kind(self) -> str:
+        """How the campaign collects: the kind of its rules, see `undertone_aggregator.campaign.collection`."""
+        return "scalar" if self.stream is None else "stream"
+
+    @property
+    def budget(self) -> Budget:
+        """Of one reading (event level), or of a whole stream."""
+        return self.campaign.budget if self.stream is None else Budget.parse(self.campaign.epsilon, self.stream.delta)
+
+    def path(self, name: str) -> Path:
+        """A path of the file, relative to the file's folder."""
+        return self.folder / name
+
+    def secret(self, name: str) -> Path:
+        """The path of a secret: what systemd loaded for this process (LoadCredential), or the file itself."""
+        loaded = Path(os.environ.get("CREDENTIALS_DIRECTORY", "")) / Path(name).name
+        return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
+
+
+_TABLES = (BrokerOptions, StoreOptions, CampaignPlan, ServerOptions, LandingOptions, OutletOptions, StreamPlan)
+SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TABLES}
+
+
+def parse_config(data: str, folder: Path) -> Config:
+    """The configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
+    return config_of(tables_in(data, "the configuration"), folder)
+
+
+def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
+    """The configuration in these tables. Raises Invalid."""
+    for name in tables:
+        if name not in SECTIONS:
+            raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
+    campaign = parse(CampaignPlan, "campaign", tables.get("campaign", {}))
+    if "stream" in tables and campaign.collect != "stream":
+        raise Invalid(f"the table [stream] is there, but campaign.collect is {campaign.collect!r}, expected 'stream'")
+    if campaign.collect == "stream" and "blocks" in tables["campaign"] and campaign.blocks > 1:
+        raise Invalid(
+            f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
+        )
+    for name in ("window", "theta_max") if campaign.collect == "stream" else ():
+        if name in tables["campaign"]:
+            raise Invalid(
+                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream': [stream] says"
+                " how devices report, and up to what"
+            )
+    config = Config(
+        parse(BrokerOptions, "broker", tables.get("broker", {})),
+        parse(StoreOptions, "store", tables.get("store", {})),
+        campaign,
+        parse(ServerOptions, "server", tables.get("server", {})),
+        folder,
+        parse(StreamPlan, "stream", tables.get("stream", {})) if campaign.collect == "stream" else None,
+        parse(LandingOptions, "landing", tables.get("landing", {})),
+        parse(OutletOptions, "outlet", tables.get("outlet", {})),
+    )
+    check_broker(config.broker, config.server.workers)
+    config.outlet.check_mode(config.broker.mode)
+    check_sessions(config.broker, config.server.workers, config.sessions)
+    return config
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a file. Raises Invalid, or OSError when it cannot be read."""
+    data = path.read_bytes()
+    if len(data) > LARGEST_FILE:
+        raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
+    try:
+        return parse_config(data.decode(), path.parent)
+    except UnicodeDecodeError:
+        raise Invalid(f"{path} is not UTF-8 text") from None

@@ -1,0 +1,69 @@
+"""Groups of devices: they live at the server, never on the wire."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.store import GROUPED, Store
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name
+
+_LARGEST_GROUPS = 1 << 28
+_HEADER = ["device", "group"]
+# Words that stand for something else where groups are named.
+_RESERVED = (EVERYBODY, "status")
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    if not path.exists():
+        raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
+    if path.stat().st_size > _LARGEST_GROUPS:
+        raise Invalid(f"{path} is larger than {_LARGEST_GROUPS} bytes")
+    groups: dict[str, str] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.reader(file)
+        if next(rows, None) != _HEADER:
+            raise Invalid(f"{path} does not start with the line device,group")
+        for row in rows:
+            where = f"line {rows.line_num} of {path}"
+            if len(row) != 2:
+                raise Invalid(f"{where} has {len(row)} fields, expected device,group")
+            device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
+            if group in _RESERVED or groups.setdefault(device, group) != group:
+                raise Invalid(f"{where}: group {group!r} of {device} is reserved, or its second")
+    return groups
+
+
+def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
+    """Add devices of one group to a CSV file as `read_groups` reads it, made if need be. Devices of ``all`` need no
+    line.
+
+    Raises Invalid, and changes nothing, for a file that the server would refuse.
+    """
+    check_name("group", group)
+    if group == EVERYBODY:
+        return
+    if group in _RESERVED:
+        raise Invalid(f"group is {group!r}, which is reserved, expected another name")
+    if path.exists():
+        read_groups(path)
+    text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
+    # An editor may have left the last line without its end.
+    end = "" if text.endswith("\n") else "\n"
+    write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
+
+
+def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:
+    """Keep device -> group in a store, where its workers find it; whether anything is new."""
+    edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()
+    if store.meta(GROUPED).get(GROUPED) == edition:
+        return False
+    with store.transaction():
+        store.set_groups(groups)
+        store.set_meta({GROUPED: edition})
+    return True

@@ -1,0 +1,39 @@
+"""[outlet]: in mode direct, the broker that aggregate topics are published to, if any."""
+
+from dataclasses import dataclass
+
+from undertone_aggregator.settings.broker_options import DIRECT, check_user
+from undertone_aggregator.settings.options import Checked, boolean, host_name, integer, option, text
+from undertone_shared.errors import Invalid
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutletOptions(Checked):
+    """[outlet]: with mode = "direct", somebody's broker for estimates and status; devices never see it."""
+
+    TABLE = "outlet"
+
+    host: str | None = option(None, "the broker's name or address; absent: the page and undertone query alone have the "
+                              "estimates", host_name)  # fmt: skip
+    port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
+    user: str | None = option(None, "this server's user name at that broker", check_user)
+    password_file: str | None = option(None, "a file with this server's password there", text)
+    ca_file: str | None = option(None, "verify TLS against this authority; TLS is on elsewhere than on this machine, "
+                                 "without it by the system's authorities", text)  # fmt: skip
+    insecure: bool = option(False, "true allows a broker elsewhere without TLS, which shows the password to the "
+                            "network", boolean)  # fmt: skip
+    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
+
+    def check_together(self) -> None:
+        """Raises Invalid for options that do not go together."""
+        given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
+        missing = [name for name in ("host", "user", "password_file") if name not in given]
+        if missing and (given or self.ca_file is not None):
+            raise Invalid(f"{missing[0]} is missing in [outlet]: it needs host, user and password_file")
+        if self.insecure and self.ca_file is not None:
+            raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
+
+    def check_mode(self, mode: str) -> None:
+        """Raises Invalid for a mode of [broker] that has a broker for estimates already."""
+        if self.host is not None and mode != DIRECT:
+            raise Invalid(f"[outlet] is for broker.mode = 'direct', but it is {mode!r}, whose broker has the estimates")

@@ -1,0 +1,112 @@
+"""What each option of a campaign may be: a check for each, as `undertone_aggregator.settings.options.option` takes
+it."""
+
+import string
+from fractions import Fraction
+from itertools import count
+from math import gcd
+
+from undertone_aggregator.base.zones import weekend_of
+from undertone_aggregator.base.zones import zone as _zone_named
+from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.spreadsheets import FORMULA
+from undertone_aggregator.settings.options import integer, text
+from undertone_shared.campaign import LONGEST_UNIT
+from undertone_shared.checks import check_text
+from undertone_shared.errors import Invalid
+from undertone_shared.schedule import SEED_BYTES
+from undertone_shared.topics import check_name, check_prefix
+
+_U32 = 0xFFFFFFFF
+
+
+def prefix(name: str, value: object) -> str:
+    return check_prefix(text(name, value))
+
+
+def name(name: str, value: object) -> str:
+    return check_name(name, text(name, value))
+
+
+def zone(name: str, value: object) -> str:
+    return _zone_named(name, value).key
+
+
+def weekend(name: str, value: object) -> str:
+    weekend_of(name, value)
+    return str(value)
+
+
+def unit(name: str, value: object) -> str:
+    checked = check_text(name, text(name, value), LONGEST_UNIT)
+    if checked.startswith(FORMULA):
+        raise Invalid(f"{name} is {value!r}, expected a unit that no spreadsheet takes for a formula")
+    return checked
+
+
+def epsilon(name: str, value: object) -> Fraction:
+    try:
+        return Budget.parse(value).epsilon  # type: ignore[arg-type]
+    except Invalid as wrong:
+        raise Invalid(f"{name}: {wrong}") from None
+
+
+def start(name: str, value: object) -> int | None:
+    if value == "now":
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U32:
+        raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second')
+    return value
+
+
+def share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise Invalid(f"{name} is {value!r}, expected a number from 0 to 1")
+    return float(value)
+
+
+def rounds(name: str, value: object) -> tuple[int, ...]:
+    check = integer(1, 1 << 20)
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 16:
+        raise Invalid(f"{name} is {value!r}, expected a list of 1 to 16 numbers of slots")
+    return tuple(check(f"{name}[{i}]", slots) for i, slots in enumerate(value))
+
+
+def seed(name: str, value: object) -> bytes:
+    if isinstance(value, bytes) and len(value) == SEED_BYTES:
+        return value
+    if not isinstance(value, str) or len(value) != 2 * SEED_BYTES or not set(value) <= set(string.hexdigits):
+        raise Invalid(f"{name} is {value!r}, expected {2 * SEED_BYTES} hexadecimal digits")
+    return bytes.fromhex(value)
+
+
+def seconds_of(name: str, value: object) -> int:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}s"
+    if not isinstance(value, str) or not value[:-1].isdecimal() or len(value) > 12 or value[-1:] not in units:
+        raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
+    seconds = int(value[:-1]) * units[value[-1]]
+    if not 1 <= seconds <= 366 * 86400:
+        raise Invalid(f"{name} is {value!r}, expected 1 second to 366 days")
+    return seconds
+
+
+def coprime_near(target: float, least: int, *numbers: int) -> int:
+    """The integer from ``least`` up nearest to ``target`` that has no divisor in common with any of ``numbers``."""
+    fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
+    above = next(fits)
+    below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)
+    return above if above - target < target - below else below
+
+
+def delta(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1")
+    return float(value)
+
+
+def slew(name: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)) or not 0 < value < Fraction(1, 2):
+        raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")
+    return Fraction(str(value))

@@ -1,0 +1,57 @@
+"""The configuration as a sample: every option with its help and its default, from the one definition."""
+
+from undertone_aggregator.settings.config import SECTIONS, StreamPlan
+from undertone_aggregator.settings.options import sample
+
+_EXAMPLES: dict[str, dict[str, str]] = {
+    "broker": {
+        "passwords": '"passwords"',
+        "mosquitto_acl": '"access"',
+        "password_file": '"aggregator.password"',
+        "ca_file": '"ca.crt"',
+        "certificate": '"tls/server.crt"',
+        "key": '"tls/server.key"',
+        "reached_as": '"meters.example.org"',
+    },
+    "store": {},
+    "campaign": {
+        "name": '"meters"',
+        "sensor": '"load"',
+        "unit": '"Wh"',
+        "window": '"24h"',
+        "bound": "10000",
+        "epsilon": "1",
+        "start": '"now"',
+        "theta_max": "5000",
+        "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
+        "groups": '"groups.csv"',
+        "holidays": '"GB-SCT"',
+    },
+    "landing": {"folder": '"landing"'},
+    "outlet": {
+        "host": '"broker.example"',
+        "user": '"aggregator"',
+        "password_file": '"outlet.password"',
+        "ca_file": '"ca.crt"',
+    },
+    "server": {
+        "home_assistant": '"homeassistant"',
+        "health": '"127.0.0.1:9464"',
+        "page": '"127.0.0.1:8080"',
+        "page_token": '"page.token"',
+    },
+    "stream": {"theta": "5000", "slew": "0.05"},
+}
+
+
+def sample_tables(*names: str) -> str:
+    """These tables of the sample."""
+    return "\n".join(sample(SECTIONS[name], name, _EXAMPLES[name]) for name in names)
+
+
+def sample_config() -> str:
+    """A complete configuration with every option, its help and its default."""
+    tables = [sample(section, name, _EXAMPLES[name]) for name, section in SECTIONS.items() if name != "stream"]
+    stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
+    # It is refused where reports are collected: in the sample it is left out.
+    return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

@@ -1,0 +1,47 @@
+"""[store] and [server]: where counts are kept, and by how many workers."""
+
+from dataclasses import dataclass
+
+from undertone_aggregator.settings.broker_options import topic_prefix
+from undertone_aggregator.settings.options import Checked, boolean, host_names, integer, listen_at, option, text
+from undertone_shared.topics import SHARDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions(Checked):
+    """[store]: where counts are kept."""
+
+    TABLE = "store"
+
+    path: str = option(
+        "undertone.sqlite", "the store: a file beside this one, or postgresql://user@host/database", text
+    )
+    audit: bool = option(False, "keep one row per distinct report with its outcome, for undertone verify", boolean)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(Checked):
+    """[server]: this process."""
+
+    TABLE = "server"
+
+    workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
+    partitions: int = option(8, "postgresql: parts of the shards, each with a session of its own, which the workers of "
+                             "all machines share out: as many as there will be workers, or more",
+                             integer(1, SHARDS))  # fmt: skip
+    lease_seconds: int = option(15, "postgresql: a worker or coordinator that is silent so long is replaced",
+                                integer(1, 3600))  # fmt: skip
+    batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
+    signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
+                              "provision; without it they are not signed, and only insecure devices accept them",
+                              text)  # fmt: skip
+    batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
+    health: str | None = option(
+        None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", listen_at
+    )
+    page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", listen_at)
+    page_names: tuple[str, ...] = option((), "names that the page answers to beside addresses and this machine's own, "
+                                         "such as a proxy passes on", host_names)  # fmt: skip
+    page_token: str | None = option(None, "a file of mode 0600 with the token of who may pause, resume and retire on "
+                                    "the page; nobody may without it", text)  # fmt: skip
+    home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)

@@ -1,0 +1,210 @@
+"""One campaign's part of a SQL database: connection, transactions, revisions; both kinds of store stand on it."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.store import NoRoom, NoStore, StoreError
+from undertone_shared.errors import Invalid
+
+
+class Database:
+    """One campaign's part of a database: the connection, its transactions, statements with typed errors."""
+
+    _several = False
+
+    def __init__(
+        self, engine: Engine, name: str, campaign: str | None, *, read_only: bool, create: bool, choose: bool
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._open_connection: Connection | None = None
+        # To build a statement costs more than to run it: those of every batch are kept.
+        self._statements: dict[str, Any] = {}
+        self._campaign = 0
+        self._inside = False
+        self._fence: Callable[[], None] | None = None
+        try:
+            with self.typed():
+                if not read_only:
+                    self._migrate()
+                _check_version(self._connection, name)
+                if choose:
+                    self._campaign = self._choose(campaign, create=create and not read_only)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def campaigns(self) -> list[str]:
+        return sorted(name for _, name in self.rows(select(tables.campaigns)) if name)
+
+    @property
+    def _connection(self) -> Connection:
+        """The one connection, made anew after the server was gone."""
+        if self._open_connection is not None and self._open_connection.invalidated:
+            self.close()
+        if self._open_connection is None:
+            self._open_connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        return self._open_connection
+
+    @property
+    def dialect(self) -> str:
+        """Which kind of SQL it speaks."""
+        return self._engine.dialect.name
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _no_room(self, cause: BaseException) -> bool:
+        """Whether the driver's error says that there is no room to write."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def typed(self) -> Iterator[None]:
+        """What SQLAlchemy raises as StoreError, in its cause's first line."""
+        try:
+            yield
+        except SQLAlchemyError as wrong:
+            cause = getattr(wrong, "orig", None) or wrong
+            kind = NoRoom if self._no_room(cause) else StoreError
+            raise kind(str(cause).strip().partition("\n")[0]) from wrong
+
+    def _lock_migration(self) -> None:
+        """Wait until no other process migrates this database."""
+
+    def _migrate(self) -> None:
+        if _version(self._connection) == tables.HEAD:
+            return
+        from undertone_aggregator.store.migrations import upgrade
+
+        with self.transaction():
+            self._lock_migration()
+            _check_version(self._connection, self._name, newest=False)
+            upgrade(self._connection)
+
+    def _choose(self, campaign: str | None, *, create: bool) -> int:
+        """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
+        numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
+        if campaign is None:
+            if len(numbers) > 1:
+                raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
+            if numbers:
+                return int(next(iter(numbers.values())))
+        elif campaign in numbers or "" in numbers:
+            return int(numbers[campaign if campaign in numbers else ""])
+        elif numbers and not self._several:
+            raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
+        if not create:
+            raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
+        row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
+        return int(self.execute(row).scalar_one())
+
+    def close(self) -> None:
+        if self._open_connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                self._open_connection.close()
+        self._open_connection = None
+
+    def exclusive(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=False)
+
+    def shared(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=True)
+
+    def serving(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return self._hold(seconds, shared=False, server=True)
+
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
+        raise NotImplementedError
+
+    def fence(self, check: Callable[[], None] | None) -> None:
+        self._fence = check
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self._inside:
+            yield
+            return
+        with self.typed():
+            self._begin()
+            self._inside = True
+            try:
+                if self._fence is not None:
+                    self._fence()
+                yield
+                self._connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                with contextlib.suppress(SQLAlchemyError):
+                    if self._open_connection is not None and not self._open_connection.invalidated:
+                        self._open_connection.exec_driver_sql("ROLLBACK")
+                raise
+            finally:
+                self._inside = False
+
+    def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
+        """Run a statement, in the transaction that is open or one of its own."""
+        with self.typed():
+            return self._connection.execute(statement, rows)
+
+    def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """The rows of a query, one by one."""
+        with self.typed():
+            yield from self._connection.execute(statement, values)
+
+    def mine(self, table: Table) -> Any:
+        """The condition for this campaign's rows."""
+        return table.c.campaign == self._campaign
+
+    def kept(self, name: str, build: Callable[[], Any]) -> Any:
+        """The statement of this name, built at its first use."""
+        if name not in self._statements:
+            self._statements[name] = build()
+        return self._statements[name]
+
+    def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
+        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds).
+
+        A table has one form of it: the first call's.
+        """
+
+        def build() -> Any:
+            insert = postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
+            return insert.on_conflict_do_update(
+                index_elements=list(table.primary_key),
+                set_=values(insert.excluded),
+                where=None if where is None else where(insert.excluded),
+            )
+
+        if rows:
+            statement = self.kept(f"upsert {table.name}", build)
+            self.execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+
+
+def _version(connection: Connection) -> str | None:
+    """The database's revision, None for a new one or a file from before revisions."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return version
+
+
+def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
+    """Raises Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
+    version = _version(connection)
+    if version is not None and version > tables.HEAD:
+        raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
+    if newest and version != tables.HEAD:
+        raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone migrate {name} brings it up to date")

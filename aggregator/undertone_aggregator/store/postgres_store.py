@@ -1,0 +1,120 @@
+"""The store in a PostgreSQL database."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, event, func, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.leases import Leases
+from undertone_aggregator.store.sql_leases import SqlLeases
+from undertone_aggregator.store.sql_store import SqlStore
+from undertone_shared.errors import Invalid
+
+_RETRY_SECONDS = 0.05
+# Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
+_LOCKS = tables.APPLICATION
+_MIGRATION = 0
+_SERVERS = _LOCKS + 1
+_IDLE_MILLISECONDS = 10_000
+# A connection whose other end has vanished is over within this.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
+_DISK_FULL = "53100"
+
+
+class PostgresStore(SqlStore):
+    """A store in a PostgreSQL database, ``postgresql://user@host/database``; held by an advisory lock."""
+
+    _several = True
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        campaign: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+        choose: bool = True,
+    ) -> None:
+        try:
+            address = make_url(f"postgresql:{where}")
+        except (ArgumentError, ValueError):
+            raise Invalid(f"the store is postgresql:{where}, expected postgresql://user@host/database") from None
+        self._address: URL = address.set(drivername="postgresql+psycopg")
+        try:
+            engine = create_engine(self._address, poolclass=NullPool, connect_args=_PATIENCE)
+        except ImportError:
+            raise Invalid("a PostgreSQL store needs psycopg: pip install 'undertone-ldp[postgres]'") from None
+
+        @event.listens_for(engine, "connect")
+        def prepare(raw: Any, _: Any) -> None:
+            raw.autocommit = True
+            # A process that is stopped in a transaction keeps no row from its successor.
+            raw.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
+            if read_only:
+                raw.execute("SET default_transaction_read_only = on")
+
+        name = address.render_as_string(hide_password=True)
+        super().__init__(engine, name, campaign, read_only=read_only, create=create, choose=choose)
+
+    @property
+    def url(self) -> str:
+        return self._address.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    @property
+    def leases(self) -> Leases:
+        return SqlLeases(self)
+
+    def backup(self, path: Path) -> None:
+        raise Invalid(f"{self._name} is a PostgreSQL database: back it up with pg_dump")
+
+    def damage(self) -> str:
+        return ""
+
+    def __enter__(self) -> "PostgresStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("BEGIN")
+
+    def _no_room(self, cause: BaseException) -> bool:
+        return getattr(cause, "sqlstate", None) == _DISK_FULL
+
+    def _lock_migration(self) -> None:
+        self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+
+    @contextlib.contextmanager
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:
+        kind = _SERVERS if server else _LOCKS
+        lock, unlock = (
+            (func.pg_try_advisory_lock_shared, func.pg_advisory_unlock_shared)
+            if shared
+            else (func.pg_try_advisory_lock, func.pg_advisory_unlock)
+        )
+        with self.typed(), self._engine.connect() as held:
+            deadline = time.monotonic() + seconds
+            while not held.execute(select(lock(kind, self._campaign))).scalar_one():
+                if time.monotonic() > deadline:
+                    raise Invalid(f"another aggregator uses the store {self._name}")
+                time.sleep(_RETRY_SECONDS)
+            try:
+                yield
+            finally:
+                # It would end with the connection, but a little later.
+                with contextlib.suppress(SQLAlchemyError):
+                    held.execute(select(unlock(kind, self._campaign)))

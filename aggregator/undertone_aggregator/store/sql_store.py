@@ -1,0 +1,294 @@
+"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
+
+See `undertone_aggregator.store.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Table, and_, bindparam, delete, func, select, true, tuple_
+
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.partial import (
+    Counts,
+    Key,
+    Partial,
+    add_counts,
+    pack_counts,
+    reports_in,
+    unpack_counts,
+)
+from undertone_aggregator.counts.seen import COUNTED
+from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.database import Database
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch
+from undertone_shared.campaign import Campaign
+
+
+class SqlStore(Database):
+    """One campaign's `Store` in a database; how it is opened and held is its kind's."""
+
+    # --- what the campaign is
+
+    def meta(self, *names: str) -> dict[str, str]:
+        table = tables.meta
+        wanted = and_(self.mine(table), table.c.name.in_(names)) if names else self.mine(table)
+        return {row.name: row.value for row in self.rows(select(table).where(wanted))}
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        rows = [{"name": name, "value": value} for name, value in values.items()]
+        with self.transaction():
+            self.upsert(tables.meta, rows, lambda new: {"value": new.value})
+            if "campaign" in values:
+                own = tables.campaigns.c.id == self._campaign
+                self.execute(tables.campaigns.update().where(own).values(name=values["campaign"]))
+
+    def epochs(self) -> list[Epoch]:
+        table = tables.epochs
+        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.epoch))
+        return [
+            Epoch(
+                Campaign(bytes(r.body)),
+                r.issued_at,
+                r.threshold,
+                _decoded(r.decoded),
+                None if r.epsilon is None else Budget.stored(r.epsilon, r.delta),
+            )
+            for r in rows
+        ]
+
+    def epoch_count(self) -> int:
+        table = tables.epochs
+        count = self.kept("epochs", lambda: select(func.count()).select_from(table).where(self.mine(table)))
+        return int(self.execute(count).scalar_one())
+
+    def add_epoch(self, epoch: Epoch) -> None:
+        row = tables.epochs.insert().values(
+            campaign=self._campaign,
+            epoch=epoch.campaign.epoch,
+            fingerprint=epoch.campaign.fingerprint,
+            body=bytes(epoch.campaign.body),
+            issued_at=epoch.issued_at,
+            threshold=epoch.chosen,
+            decoded=None if epoch.decoded is None else json.dumps(epoch.decoded),
+            epsilon=None if epoch.budget is None else str(epoch.budget.epsilon),
+            delta=None if epoch.budget is None else epoch.budget.as_json()["delta"],
+        )
+        with self.transaction():
+            self.execute(row)
+
+    # --- what was counted
+
+    def commit(self, worker: str, batch: Batch) -> None:
+        with self.transaction():
+            self._add_partial(worker, batch.partial)
+            if batch.seen:
+                self._append(tables.seen, worker, bytes(batch.seen), is_snapshot=False)
+            if batch.chains:
+                self._append(tables.chains, worker, bytes(batch.chains))
+            if batch.sequences:
+                self._append(tables.sequences, worker, bytes(batch.sequences))
+            self.upsert(
+                tables.losses,
+                [
+                    {"worker": worker, "grp": group, "slot": slot, "n": n}
+                    for (group, slot), n in batch.lost.items()
+                    if n
+                ],
+                lambda new: {"n": tables.losses.c.n + new.n},
+            )
+            self.upsert(
+                tables.conflicts,
+                [{"worker": worker, "grp": group, "n": n} for group, n in batch.conflicts.items()],
+                lambda new: {"n": tables.conflicts.c.n + new.n},
+            )
+            self.upsert(
+                tables.counters,
+                [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
+                lambda new: {"n": tables.counters.c.n + new.n},
+            )
+            # The first outcome of a report stands, unless a later delivery of it was counted.
+            self.upsert(
+                tables.audit,
+                [{"device": device, "digest": digest, "outcome": outcome} for device, digest, outcome in batch.audit],
+                lambda new: {"outcome": new.outcome},
+                lambda new: new.outcome == COUNTED,
+            )
+
+    def _add_partial(self, worker: str, partial: Partial) -> None:
+        settled = self._hold_settled()
+        for table in (tables.partials, tables.late):
+            mine = {key: counts for key, counts in partial.items() if (key.slot <= settled) == (table is tables.late)}
+            if mine:
+                self._add_counts(table, worker, mine)
+
+    def _hold_settled(self) -> int:
+        """The newest settled slot, which stays the newest until this transaction ends; -1 before the first."""
+        table = tables.meta
+
+        def build() -> Any:
+            wanted = and_(self.mine(table), table.c.name == SETTLED)
+            # SQLite has one writer at a time, and knows no such lock.
+            return select(table.c.value).where(wanted).with_for_update(read=True)
+
+        value: str | None = self.execute(self.kept("settled", build)).scalar_one_or_none()
+        return -1 if value is None else int(value)
+
+    def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
+        """One select for all histograms of a batch, one upsert."""
+        keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
+
+        def build() -> Any:
+            places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
+            wanted = places.in_(bindparam("places", expanding=True))
+            return select(table).where(and_(self.mine(table), table.c.worker == bindparam("owner"), wanted))
+
+        there = self.rows(self.kept(table.name, build), {"owner": worker, "places": keys})
+        kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
+        rows = []
+        for place, counts in zip(keys, added.values(), strict=True):
+            merged = add_counts(unpack_counts(kept[place]), counts) if place in kept else counts
+            row = dict(zip(("slot", "fingerprint", "kind", "grp"), place, strict=True))
+            rows.append({**row, "worker": worker, "counts": pack_counts(merged)})
+            if table is tables.late:
+                rows[-1]["n"] = reports_in(place[2], merged)
+        self.upsert(table, rows, lambda new: {name: new[name] for name in ("counts", "n") if name in new})
+
+    def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
+        campaign = self.meta("campaign").get("campaign", "")
+
+        def rows() -> Iterator[tuple[Key, Counts]]:
+            for table in (tables.partials, tables.late) if late else (tables.partials,):
+                wanted = [self.mine(table), table.c.slot.between(first, last)]
+                if kind is not None:
+                    wanted.append(table.c.kind == kind)
+                for r in self.rows(select(table).where(and_(*wanted))):
+                    key = Key(campaign, bytes(r.fingerprint), r.kind, r.grp, r.slot)
+                    yield key, unpack_counts(bytes(r.counts))
+
+        return Partial.gather(rows())
+
+    def late_reports(self) -> int:
+        table = tables.late
+        return int(self.execute(select(func.sum(table.c.n)).where(self.mine(table))).scalar_one() or 0)
+
+    def counted_groups(self, first: int = 0) -> set[str]:
+        groups: set[str] = set()
+        for table, wanted in ((tables.partials, tables.partials.c.slot >= first), (tables.late, true())):
+            query = select(table.c.grp).where(and_(self.mine(table), wanted)).distinct()
+            groups |= {row.grp for row in self.rows(query)}
+        return groups
+
+    def newest_slot(self) -> int | None:
+        newest = [
+            self.execute(select(func.max(table.c.slot)).where(self.mine(table))).scalar_one()
+            for table in (tables.partials, tables.late)
+        ]
+        return max((slot for slot in newest if slot is not None), default=None)
+
+    def outcomes(self) -> Counter[str]:
+        table = tables.counters
+        total = select(table.c.outcome, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.outcome)
+        counters = Counter({outcome: int(n) for outcome, n in self.rows(total)})
+        counters[RECEIVED] = sum(counters.values())
+        return counters
+
+    def losses(self) -> dict[tuple[str, int], int]:
+        table = tables.losses
+        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.mine(table))
+        rows = self.rows(total.group_by(table.c.grp, table.c.slot))
+        return {(group, slot): int(n) for group, slot, n in rows if n}
+
+    def conflicts(self) -> dict[str, int]:
+        table = tables.conflicts
+        total = select(table.c.grp, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.grp)
+        return {group: int(n) for group, n in self.rows(total)}
+
+    def audit(self) -> Iterator[tuple[str, bytes, str]]:
+        table = tables.audit
+        for row in self.rows(select(table).where(self.mine(table))):
+            yield row.device, bytes(row.digest), row.outcome
+
+    # --- the operator's inventory
+
+    def groups(self) -> dict[str, str]:
+        table = tables.groups
+        return {row.device: row.grp for row in self.rows(select(table).where(self.mine(table)))}
+
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        table = tables.groups
+        with self.transaction():
+            self.execute(delete(table).where(self.mine(table)))
+            rows = [{"device": device, "grp": group} for device, group in groups.items()]
+            self.upsert(table, rows, lambda new: {"grp": new.grp})
+
+    def devices(self) -> dict[str, Device]:
+        table = tables.devices
+        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.name))
+        return {r.name: Device(r.name, r.grp, r.state, r.since) for r in rows}
+
+    def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
+        table = tables.devices
+        rows = [{"name": d.name, "grp": d.group, "state": d.state, "since": d.since} for d in devices]
+        with self.transaction():
+            self.execute(delete(table).where(and_(self.mine(table), table.c.name.in_(list(without)))))
+            self.upsert(table, rows, lambda new: {"grp": new.grp, "state": new.state, "since": new.since})
+
+    def revoked_count(self) -> int:
+        table = tables.devices
+
+        def build() -> Any:
+            return select(func.count()).select_from(table).where(and_(self.mine(table), table.c.state != ACTIVE))
+
+        return int(self.execute(self.kept("revoked", build)).scalar_one())
+
+    # --- deduplication
+
+    def seen(self) -> Iterator[tuple[bool, bytes]]:
+        for row in self._segments(tables.seen):
+            yield row.is_snapshot, bytes(row.data)
+
+    def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        with self.transaction():
+            self._forget(tables.seen, worker, everyone)
+            self._append(tables.seen, worker, snapshot, is_snapshot=True)
+
+    def chains(self) -> Iterator[bytes]:
+        for row in self._segments(tables.chains):
+            yield bytes(row.data)
+
+    def sequences(self) -> Iterator[bytes]:
+        for row in self._segments(tables.sequences):
+            yield bytes(row.data)
+
+    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        with self.transaction():
+            self._forget(tables.sequences, worker, everyone)
+            self._append(tables.sequences, worker, records)
+
+    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
+        with self.transaction():
+            self._forget(tables.chains, worker, everyone)
+            self._append(tables.chains, worker, records)
+
+    def _segments(self, table: Table) -> Iterator[Any]:
+        return self.rows(select(table).where(self.mine(table)).order_by(table.c.id))
+
+    def _append(self, table: Table, worker: str, data: bytes, **columns: bool) -> None:
+        row = {"campaign": self._campaign, "worker": worker, "data": data, **columns}
+        self.execute(self.kept(f"append {table.name}", table.insert), row)
+
+    def _forget(self, table: Table, worker: str, everyone: bool) -> None:
+        whose = self.mine(table) if everyone else and_(self.mine(table), table.c.worker == worker)
+        self.execute(delete(table).where(whose))
+
+
+def _decoded(text: str | None) -> tuple[tuple[int, ...], int] | None:
+    if text is None:
+        return None
+    numerators, denominator = json.loads(text)
+    return tuple(numerators), denominator

@@ -1,0 +1,129 @@
+"""The store in a SQLite file (WAL, synchronous FULL)."""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.pool import NullPool
+
+from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.disk_space import is_full
+from undertone_aggregator.store.sql_store import SqlStore
+from undertone_aggregator.store.store import NoRoom, NoStore, StoreError
+from undertone_shared.errors import Invalid
+
+_BUSY_SECONDS = 60
+# FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+class SqliteStore(SqlStore):
+    """A store in a file; processes hold it by a lock file beside it."""
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        campaign: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+        choose: bool = True,
+    ) -> None:
+        self._path = Path(where)
+        if read_only and not self._path.is_file():
+            raise NoStore(f"there is no store at {where}")
+        if not read_only:
+            _make_private(self._path)
+        file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"
+        engine = create_engine(
+            f"sqlite:///{file}", poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False}
+        )
+
+        @event.listens_for(engine, "connect")
+        def prepare(raw: Any, _: Any) -> None:
+            # Transactions begin where we say.
+            raw.isolation_level = None
+            application = raw.execute("PRAGMA application_id").fetchone()[0]
+            empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application != tables.APPLICATION and (read_only or not empty):
+                raise Invalid(f"{where} is a database, but not an Undertone store")
+            if not read_only:
+                raw.execute("PRAGMA journal_mode = WAL")
+                raw.execute("PRAGMA synchronous = FULL")
+                if application != tables.APPLICATION:
+                    raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
+
+        try:
+            super().__init__(engine, where, campaign, read_only=read_only, create=create, choose=choose)
+        except NoRoom as wrong:
+            raise NoRoom(f"{where}: {wrong}") from wrong
+        except StoreError as wrong:
+            raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:{self._path}"
+
+    @property
+    def leases(self) -> None:
+        """None: a file is one machine's."""
+
+    def backup(self, path: Path) -> None:
+        if path.exists():
+            raise Invalid(f"{path} exists already: a backup replaces nothing")
+        # SQLite takes an empty file: made here, it is its owner's alone.
+        _make_private(path)
+        try:
+            self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
+            # SQLite leaves it to the system when it reaches the disk.
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def damage(self) -> str:
+        said = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]
+        return "" if said == ["ok"] else "; ".join(said)
+
+    def __enter__(self) -> "SqliteStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _no_room(self, cause: BaseException) -> bool:
+        return getattr(cause, "sqlite_errorcode", None) in _FULL
+
+    def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
+        path = Path(f"{self._path}.{'server' if server else 'lock'}")
+        refusal = f"another aggregator uses the store {self._path}"
+        return held(path, self._path, seconds, refusal, shared=shared)
+
+
+def _make_private(path: Path) -> None:
+    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's.
+
+    A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
+    (POSIX), and another process would then take itself for the last one and delete the log under us.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        give_to_owner(path, path.parent)
+    except FileExistsError:
+        status = path.stat()
+        # A store that an earlier version left readable; its owner alone may change that.
+        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+            path.chmod(0o600)
+    except OSError as wrong:
+        if is_full(wrong):
+            raise
+        raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None

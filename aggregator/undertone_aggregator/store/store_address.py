@@ -1,0 +1,75 @@
+"""Addresses of stores: which kind of store is where, and what the kinds can do."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from undertone_shared.errors import Invalid
+
+
+@dataclass(frozen=True)
+class StoreKind:
+    """A kind of store. ``module``, ``opener``: the class that opens one, by (where, campaign=, read_only=,
+    create=, choose=).
+
+    ``shared``: any machine can open it, and several campaigns may be in it; otherwise it is one file of one campaign,
+    on the machine that counts. ``example``: an address, for error sentences.
+    """
+
+    module: str
+    opener: str
+    shared: bool
+    example: str
+
+
+KINDS = {
+    "sqlite": StoreKind("undertone_aggregator.store.sqlite_store", "SqliteStore", False, "FILE"),
+    "postgresql": StoreKind(
+        "undertone_aggregator.store.postgres_store", "PostgresStore", True, "postgresql://user@host/database"
+    ),
+}
+_FILE = "sqlite"
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """``scheme:where``; the scheme is one of `KINDS`."""
+
+    scheme: str
+    where: str
+
+    @property
+    def kind(self) -> StoreKind:
+        """What kind of store it is."""
+        return KINDS[self.scheme]
+
+    @property
+    def shared(self) -> bool:
+        """Whether any machine can open it, and several campaigns may be in it: see `StoreKind`."""
+        return self.kind.shared
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None for a database."""
+        return None if self.shared else Path(self.where)
+
+    def within(self, folder: Path) -> "StoreAddress":
+        """The same store; a relative file starts from ``folder``."""
+        return self if self.file is None else StoreAddress(self.scheme, str(folder / self.file))
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.where}"
+
+
+def store_address(url: str | Path) -> StoreAddress:
+    """Parse ``scheme:where``; a path, and text without a scheme, is a SQLite file. Raises Invalid."""
+    scheme, colon, where = str(url).partition(":")
+    if isinstance(url, Path) or not colon or "/" in scheme:
+        return StoreAddress(_FILE, str(url))
+    if scheme not in KINDS:
+        raise Invalid(f"the store's scheme is {scheme!r}, expected {', '.join(KINDS)}")
+    return StoreAddress(scheme, where)
+
+
+def shared_examples() -> str:
+    """Addresses of the stores that any machine can open, for error sentences."""
+    return " or ".join(kind.example for kind in KINDS.values() if kind.shared)

@@ -1,0 +1,139 @@
+"""A private certificate authority, the certificates of its broker and of devices under it, and who is revoked."""
+
+import ipaddress
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from undertone_aggregator.settings.options import host_name
+from undertone_aggregator.store.files import write_private
+from undertone_shared.errors import Invalid
+
+NAME = "Undertone CA"
+_CA_DAYS = 3650
+_SERVER_DAYS = 825
+# A board in the field is not visited every two years.
+_DEVICE_DAYS = 3650
+# A board whose clock is a little slow would refuse a certificate of this second.
+_EARLIER = timedelta(days=1)
+
+
+def private_authority(directory: Path, host: str) -> Path:
+    """ca.crt, ca.key, server.crt, server.key of a broker called `host` in `directory`; returns the CA's certificate.
+
+    Elliptic-curve keys (P-256). Raises Invalid for a host that is none, OSError.
+    """
+    host_name("--host", host)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    certificates = {"ca": (authority, _root(authority)), "server": (server, _server(server, authority, host))}
+    for name, (key, unsigned) in certificates.items():
+        signed = unsigned.sign(authority, hashes.SHA256())
+        (directory / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        write_private(directory / f"{name}.key", _pem(key))
+    return directory / "ca.crt"
+
+
+def device_certificate(authority: Path, name: str) -> tuple[str, str]:
+    """(certificate, key) in PEM of the device ``name``, by the authority whose certificate is the file ``authority``.
+
+    The common name is the device's, which `use_identity_as_username` takes. Raises Invalid without the key beside it.
+    """
+    signer = _signer(authority)
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(name, key, _DEVICE_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    signed = builder.add_extension(issuer, critical=False).sign(signer, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
+
+
+def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
+    """Add these to the authority's revocation list, ca.crl beside ca.crt, which is made if there is none; its file.
+
+    It is good as long as the authority is. Raises Invalid without the authority's key, OSError.
+    """
+    path, now = authority.with_suffix(".crl"), datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(_named(NAME))
+    builder = builder.last_update(now - _EARLIER).next_update(now + timedelta(days=_CA_DAYS))
+    before = list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
+    serials = {entry.serial_number: entry.revocation_date_utc for entry in before}
+    for file in certificates:
+        serials.setdefault(x509.load_pem_x509_certificate(file.read_bytes()).serial_number, now)
+    for serial, since in serials.items():
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
+        builder = builder.add_revoked_certificate(entry)
+    signed = builder.sign(_signer(authority), hashes.SHA256())
+    write_private(path, signed.public_bytes(serialization.Encoding.PEM).decode())
+    return path
+
+
+def _signer(authority: Path) -> ec.EllipticCurvePrivateKey:
+    path = authority.with_suffix(".key")
+    if not path.exists():
+        raise Invalid(f"{path} is not there, expected the authority's key")
+    try:
+        signer = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        signer = None
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise Invalid(f"{path} is no elliptic-curve key in PEM without a pass phrase")
+    return signer
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> str:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    signs = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = _builder(NAME, key, _CA_DAYS).add_extension(signs, critical=True)
+    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+
+
+def _server(
+    key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, host: str
+) -> x509.CertificateBuilder:
+    # A common name has at most 64 characters; what counts is the alternative name.
+    builder = _builder(host[:64], key, _SERVER_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    return builder.add_extension(issuer, critical=False)
+
+
+def _builder(subject: str, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(serial_number=x509.random_serial_number(), public_key=key.public_key())
+    builder = builder.subject_name(_named(subject)).issuer_name(_named(NAME))
+    builder = builder.not_valid_before(now - _EARLIER).not_valid_after(now + timedelta(days=days))
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+
+
+def _named(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,95 @@
+"""Backups of a store, made while its server runs, and what a restored one cannot know."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.campaign.binding import counted_by
+from undertone_aggregator.settings.landing_plan import SPARK
+from undertone_aggregator.store.store import open_store
+from undertone_shared.errors import Invalid
+
+_LOCK_SECONDS = 1.0
+
+
+def restore(backup: Path, target: Path) -> list[str]:
+    """Put the backup in the place of a store that no server uses, which is kept beside it; what is to be known.
+
+    Raises Invalid for a file that is no store, another campaign's, or while a server runs; OSError.
+    """
+    with open_store(backup, read_only=True) as store:
+        campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
+        newest, counted = store.newest_slot(), store.outcomes()["counted"]
+        counts = counted_by(store)
+    said = [
+        f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
+        + (f", the newest of slot {newest}" if counted else "")
+    ]
+    # On its disk. SQLite copies: of a store that was copied with its log, the newest stands there.
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
+    try:
+        with open_store(backup, read_only=True) as store:
+            store.backup(folder / target.name)
+        give_to_owner(folder / target.name, target if target.exists() else target.parent)
+        said += _put_aside(target, campaign, fingerprints, counted) if target.exists() else _clear(target)
+        (folder / target.name).replace(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    said.append(_later_reports(counts))
+    return said
+
+
+def _later_reports(counts: str) -> str:
+    """Where the reports are that were acknowledged after the backup was made."""
+    if counts == SPARK:
+        return (
+            "reports that were acknowledged after the backup was made are in the landing folder, as long as its files"
+            " are kept: count them into this store with undertone spark recount, and a new checkpoint"
+        )
+    return (
+        "reports that were acknowledged after the backup was made are not in this store: the broker has forgotten them,"
+        " and the devices do not send them again; their sequence numbers will show them as lost. Where [landing] kept"
+        " them, undertone recount shows them"
+    )
+
+
+def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: int) -> list[str]:
+    # Held alone, so that no server writes to what is moved away, nor one that is about to.
+    with open_store(target) as store, store.serving(_LOCK_SECONDS), store.exclusive(_LOCK_SECONDS):
+        held = store.meta().get("campaign", "")
+        if held != campaign:
+            raise Invalid(f"{target} holds the campaign {held}, the backup {campaign}")
+        later = [epoch for epoch in store.epochs() if epoch.campaign.fingerprint not in fingerprints]
+        more = store.outcomes()["counted"] - counted
+        store.close()
+        aside = _move(target)[0]
+    said = [f"what was there is now {aside}: it has counted {more} reports more"]
+    if later:
+        starts = ", ".join(str(epoch.campaign.epoch) for epoch in later)
+        said.append(
+            f"it has issued {len(later)} epochs that the backup does not know ({starts}): devices that follow them are"
+            " refused as other_campaign, and refuse what starts earlier, until a later epoch is issued (--take-over)"
+        )
+    return said
+
+
+def _clear(target: Path) -> list[str]:
+    """SQLite would replay the log of a store that is gone into the one that takes its name."""
+    left = _move(target)
+    return [f"what was left of a store that is gone is now {' and '.join(map(str, left))}"] if left else []
+
+
+def _move(target: Path) -> list[Path]:
+    """Put the store's file aside with its log, which is there after a crash, or while a reader keeps it open."""
+    parts = {
+        Path(f"{target}{end}"): target.with_name(f"{target.name}.before-restore{end}")
+        for end in ("", "-wal", "-shm")
+        if Path(f"{target}{end}").exists()
+    }
+    for aside in parts.values():
+        if aside.exists():
+            raise Invalid(f"{aside} exists already: an earlier restore kept it there; move it away")
+    for part, aside in parts.items():
+        part.rename(aside)
+    return list(parts.values())

@@ -1,0 +1,154 @@
+"""`undertone doctor`: what a server's folder and its broker are like, one line each, with the fix."""
+
+import os
+import shutil
+import socket
+import stat
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from undertone_aggregator.campaign.state import read_state
+from undertone_aggregator.mqtt.signing import read_key
+from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.options import family_of, split_address
+from undertone_aggregator.settings.server_options import ServerOptions
+from undertone_aggregator.store.kept import kept_by_name
+from undertone_aggregator.store.store import NoStore, open_store
+from undertone_operate.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
+from undertone_shared.errors import Invalid
+
+_LEAST_FREE = 200 << 20
+_SLOW_SYNC_SECONDS = 0.2
+_SECRETS = ("signing.key", "aggregator.password", "analyst.password", "broker/passwords", "broker/access")
+_WAIT_SECONDS = 5.0
+# A clock before this stands at its default.
+_EARLIEST = 1_700_000_000
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """All findings, in order; never raises for what it finds."""
+    if not (folder / SERVER).is_file():
+        yield Finding("folder", FAILURE, f"{folder} holds no {SERVER}", f"undertone init {folder}")
+        return
+    home = Home(folder)
+    yield from _files(home)
+    try:
+        server, disk = home.server, home.disk
+    except (Invalid, OSError) as wrong:
+        yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
+        return
+    yield from _state(home)
+    yield from _machine(disk)
+    configs = []
+    for name in home.names():
+        try:
+            configs.append(home.config(name))
+        except (Invalid, OSError) as wrong:
+            yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
+    if not home.names():
+        yield Finding("campaigns", WARNING, "there is none yet", f"undertone campaign create {folder} NAME ...")
+    yield from _ports(server)
+    for config in configs:
+        yield _store(config)
+        for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
+            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off where nobody needs it")
+    if configs:
+        yield from examine_broker(configs)
+
+
+def _state(home: Home) -> Iterator[Finding]:
+    """What a running server says of itself and its campaigns."""
+    served, now = read_state(home.state), time.time()
+    if served is None:
+        yield Finding("server", OK, "none runs on this folder now")
+        return
+    problems = served.problems(now)
+    if not problems:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(served.started))
+        yield Finding("server", OK, f"it runs since {since} and takes in reports")
+    for sentence in problems if served.alive(now) else problems[:1]:
+        yield Finding("server", FAILURE, sentence, "see its log")
+
+
+def _files(home: Home) -> Iterator[Finding]:
+    for name in (SERVER, *_SECRETS):
+        path = home.folder / name
+        if not path.exists():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            yield Finding("modes", FAILURE, f"{path} may be used by others: mode {mode:04o}", f"chmod 600 {path}")
+            return
+    yield Finding("modes", OK, "nobody else reads the server's files")
+    try:
+        read_key(home.folder / "signing.key")
+        yield Finding("signing key", OK, "campaigns are signed")
+    except (Invalid, OSError) as wrong:
+        yield Finding(
+            "signing key", WARNING, f"campaigns are not signed: {wrong}", "restore signing.key, see docs/keys.md"
+        )
+
+
+def _machine(disk: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(disk).free
+    said = f"{free >> 20} MB are free"
+    yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "make room")
+    yield _sync(disk)
+    now = time.time()
+    said = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    yield Finding("clock", OK, said) if now > _EARLIEST else Finding("clock", FAILURE, said, "set the clock (NTP)")
+
+
+def _sync(folder: Path) -> Finding:
+    start = time.perf_counter()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as wrong:
+        return Finding("sync", FAILURE, f"nothing can be written in {folder}: {wrong.strerror}", "make room")
+    seconds = time.perf_counter() - start
+    said = f"a write reaches the disk in {1000 * seconds:.1f} ms"
+    return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, said)
+
+
+def _ports(server: ServerOptions) -> Iterator[Finding]:
+    """Whether the addresses that the server listens on are free, or its own."""
+    for name in ("health", "page"):
+        address = getattr(server, name)
+        if address is None:
+            continue
+        place = split_address(name, address)
+        try:
+            with socket.create_server(place, family=family_of(place)):
+                yield Finding("ports", OK, f"{name}: {address} is free: nothing serves there now")
+        except OSError as wrong:
+            path = "/healthz" if name == "health" else "/api/v1/session"
+            try:
+                with urllib.request.urlopen(f"http://{address}{path}", timeout=_WAIT_SECONDS):
+                    yield Finding("ports", OK, f"{name}: {address} answers")
+            except (OSError, ValueError):
+                fix = f"choose another for {name} in [server]"
+                yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
+
+
+def _store(config: Config) -> Finding:
+    name = config.campaign.name
+    check = f"store of {name}"
+    try:
+        with open_store(config.store_url, campaign=name, read_only=True) as store:
+            epochs, counted = store.epoch_count(), store.outcomes()["counted"]
+            store.partial(store.newest_slot() or 0)
+            damage = store.damage()
+        if damage:
+            return Finding(check, FAILURE, f"it is damaged: {damage}", "restore it from a backup: undertone restore")
+        return Finding(check, OK, f"{epochs} epochs, {counted} reports counted")
+    except NoStore:
+        return Finding(check, OK, "not made yet: the server makes it")
+    except (Invalid, OSError) as wrong:
+        return Finding(check, FAILURE, str(wrong), "restore it from a backup: undertone restore")

@@ -1,0 +1,272 @@
+"""What `undertone doctor` sees of a broker: its files where they are here, its answers, and what it broadcasts."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from undertone_aggregator.campaign.binding import RETIRED, STATE
+from undertone_aggregator.mqtt.addresses import external_addresses, read_password
+from undertone_aggregator.mqtt.broker import HOST
+from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, kept_port, running_pid
+from undertone_aggregator.mqtt.link import Address, Outlet
+from undertone_aggregator.mqtt.signing import read_key
+from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.store import open_store
+from undertone_shared.campaign import body_of, digest_of, header, signature_of
+from undertone_shared.ed25519 import verify
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import config_topic
+
+OK, WARNING, FAILURE = "ok", "warning", "failure"
+# What a device's outbox holds, unless it was provisioned otherwise: `undertone_device.settings.DEFAULT_OUTBOX`.
+OUTBOX = 96
+_LEAST_HOURS = 1.0
+_LEAST_DAYS = 30
+# For the longest time that a server may be away.
+_LEAST_QUEUED = 100_000
+_WAIT_SECONDS = 5.0
+_QUIET_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``result``: ok, warning or failure; ``fix``: what to do, empty when there is nothing."""
+
+    check: str
+    result: str
+    sentence: str
+    fix: str = ""
+
+    def row(self) -> dict[str, str]:
+        """For JSON."""
+        return asdict(self)
+
+
+def _settings(config: Config) -> Iterator[Finding]:
+    """Persistence, queues and the client-id rule, which MQTT does not tell: by the broker's file, where it is here."""
+    path = config.path(config.broker.directory) / CONFIG_FILE
+    if not path.is_file():
+        if config.broker.mode == EXTERNAL:
+            said = f"there is no {path}: persistence and queues of somebody's broker cannot be seen from here"
+            yield Finding("broker's file", WARNING, said, "see to them there: aggregator/README.md, four promises")
+        return
+    lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())
+    queued = lines.get("max_queued_messages", "1000")
+    wrong = [
+        sentence
+        for sentence, holds in (
+            ("persistence true", lines.get("persistence") == "true"),
+            (f"max_queued_messages {_LEAST_QUEUED} or more", queued.isdecimal() and int(queued) >= _LEAST_QUEUED),
+            ("use_username_as_clientid true", lines.get("use_username_as_clientid") == "true"),
+            ("acl_file", "acl_file" in lines),
+            ("allow_anonymous false", lines.get("allow_anonymous") == "false"),
+        )
+        if not holds
+    ]
+    if wrong:
+        yield Finding(
+            "broker's file", FAILURE, f"{path} does not say {', '.join(wrong)}", "set it, and start the broker"
+        )
+        return
+    said = f"persistent, {queued} messages queued for each session, client ids belong to users"
+    yield Finding("broker's file", OK, said)
+
+
+def _days_left(secure: ssl.SSLSocket) -> float | None:
+    """How long the certificate that the broker showed is good for."""
+    shown = secure.getpeercert() or {}
+    ends = shown.get("notAfter")
+    return None if not isinstance(ends, str) else (ssl.cert_time_to_seconds(ends) - time.time()) / 86400
+
+
+def _absence(config: Config) -> Finding:
+    """How long devices keep reports while a direct endpoint is away."""
+    hours = OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
+    said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; nobody else queues them"
+    fix = "provision devices with --absence, which sizes what they keep, be back in time, or use a broker"
+    return Finding("absence", OK, said) if hours >= _LEAST_HOURS else Finding("absence", WARNING, said, fix)
+
+
+def examine_broker(configs: list[Config]) -> Iterator[Finding]:
+    """What the broker of these campaigns is like, as far as it can be known from here."""
+    config = configs[0]
+    if config.broker.mode == DIRECT:
+        yield _absence(config)
+        return
+    yield from _settings(config)
+    try:
+        address = _address(config)
+    except (Invalid, OSError) as wrong:
+        yield Finding("broker", FAILURE, str(wrong), "see [broker] in server.toml")
+        return
+    if address is None:
+        yield Finding("broker", OK, "mode is managed, and it does not run now: nothing to ask")
+        return
+    try:
+        socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as wrong:
+        yield Finding("name", FAILURE, f"{address.host} has no address: {wrong}", "check host in [broker], and the DNS")
+        return
+    days = None
+    try:
+        with socket.create_connection((address.host, address.port), _WAIT_SECONDS) as plain:
+            context = address.tls_context()
+            if context is not None:
+                with context.wrap_socket(plain, server_hostname=address.host) as secure:
+                    days = _days_left(secure)
+    except OSError as wrong:
+        fix = "start it; check host, port and ca_file in [broker]"
+        yield Finding("broker", FAILURE, f"{address.host}:{address.port}: {wrong}", fix)
+        return
+    how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
+    yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
+    if days is not None:
+        said = f"the broker's certificate is good for {days:.0f} days"
+        soon = days < _LEAST_DAYS
+        yield Finding("certificate", WARNING if soon else OK, said, "renew it, and SIGHUP the broker" if soon else "")
+    yield from _sessions(config, address)
+    yield from _retained(configs, address)
+
+
+def _address(config: Config) -> Address | None:
+    """How to reach the broker; None where ours does not run."""
+    if config.broker.mode == EXTERNAL:
+        return external_addresses(config)[0]
+    directory = config.path(config.broker.directory)
+    port = kept_port(directory)
+    if not port or running_pid(directory) is None:
+        return None
+    file = config.path(config.broker.password_file or f"{config.broker.directory}/{config.broker.user}.password")
+    return Address(HOST, port, config.broker.user, read_password(file), worker_users=config.broker.worker_users)
+
+
+class _Client:
+    """A connection that remembers its answer, what it hears, and whether it was thrown off."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.refused: str | None = None
+        self.heard: list[str] = []
+        self.lost = threading.Event()
+        self._answered = threading.Event()
+        self._client = address.client(client_id, clean_session=True)
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = lambda *_: self.lost.set()
+        self._client.on_message = lambda _c, _d, message: self.heard.append(message.topic)
+        self._client.connect(address.host, address.port, address.keepalive)
+        self._client.loop_start()
+        if not self._answered.wait(_WAIT_SECONDS):
+            self.refused = "no answer"
+
+    def _on_connect(self, _c: Any, _d: Any, _f: Any, reason: Any, _p: Any) -> None:
+        self.refused = str(reason) if reason.is_failure else None
+        self._answered.set()
+
+    def publish(self, topic: str) -> None:
+        self._client.publish(topic, b"undertone doctor", qos=1)
+
+    def subscribe(self, topic: str) -> None:
+        done = threading.Event()
+        self._client.on_subscribe = lambda *_: done.set()
+        self._client.subscribe(topic, 1)
+        done.wait(_WAIT_SECONDS)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+        self._client.on_connect = self._client.on_disconnect = self._client.on_message = None
+
+
+def _sessions(config: Config, address: Address) -> Iterator[Finding]:
+    """With the last worker's user, which nobody uses unless 64 workers run: a server that runs is left alone."""
+    from undertone_aggregator.mqtt.sessions import WORKER_USERS
+
+    worker = address.of_worker(WORKER_USERS - 1)
+    client = _Client(worker, "undertone-doctor")
+    try:
+        if client.refused is not None:
+            fix = "give the broker the password file again; worker_users = false where it has but one user"
+            yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
+            return
+        yield Finding("password", OK, f"the broker knows the user {worker.user}")
+        topic = config_topic(config.broker.prefix, "doctor")
+        client.subscribe(topic)
+        client.publish(topic)
+        time.sleep(_QUIET_SECONDS)
+        fix = "give the broker the access file again (acl_file)"
+        if client.heard:
+            yield Finding("access", FAILURE, f"{worker.user} may publish {topic}: no access rules are in force", fix)
+        else:
+            yield Finding("access", OK, "a worker may not publish campaigns")
+        if worker.user != address.user:
+            yield _client_ids(address, worker, client)
+    finally:
+        client.close()
+
+
+def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
+    other = address.of_worker(int(worker.user.rpartition("-")[2]) - 1)
+    thief = _Client(other, "undertone-doctor")
+    taken = client.lost.wait(_QUIET_SECONDS)
+    thief.close()
+    if taken:
+        said = "another user takes a session by its client id: a device could delete what waits for the server"
+        return Finding("client ids", FAILURE, said, "set use_username_as_clientid true in mosquitto.conf")
+    return Finding("client ids", OK, "a session belongs to its user")
+
+
+def _retained(configs: list[Config], address: Address) -> Iterator[Finding]:
+    """Asked as a worker, so that a running server keeps its connection."""
+    from undertone_aggregator.mqtt.sessions import WORKER_USERS
+
+    stop = threading.Event()
+    outlet = Outlet(
+        address.of_worker(WORKER_USERS - 1), "undertone-doctor-2", watch=[config_topic(configs[0].broker.prefix, "+")]
+    )
+    outlet.start()
+    timer = threading.Timer(_WAIT_SECONDS, stop.set)
+    timer.start()
+    try:
+        for config in configs:
+            name, topic = config.campaign.name, config_topic(config.broker.prefix, config.campaign.name)
+            yield _campaign(config, f"broadcast of {name}", outlet.retained(topic, stop))
+    finally:
+        timer.cancel()
+        outlet.stop()
+
+
+def _state(config: Config) -> str | None:
+    try:
+        with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
+            return store.meta().get(STATE)
+    except (Invalid, OSError):
+        return None
+
+
+def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
+    if not message and _state(config) == RETIRED:
+        return Finding(check, OK, "the campaign is retired, and off the air")
+    if not message:
+        return Finding(check, WARNING, "no campaign is on the air", "start the server: undertone serve")
+    try:
+        fingerprint = header(message)[1]
+        with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
+            known = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
+    except (Invalid, OSError) as wrong:
+        return Finding(check, FAILURE, str(wrong), "let the server broadcast it again: restart it")
+    if not known:
+        return Finding(check, FAILURE, "the store does not know what is broadcast", "check the path in [store]")
+    path = config.secret(config.server.signing_key)
+    try:
+        key = read_key(path)
+    except (Invalid, OSError) as wrong:
+        said = f"what is broadcast is the store's; its signature cannot be checked: {wrong}"
+        return Finding(check, WARNING, said, "restore signing.key, see docs/keys.md")
+    if not verify(bytes.fromhex(key.public), digest_of(body_of(message)), signature_of(message)):
+        fix = "devices refuse it: restore the key that their policies name, and start the server again"
+        return Finding(check, FAILURE, f"what is broadcast is not signed by {path}", fix)
+    return Finding(check, OK, f"what is broadcast is the store's, signed by {path.name}")

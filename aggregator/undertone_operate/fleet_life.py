@@ -1,0 +1,224 @@
+"""A fleet after its first day: devices come, get new passwords, are revoked and forgotten, while it reports.
+
+The files of `provision` and the store's inventory say the same: names are never given twice, also after they were
+forgotten. What a revoked device reported stays in the sums: nothing of it can be told apart there.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.counts.seen import Seen, device_key
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.credentials import Secret
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.groups import append_groups
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
+from undertone_aggregator.store.store import Store, open_store
+from undertone_device.config import read_config
+from undertone_device.settings import DEFAULT_OUTBOX
+from undertone_operate.authority import revoke_certificates
+from undertone_operate.provision import (
+    AUTHORITY,
+    IDENTITY,
+    Target,
+    policy_of,
+    target_of,
+    write_certificate,
+    write_device,
+)
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
+from undertone_shared.topics import check_name
+
+
+@dataclass(frozen=True)
+class FleetFiles:
+    """The devices of one campaign below ``folder``, the store that their reports go to, and their broker's files.
+
+    ``broker``: the folder with its passwords and access rules; ``fleets``: campaign -> folder, of all that it serves;
+    ``stem``: what names begin with.
+    """
+
+    config: Config
+    folder: Path
+    store: Store
+    broker: Path
+    fleets: Mapping[str, Path]
+    stem: str
+
+    @staticmethod
+    def provisioned(config: Config, folder: Path, store: Store) -> "FleetFiles":
+        """A folder as `provision` writes it, with a broker of its own. Raises Invalid."""
+        if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
+            raise Invalid(f"{folder} holds no fleet, expected a folder as provision writes it")
+        return FleetFiles(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
+
+    @staticmethod
+    def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
+        """The devices of one campaign of a server's folder; the broker is that of all its campaigns. Raises Invalid."""
+        if not (home.broker / "passwords").is_file():
+            raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
+        folder = home.fleet(name)
+        for path in (folder, folder / "devices"):
+            if not path.is_dir():
+                path.mkdir(mode=0o700, parents=True)
+                give_to_owner(path, path.parent)
+        # Two campaigns may share a sensor; no two devices share a name.
+        return FleetFiles(home.config(name), folder, store, home.broker, home.fleets(), name)
+
+    def devices(self) -> dict[str, Device]:
+        """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
+        kept = self.store.devices()
+        names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
+        known = {name: device for name, device in kept.items() if device.state != FORGOTTEN}
+        return known | {name: Device(name, EVERYBODY, ACTIVE, 0) for name in sorted(names - set(kept))}
+
+    def add(
+        self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
+    ) -> list[str]:
+        """Provision ``count`` more, with the next free numbers. Raises Invalid."""
+        check_name("group", group)
+        groups = self.config.campaign.groups
+        if groups is None and group != EVERYBODY:
+            raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
+        if groups is not None:
+            # Before any device is made: a file that the server refuses stops the campaign.
+            append_groups(self.config.path(groups), group, [])
+        if not 1 <= count <= 100_000:
+            raise Invalid(f"devices is {count}, expected 1 to 100000")
+        known = self.devices()
+        forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
+        names: list[str] = []
+        number = len(known) + len(forgotten)
+        while len(names) < count:
+            number += 1
+            name = check_name("a device's name", f"{self.stem}-{number:03d}")
+            if name not in known and key_text(name) not in forgotten:
+                names.append(name)
+        if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
+            target = replace(target, authority=self.authority, certificates=True)
+        devices = self.folder / "devices"
+        admitted = {name: write_device(self.config, name, devices / name, target, policy, outbox) for name in names}
+        # The inventory first: a name that is in it is not given again, whatever happens next.
+        self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
+        self._write(admitted)
+        if groups is not None:
+            append_groups(self.config.path(groups), group, names)
+        return names
+
+    def rotate(self, name: str) -> Path:
+        """A new password or certificate; the old one lets nobody in. The file that has to reach the device.
+
+        Of a certificate its key, beside it, as well. Raises Invalid.
+        """
+        self._active(name)
+        folder = self.folder / "devices" / name
+        certificate = folder / f"{IDENTITY}.crt"
+        if certificate.exists():
+            # The old one's number first, which is in that file alone.
+            revoke_certificates(self.authority, [certificate])
+            self._write({name: write_certificate(self.config, name, folder, self.authority)})
+            return certificate
+        password = credentials.new_password()
+        path = folder / "password"
+        write_private(path, password + "\n")
+        self._write({name: password})
+        return path
+
+    def revoke(self, name: str, now: int) -> str:
+        """Neither the broker nor admission takes anything of it from now on; what was done, in a sentence.
+
+        Again, it ends what was cut short: admission comes first. Raises Invalid.
+        """
+        device = self.devices().get(name)
+        if device is None or device.state != REVOKED:
+            self.store.set_devices([self._active(name)._replace(state=REVOKED, since=now)])
+        self._write({name: None})
+        certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
+        if certificate.exists():
+            revoke_certificates(self.authority, [certificate])
+        return f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums"
+
+    def forget(self, name: str, now: int) -> None:
+        """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
+        device = self.devices().get(name)
+        if device is None or device.state != REVOKED:
+            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
+        self.store.set_devices([tombstone(device, now)], without=[name])
+        shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
+
+    def last_slots(self) -> dict[str, int | None]:
+        """The newest slot that was counted of each device, None if there was none."""
+        seen = Seen()
+        seen.load(self.store.seen())
+        words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
+        newest = dict(zip(words[0].tolist(), (words[1] >> np.uint64(32)).tolist(), strict=True))
+        return {name: newest.get(device_key(name)[1]) for name in self.devices()}
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the fleet's own authority, or of the server's folder."""
+        own = self.folder / AUTHORITY
+        return own if own.is_file() else self.config.path(AUTHORITY)
+
+    def _active(self, name: str) -> Device:
+        device = self.devices().get(name)
+        if device is None or device.state != ACTIVE:
+            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected an active device")
+        return device
+
+    def _write(self, changed: Mapping[str, Secret | None]) -> None:
+        """Passwords and access rules, each replaced at once; None takes a user out."""
+        with credentials.alone(self.broker):
+            users = credentials.change_passwords(self.broker / "passwords", changed)
+            active = {
+                path.name: [campaign]
+                for campaign, folder in self.fleets.items()
+                for path in sorted((folder / "devices").glob("*/"))
+                if path.name in users
+            }
+            home_assistant = self.config.server.home_assistant
+            credentials.write_access_rules(
+                self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant
+            )
+
+
+def revoke_at_home(home: Home, name: str, device: str) -> str:
+    """Revoke a device of a campaign of a server's folder; what was done, in a sentence. Raises Invalid."""
+    check_name("device", device)
+    config = home.config(home.only(name))
+    with open_store(config.store_url, campaign=name) as store:
+        return FleetFiles.at_home(home, name, store).revoke(device, int(time.time()))
+
+
+def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
+    """(broker, policy, outbox) of the fleet's first device, which the others are like; without one, what the campaign
+
+    needs and no more. Raises Invalid.
+    """
+    first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
+    if first is None:
+        target = target_of(fleet.config)
+        return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n", None
+    policy = first.with_name("policy.json").read_bytes()
+    try:
+        device = read_config(str(first))
+        parse_policy(policy)
+    except Invalid as wrong:
+        raise Invalid(f"{first.parent}, which the others are to be like, cannot be read: {wrong}") from None
+    authority = first.with_name("ca.crt")
+    target = Target(device.broker.host, device.broker.port, authority if authority.is_file() else None)
+    places = [(host, port or device.broker.port) for host, port in fleet.config.broker.places]
+    if len(places) > 1:
+        target = replace(target, places=tuple(places))
+    return target, policy.decode(), None if device.outbox == DEFAULT_OUTBOX else device.outbox

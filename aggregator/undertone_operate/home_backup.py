@@ -1,0 +1,293 @@
+"""Backup of a server's whole folder: one file with all that a new machine needs, and the folder made of it again.
+
+The file is a tar archive. Its first member, `manifest.json`, names every other with its size, mode and SHA-256. SQLite
+stores are copied by SQLite, each consistent in itself, while the server runs. Neither the archive nor the folder ever
+stands half-written under its name: both are made under another name, synced and renamed.
+"""
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.server.folder import STATE, Home
+from undertone_aggregator.store.store import open_store
+from undertone_aggregator.store.store_address import store_address
+from undertone_shared.errors import Invalid
+
+MANIFEST = "manifest.json"
+_FORMAT = "undertone-home-1"
+_LARGEST_MANIFEST = 1 << 26
+# Made anew by a server that starts, or of this machine alone.
+_LEFT_OUT = (
+    "*.lock",
+    "*.server",
+    "*-wal",
+    "*-shm",
+    "*.pid",
+    "mosquitto.db*",
+    "*.before-restore*",
+    ".*",
+)
+# Files with the folder's own path in them.
+_WITH_PATHS = ("broker/mosquitto.conf", "compose.yaml", "undertone.service")
+# Pattern -> what the secret is.
+_SECRETS = {
+    "signing.key": "the key that signs campaigns: whoever has it can issue campaigns to all devices",
+    "*ca.key": "the private authority's key: whoever has it can make certificates that devices trust",
+    "*.key": "a private key of a certificate, or of signatures",
+    "*.password": "a password of the server or of an analyst, as text",
+    "*passwords": "the broker's password file, hashed",
+    "*token*": "the page's token",
+    "fleets/*": "the devices' files, with their passwords, until they are handed over",
+    "*.sqlite": "who reported when, and with audit what: no reading, but each device's name",
+}
+
+
+@dataclass(frozen=True)
+class Backed:
+    """What a backup holds: ``files``; ``secrets``: (file or folder, what it is); ``notes``: what it does not hold."""
+
+    files: int
+    secrets: list[tuple[str, str]]
+    notes: list[str]
+
+
+def back_up_home(folder: Path, file: Path) -> Backed:
+    """Write all that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
+
+    Raises Invalid for no server's folder and for a file that exists; StoreError, OSError.
+    """
+    home = Home(folder)
+    if file.exists():
+        raise Invalid(f"{file} exists already: a backup replaces nothing")
+    if file.resolve().is_relative_to(folder.resolve()):
+        raise Invalid(f"{file} is inside {folder}, expected a file elsewhere: a machine that is lost takes both along")
+    stores = {Path(store_address(url).where).resolve() for url in home.stores().values() if not _is_shared(url)}
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as name:
+        scratch = Path(name)
+        members: list[tuple[str, Path, int]] = []
+        for path in _files(folder, _landing_folders(home)):
+            inside, source = str(path.relative_to(folder)), path
+            if path.resolve() in stores:
+                source = scratch / f"{len(members)}.sqlite"
+                with open_store(path, read_only=True) as store:
+                    store.backup(source)
+            members.append((inside, source, path.stat().st_mode & 0o777))
+        whole = scratch / "whole"
+        with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            _write(out, members, str(folder.resolve()))
+            out.flush()
+            os.fsync(out.fileno())
+        # Unlike a rename this replaces nothing.
+        os.link(whole, file)
+        _sync(file.parent)
+    return Backed(len(members), _secrets(inside for inside, _, _ in members), _notes(home))
+
+
+def restore_home(file: Path, folder: Path) -> list[str]:
+    """Make a server's folder of a backup, whole or not at all; what is to be known.
+
+    Raises Invalid for a folder that holds anything, and for a file that is no whole backup; OSError.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Invalid(
+            f"{folder} holds something already, expected an empty folder, or none: a restore replaces nothing"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
+    scratch.mkdir(mode=0o700)
+    like = folder if folder.exists() else folder.parent
+    try:
+        with tarfile.open(file, "r:") as archive:
+            before = _extract(archive, scratch)
+        for name in _WITH_PATHS:
+            _relocate(scratch / name, before, str(folder.resolve()))
+        said = [f"{folder}: {_count(scratch)} files"]
+        said += _check_stores(Home(scratch))
+        said += _notes(Home(scratch))
+        for path in (scratch, *scratch.rglob("*")):
+            give_to_owner(path, like)
+            if path.is_dir():
+                _sync(path)
+        # An empty folder may stand there; nothing else may.
+        scratch.rename(folder)
+        _sync(folder.parent)
+    except tarfile.TarError as wrong:
+        raise Invalid(f"{file} is no backup of a server's folder: {wrong}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    said.append(
+        "reports that were acknowledged after the backup was made are in none of these stores; the devices' sequence"
+        " numbers will show them as lost"
+    )
+    said.append("devices reach the server by the name or address in server.toml: give it to this machine, then serve")
+    return said
+
+
+def is_home_backup(file: Path) -> bool:
+    """Whether a file is the backup of a server's folder, and not a store. Raises OSError."""
+    return tarfile.is_tarfile(file)
+
+
+def _is_shared(url: str) -> bool:
+    return store_address(url).shared
+
+
+def _files(folder: Path, without: set[Path]) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if any(fnmatch(part, pattern) for part in parts for pattern in _LEFT_OUT):
+            continue
+        if path.is_file() and path != folder / STATE and without.isdisjoint(path.resolve().parents):
+            yield path
+
+
+def _landing_folders(home: Home) -> set[Path]:
+    plans = [home.config(name).landing.plan(home.folder) for name in home.names()]
+    return {Path(plan.folder).resolve() for plan in plans if plan is not None}
+
+
+def _write(out: BinaryIO, members: list[tuple[str, Path, int]], folder: str) -> None:
+    """The archive. What is listed is what is read: files are small but for stores, which nobody changes any more."""
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        contents = {}
+        listed = []
+        for name, source, mode in members:
+            if source.suffix != ".sqlite":
+                contents[name] = source.read_bytes()
+            size = len(contents[name]) if name in contents else source.stat().st_size
+            digest = hashlib.sha256(contents[name]).hexdigest() if name in contents else _digest(source)
+            listed.append({"name": name, "size": size, "mode": mode, "sha256": digest})
+        manifest = json.dumps({"format": _FORMAT, "folder": folder, "files": listed}, indent=1).encode()
+        _add(archive, MANIFEST, len(manifest), io.BytesIO(manifest))
+        for entry, (name, source, _) in zip(listed, members, strict=True):
+            with io.BytesIO(contents[name]) if name in contents else source.open("rb") as data:
+                _add(archive, f"home/{name}", entry["size"], data)
+
+
+def _add(archive: tarfile.TarFile, name: str, size: Any, data: Any) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    archive.addfile(member, data)
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> str:
+    """Every file of the manifest, and nothing else; where the folder was. Raises Invalid for what is not whole."""
+    first = archive.next()
+    data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
+    if data is None or first is None or first.size > _LARGEST_MANIFEST:
+        raise Invalid(f"{archive.name!s} is no backup of a server's folder: it has no {MANIFEST}")
+    try:
+        manifest = json.loads(data.read())
+        if manifest["format"] != _FORMAT:
+            raise Invalid(f"the backup's format is {manifest['format']!r}, expected {_FORMAT!r}")
+        wanted = {str(entry["name"]): entry for entry in manifest["files"]}
+        before = str(manifest["folder"])
+        while (member := archive.next()) is not None:
+            name = member.name.removeprefix("home/")
+            entry = wanted.pop(name, None)
+            path = folder / name
+            if entry is None or not member.isfile() or not path.resolve().is_relative_to(folder.resolve()):
+                raise Invalid(f"the backup holds {member.name!r}, which its manifest does not name")
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            content = archive.extractfile(member)
+            assert content is not None
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as out:
+                shutil.copyfileobj(content, out)
+                out.flush()
+                os.fsync(out.fileno())
+            if _digest(path) != entry["sha256"]:
+                raise Invalid(f"{name} in the backup is damaged: it is not what was written")
+            path.chmod(int(entry["mode"]) & 0o777)
+    except Invalid:
+        raise
+    except (ValueError, KeyError, TypeError):
+        raise Invalid(f"the backup's {MANIFEST} cannot be understood") from None
+    if wanted:
+        raise Invalid(f"the backup is cut off: it lacks {sorted(wanted)[0]} and {len(wanted) - 1} more files")
+    return before
+
+
+def _relocate(path: Path, before: str, now: str) -> None:
+    """Write the folder's new path where its old one stood."""
+    if before != now and path.is_file():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(before, now), encoding="utf-8")
+
+
+def _check_stores(home: Home) -> list[str]:
+    """What each store holds. Raises Invalid for a damaged one."""
+    said = []
+    for name, url in sorted(home.stores().items()):
+        if _is_shared(url):
+            continue
+        with open_store(url, read_only=True) as store:
+            damage = store.damage()
+            if damage:
+                raise Invalid(f"the store of {name} is damaged: {damage}")
+            newest, counted = store.newest_slot(), store.outcomes()["counted"]
+            of = f", the newest of slot {newest}" if counted else ""
+            said.append(f"{name}: {store.epoch_count()} epochs, {counted} reports{of}")
+    return said
+
+
+def _notes(home: Home) -> list[str]:
+    """What a new machine needs and a backup does not hold."""
+    said = [
+        f"the counts of {name} are in a database: back it up with pg_dump"
+        for name, url in sorted(home.stores().items())
+        if _is_shared(url)
+    ]
+    configs = {name: home.config(name) for name in home.names()}
+    said += [f"landed files are not in it: {folder}" for folder in sorted(map(str, _landing_folders(home)))]
+    outside = {
+        str(config.path(path))
+        for config in configs.values()
+        for path in (
+            *(config.broker.password_file, config.broker.ca_file, config.broker.certificate, config.broker.key),
+            *(config.broker.passwords, config.server.signing_key, config.server.page_token, config.campaign.groups),
+        )
+        if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
+    }
+    return said + [f"{path} is outside the folder, and not in it: take it along" for path in sorted(outside)]
+
+
+def _secrets(names: Iterator[str]) -> list[tuple[str, str]]:
+    """Which secrets are in the backup, the devices' of a fleet as one."""
+    found: dict[str, str] = {}
+    for name in names:
+        for pattern, what in _SECRETS.items():
+            if fnmatch(name, pattern) or (name.startswith("fleets/") and pattern == "fleets/*"):
+                place = "/".join(name.split("/")[:2]) if name.startswith("fleets/") else name
+                found.setdefault(place, _SECRETS["fleets/*"] if name.startswith("fleets/") else what)
+                break
+    return sorted(found.items())
+
+
+def _count(folder: Path) -> int:
+    return sum(path.is_file() for path in folder.rglob("*"))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

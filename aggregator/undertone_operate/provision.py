@@ -1,0 +1,312 @@
+"""A fleet's files before its first report: names, passwords, policies, configurations, broker files, private CA.
+
+    DIR/devices/<name>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
+    DIR/passwords, access                 for mosquitto's password_file and acl_file
+    signing.key                           beside the server's configuration: signs campaigns, stays there
+    DIR/aggregator.password, analyst.password
+    DIR/tls/ca.crt, ca.key, server.crt, server.key; ca.crl, the certificates that were revoked
+
+Everything secret is readable by its owner only.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.design import best_fraction
+from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
+from undertone_aggregator.mqtt.broker import HOST
+from undertone_aggregator.mqtt.broker_process import kept_port
+from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
+from undertone_aggregator.mqtt.signing import ensure_key
+from undertone_aggregator.settings.broker_options import DIRECT, MANAGED, is_loopback
+from undertone_aggregator.settings.config import CampaignPlan, Config
+from undertone_aggregator.store.files import write_private
+from undertone_device.settings import LARGEST_OUTBOX
+from undertone_device.units import UNIT, epsilon_units
+from undertone_operate import membership
+from undertone_operate.authority import device_certificate, revoke_certificates
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import VERSION, parse_policy
+from undertone_shared.topics import check_name, shard
+
+DAY = 86400
+LARGEST_PROVISIONED = 1_000_000
+# Where a folder has the certificate of its private authority.
+AUTHORITY = "tls/ca.crt"
+# What a device's own certificate and key are called.
+IDENTITY = "device"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only.
+
+    ``places``: (host, port) of each of several brokers, in the place of host and port. ``certificates``: each device
+    gets one of its own by that authority, whose key lies beside, and no password.
+    """
+
+    host: str
+    port: int
+    authority: Path | None
+    places: tuple[tuple[str, int], ...] = ()
+    certificates: bool = False
+
+    def place(self, device: str) -> tuple[str, int]:
+        """The broker that takes this device's shard."""
+        return self.places[shard(device) % len(self.places)] if self.places else (self.host, self.port)
+
+
+def target_of(
+    config: Config, host: str | None = None, port: int | None = None, ca: Path | None = None, *, insecure: bool = False
+) -> Target:
+    """The configured broker as devices reach it, where nothing else is said. ``ca``: their authority's certificate.
+
+    ``insecure``: without TLS. Raises Invalid for TLS without an authority, and for a port that nobody knows.
+    """
+    broker = config.broker
+    managed = broker.mode == MANAGED
+    several = broker.hosts if host is None else ()
+    host = host or (HOST if managed else broker.reached_as or broker.places[0][0])
+    local = managed or (broker.mode == DIRECT and broker.certificate is None)
+    plain = insecure or (local and is_loopback(host) and ca is None)
+    own = config.path(AUTHORITY)
+    if ca is None and not plain and broker.mode == DIRECT and own.is_file():
+        ca = own
+    if ca is None and not plain:
+        if broker.ca_file is None or broker.mode == DIRECT:
+            raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
+        ca = config.path(broker.ca_file)
+    if ca is not None and not ca.is_file():
+        raise Invalid(f"{ca} is not a file, expected the authority's certificate")
+    kept = kept_port(config.path(broker.directory)) if managed else PLAIN_PORT if plain else TLS_PORT
+    port = port or broker.port or kept
+    if not port:
+        raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
+    check_integer("--port", port, 1, 65535)
+    places = [(name, own or port) for name, own in broker.places] if several else []
+    # Where the endpoint knows devices by this very authority, they show certificates by it.
+    shown = broker.mode == DIRECT and broker.ca_file is not None and config.path(broker.ca_file) == ca
+    return Target(host, port, ca, tuple(places), shown and ca == own)
+
+
+def late_seconds(plan: CampaignPlan) -> int:
+    """How long after its slot a report is still counted."""
+    return max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
+
+
+def outbox_for(plan: CampaignPlan, absence: int) -> int:
+    """How many reports a device must keep so that an absence of the server of so many seconds loses none.
+
+    One more than whole turns fit: the absence may begin just before a report. Raises Invalid for a time after which
+    reports are not counted, or for more than a device can keep.
+    """
+    late = late_seconds(plan)
+    if not 1 <= absence <= late:
+        raise Invalid(f"absence is {absence} s, expected at most {late} s: a report that comes later is not counted")
+    reports = -(-absence // (plan.slot_seconds * plan.stride)) + 1
+    if reports > LARGEST_OUTBOX:
+        raise Invalid(
+            f"absence is {absence} s, in which a device draws {reports} reports, expected at most {LARGEST_OUTBOX}:"
+            " a broker keeps more"
+        )
+    return reports
+
+
+def local_server(port: int, *, direct: bool = False) -> str:
+    """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit.
+
+    ``direct``: no broker, the devices connect to the server.
+    """
+    broker = 'mode = "external"\npassword_file = "aggregator.password"'
+    if direct:
+        broker = 'mode = "direct"\npasswords = "passwords"'
+    return f"""\
+[broker]
+{broker}
+host = "127.0.0.1"
+port = {port}
+
+[store]
+path = "store.sqlite"
+audit = true
+"""
+
+
+def checked_names(sensor: str, count: int) -> list[str]:
+    """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
+    if not 1 <= count <= LARGEST_PROVISIONED:
+        raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")
+    names = membership.device_names(sensor, count)
+    check_name("a device's name", names[-1])
+    return names
+
+
+def reports_in_a_life(plan: CampaignPlan) -> int:
+    """How many reports a policy allows a device for life: those of the plan's slots and of the waiting between its
+
+    epochs, one a turn, and a tenth more. The tenth is for rounds that take longer than planned, for slots that a device
+    reserves ahead and a restart forfeits, and for an extension of the plan.
+    """
+    turns = -(-_slots(plan) // plan.stride)
+    return turns + -(-turns // 10)
+
+
+def life_sentence(policy: dict[str, Any]) -> str:
+    """What a policy lets a device spend in its whole life, for people."""
+    lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
+    if not lifetime:
+        return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
+    sentence = f"each may spend epsilon = {lifetime / UNIT:.2f} in its whole life, {lifetime // units} reports"
+    rho = policy.get("stream", {}).get("lifetime", 0)
+    if rho:
+        sentence += f", and rho = {rho / UNIT:.5f} on streams"
+    return f"{sentence}: then it falls silent for good"
+
+
+def _slots(plan: CampaignPlan) -> int:
+    """The slots in which the plan's epochs may draw, with those in which reports arrive and theta is computed."""
+    slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
+    return sum(plan.rounds) + plan.report_slots + slack
+
+
+def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:
+    """A policy that allows this campaign and nothing more: its epsilon, slots, bound, length and reports for life.
+
+    `others` replace or add fields. Raises Invalid for fields that are not a policy.
+    """
+    cap = best_fraction(plan.epsilon)
+    fields: dict[str, Any] = {
+        "version": VERSION,
+        "sensor": plan.sensor,
+        "measures": [plan.measure],
+        "cap": list(cap),
+        "slot_seconds": plan.slot_seconds,
+        "theta": [1, plan.bound],
+        "duration_seconds": _slots(plan) * plan.slot_seconds,
+        "lifetime": reports_in_a_life(plan) * epsilon_units(*cap),
+        "period_seconds": DAY,
+        "reports_per_period": max(1, DAY // plan.slot_seconds),
+        "epoch_seconds": min(plan.cycle, *plan.rounds, plan.epoch_slots) * plan.slot_seconds,
+        "insecure": insecure,
+    }
+    if plan.window is not None:
+        # One report, and then the window's length of rest, whatever a campaign says.
+        turn = plan.stride * plan.slot_seconds
+        fields |= {"rest_seconds": plan.window, "reports_per_period": DAY // turn + 1}
+    fields.update(others)
+    parse_policy(json.dumps(fields).encode())
+    return fields
+
+
+def policy_of(config: Config, target: Target) -> dict[str, Any]:
+    """The policy of a device that takes this campaign of this server, and nothing more. Raises Invalid."""
+    allowed = {"signers": signers(config), **stream_policy(config)}
+    return make_policy(config.campaign, insecure=target.authority is None, **allowed)
+
+
+def signers(config: Config) -> list[str]:
+    """The policy's field ``signers``: the public key that belongs to the server's, which is made if there is none."""
+    return [ensure_key(config.path(config.server.signing_key)).public]
+
+
+def stream_policy(config: Config) -> dict[str, Any]:
+    """The policy's field ``stream`` for the configured stream, and nothing more; empty without one. Raises Invalid.
+
+    The cap is what one window of the stream costs: the period is the window, or the longest campaign. For life, twice
+    what the campaign costs: a device charges all of it when it accepts it, and would once more if it is issued again.
+    """
+    if config.stream is None:
+        return {}
+    plan, rule = config.campaign, stream_rule(config.campaign, config.stream)
+    slots = rule.renewal or plan.report_slots
+    life = 2 * rule.charge() * rule.windows_of(plan.report_slots)
+    fields = {"rho": rule.charge(), "lifetime": life, "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
+    return {"stream": {**fields, "dimension": rule.dimension}}
+
+
+def provision(
+    config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any], outbox: int | None = None
+) -> dict[str, Secret]:
+    """Write the fleet's files below `directory`; what lets each device in. ``outbox``: see `outbox_for`.
+
+    Raises Invalid if a fleet is there already, OSError where files cannot be written.
+    """
+    devices = directory / "devices"
+    if devices.exists():
+        raise Invalid(f"{devices} exists already: provision into an empty folder, passwords are never replaced")
+    devices.mkdir(mode=0o700, parents=True)
+    servers = {user: credentials.new_password() for user in (credentials.AGGREGATOR, credentials.ANALYST)}
+    for user, password in servers.items():
+        write_private(directory / f"{user}.password", password + "\n")
+    workers = credentials.server_users(servers[credentials.AGGREGATOR])
+    analysts = credentials.analyst_users(servers[credentials.ANALYST])
+    policy_text = json.dumps(policy, indent=2) + "\n"
+    admitted = {name: write_device(config, name, devices / name, target, policy_text, outbox) for name in names}
+    credentials.write_passwords(directory / "passwords", {**admitted, **analysts, **servers, **workers})
+    own = {name: [config.campaign.name] for name in names}
+    home_assistant = config.server.home_assistant
+    credentials.write_access_rules(directory / "access", config.broker.prefix, own, home_assistant=home_assistant)
+    if target.certificates and target.authority is not None:
+        revoke_certificates(target.authority)
+    return admitted
+
+
+def write_device(
+    config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
+) -> Secret:
+    """One device's files in a new folder, for nobody else to read; what lets it in. Raises OSError."""
+    credentials.check_device_name(name)
+    folder.mkdir(mode=0o700)
+    give_to_owner(folder, folder.parent)
+    _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
+    _write(folder / "policy.json", policy)
+    if target.authority is not None:
+        shutil.copyfile(target.authority, folder / "ca.crt")
+        if target.certificates:
+            return write_certificate(config, name, folder, target.authority)
+    password = credentials.new_password()
+    _write(folder / "password", password + "\n")
+    return password
+
+
+def write_certificate(config: Config, name: str, folder: Path, authority: Path) -> Secret:
+    """A device's new certificate and key in its folder; what lets it in: at a broker's passwords, nothing does.
+
+    Raises Invalid without the authority's key, OSError.
+    """
+    certificate, key = device_certificate(authority, name)
+    write_private(folder / f"{IDENTITY}.key", key)
+    write_private(folder / f"{IDENTITY}.crt", certificate)
+    return ShownCertificate(certificate) if config.broker.mode == DIRECT else credentials.new_password()
+
+
+def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:
+    host, port = target.place(name)
+    broker: dict[str, Any] = {"host": host, "port": port}
+    if not target.certificates:
+        broker["password_file"] = "password"
+    if target.authority is not None:
+        broker["tls"] = {"ca": "ca.crt"} | ({"identity": IDENTITY} if target.certificates else {})
+    return {
+        "name": name,
+        "broker": broker,
+        "prefix": config.broker.prefix,
+        "campaigns": [config.campaign.name],
+        "policy": "policy.json",
+        "state": "state",
+        **({} if outbox is None else {"outbox": outbox}),
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Create a private file; not synced one by one, as a fleet has many and can be provisioned again."""
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(text)

@@ -1,0 +1,216 @@
+"""Counting landed reports again, by DuckDB on one machine: an audit, and the oracle of the engine that counts them.
+
+Deliberately not `Tally`: it remembers 32 bytes a device and sees every report once, in whatever order; SQL sees all
+reports together and says plainly what is meant: *of a device's reports for a slot the first one counts, unless one
+for a slot 96 later came before*. What the rules without memory refused is landed with their reason, taken as it is.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.moments import LAGS, layout_of
+from undertone_aggregator.counts.partial import Key, Partial
+from undertone_aggregator.counts.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, WINDOW
+from undertone_aggregator.ingest.landing import RAW, files_of
+from undertone_aggregator.store.store import RECEIVED, Store
+from undertone_shared.errors import Invalid
+from undertone_shared.stream import StreamRule
+
+_LAST = 0xFFFFFFFF
+_TRIES = 50
+# What a memory of 32 bytes cannot always tell apart.
+_AGAIN = (DUPLICATE, CONFLICT, UNVERIFIED)
+
+# Two copies of one landed row are left where a worker died between gathering and removing: they are one row.
+_ROWS = """
+CREATE TEMP TABLE rows AS
+SELECT DISTINCT {columns}
+FROM read_parquet($files)
+"""
+_COLUMNS = "place, second, outcome, key, grp, fingerprint, kind, slot, value, further, chain, code"
+_JUDGED = f"""
+CREATE TEMP TABLE judged AS
+SELECT *, coalesce(newest - slot >= {WINDOW}, FALSE) AS old FROM (
+    SELECT *,
+        row_number() OVER (PARTITION BY key, slot ORDER BY place) AS number,
+        first_value(code) OVER (PARTITION BY key, slot ORDER BY place) AS first_code,
+        max(slot) OVER (PARTITION BY key ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
+    FROM rows WHERE outcome = '{RAW}'
+);
+CREATE TEMP TABLE counted AS SELECT * FROM judged WHERE number = 1 AND NOT old;
+"""
+_JUDGEMENT = f"""CASE
+    WHEN number = 1 AND NOT old THEN '{COUNTED}' WHEN old THEN '{UNVERIFIED}'
+    WHEN code = first_code THEN '{DUPLICATE}' ELSE '{CONFLICT}' END"""
+# Counted if it ever was, else what it was first.
+_AUDIT = f"""
+SELECT device, digest, coalesce(any_value(outcome) FILTER (outcome = '{COUNTED}'), arg_min(outcome, place)) FROM (
+    SELECT device, digest, place, outcome FROM rows WHERE outcome <> '{RAW}'
+    UNION ALL SELECT device, digest, place, {_JUDGEMENT} FROM judged
+) GROUP BY device, digest
+"""
+_OUTCOMES = f"""
+SELECT outcome, count(*) FROM rows WHERE outcome <> '{RAW}' GROUP BY outcome
+UNION ALL SELECT {_JUDGEMENT} AS outcome, count(*)
+FROM judged GROUP BY 1
+"""
+_HISTOGRAMS = """
+SELECT fingerprint, kind, grp, slot, value, count(*)
+FROM counted WHERE slot BETWEEN $first AND $last GROUP BY ALL ORDER BY ALL
+"""
+# Σu, and the halves of Σu², u = x + 2^31, of one coordinate.
+_MOMENTS = """
+SELECT grp, slot, chain, count(*), sum(u), sum(u * u // 4294967296), sum(u * u % 4294967296) FROM (
+    SELECT grp, slot, chain, {coordinate}::HUGEINT + 2147483648 AS u FROM counted
+    WHERE fingerprint = $fingerprint AND slot BETWEEN $first AND $last
+) GROUP BY ALL
+"""
+# Two counted reports of one chain: the one that came later finds the other if both are within the 64 slots before the
+# newest of the chain by then.
+_PAIRS = f"""
+WITH ordered AS (
+    SELECT *, max(slot) OVER (
+        PARTITION BY key, origin ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS head FROM (SELECT *, slot - chain * $lag AS origin FROM counted WHERE fingerprint = $fingerprint)
+)
+SELECT later.grp, greatest(later.slot, earlier.slot) AS newer, abs(later.slot - earlier.slot), count(*)
+FROM ordered AS later JOIN ordered AS earlier
+    ON later.key = earlier.key AND later.origin = earlier.origin AND earlier.place < later.place
+WHERE later.head - least(later.slot, earlier.slot) <= {LAGS}
+    AND greatest(later.slot, earlier.slot) BETWEEN $first AND $last
+GROUP BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What landed files say: the Partial of a range of slots, and deliveries by outcome, of all slots."""
+
+    partial: Partial
+    outcomes: Counter[str]
+
+
+def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _LAST) -> Recount:
+    """Count what landed below a folder, for first <= slot <= last. Raises Invalid without files, or without DuckDB."""
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise Invalid("recount needs duckdb: pip install 'undertone-ldp[recount]'") from None
+    timeline = Timeline(epochs)
+    span = {"first": first, "last": last}
+    with duckdb.connect() as database:
+        _read(database, folder)
+        database.execute(_JUDGED)
+        outcomes = Counter({outcome: int(n) for outcome, n in database.execute(_OUTCOMES).fetchall()})
+        partial = Partial()
+        streams: set[int] = set()
+        for number, kind, group, slot, value, n in database.execute(_HISTOGRAMS, span).fetchall():
+            campaign = _epoch(timeline, number).campaign
+            if campaign.rule.kind == "stream":
+                streams.add(number)
+                continue
+            cells = cells_of(campaign.rule.kind).length(campaign.rule, kind)
+            partial.add_moments(Key(campaign.name, campaign.fingerprint, kind, group, slot), [(value, n)], cells)
+        for number in streams:
+            _add_streams(database, timeline, number, span, partial)
+    return Recount(partial, outcomes)
+
+
+def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
+    """(device, first 8 bytes of sha256(payload)) -> outcome of each distinct landed report.
+
+    As a store's audit is: a report that came again has the outcome of the first time, unless it was counted later.
+    Raises Invalid as `recount` does, and for files that were landed without ``audit`` in [store].
+    """
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise Invalid("this needs duckdb: pip install 'undertone-ldp[recount]'") from None
+    with duckdb.connect() as database:
+        _read(database, folder, f"{_COLUMNS}, device, digest")
+        if database.execute("SELECT count(*) FROM rows WHERE digest <> 0").fetchone() == (0,):
+            raise Invalid(f"{folder} was landed without an audit: run the aggregator with audit = true in [store]")
+        database.execute(_JUDGED)
+        rows = database.execute(_AUDIT).fetchall()
+    return {(device, number.to_bytes(8, "big", signed=True)): outcome for device, number, outcome in rows}
+
+
+def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
+    """Workers gather files, and Spark sets them aside: what is gone by now stands in another file."""
+    from duckdb import Error
+
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            files = files_of(folder)
+            try:
+                database.execute(_ROWS.format(columns=columns), {"files": [str(file) for file in files]})
+                return
+            except Error as wrong:
+                if all(file.exists() for file in files):
+                    raise Invalid(f"{folder} cannot be read: {wrong}") from None
+    raise Invalid(f"the files of {folder} were moved while they were read, {_TRIES} times: try again")
+
+
+def _add_streams(database: Any, timeline: Timeline, number: int, span: dict[str, int], partial: Partial) -> None:
+    campaign = _epoch(timeline, number).campaign
+    rule = cast("StreamRule", campaign.rule)
+    layout = layout_of(rule)
+    kind = database.execute("SELECT any_value(kind) FROM counted WHERE fingerprint = ?", [number]).fetchone()[0]
+
+    def key(group: str, slot: int) -> Key:
+        return Key(campaign.name, campaign.fingerprint, kind, group, slot)
+
+    chosen = {**span, "fingerprint": number}
+    for k in range(rule.dimension):
+        query = _MOMENTS.format(coordinate=f"further[{k}]" if k else "value")
+        for group, slot, chain, *sums in database.execute(query, chosen).fetchall():
+            partial.add_moments(key(group, slot), layout.sums_at(chain, k, *map(int, sums)), layout.cells)
+    for group, slot, lag, n in database.execute(_PAIRS, {**chosen, "lag": rule.lag}).fetchall():
+        partial.add_moments(key(group, slot), [(lag, n)], layout.cells)
+
+
+def _epoch(timeline: Timeline, number: int) -> Epoch:
+    epoch = timeline.of(number.to_bytes(8, "big", signed=True))
+    if epoch is None:
+        raise Invalid(f"a landed report is of the epoch {number & (1 << 64) - 1:016x}, which the store does not hold")
+    return epoch
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One histogram that differs: reports in the files, reports in the store."""
+
+    key: Key
+    landed: int
+    stored: int
+
+    def __str__(self) -> str:
+        return f"slot {self.key.slot}, group {self.key.group}: {self.landed} landed, {self.stored} in the store"
+
+
+def compare(again: Recount, store: Store, first: int = 0, last: int = _LAST) -> list[Difference]:
+    """Every histogram in which files and store differ, by slot."""
+    there = store.partial(first, last)
+    keys = sorted({*again.partial, *there}, key=lambda key: (key.slot, key.group, key.kind, key.fingerprint))
+    differing = []
+    for key in keys:
+        landed, stored = again.partial.get(key), there.get(key)
+        if landed is None or stored is None or not np.array_equal(landed, stored):
+            differing.append(Difference(key, *(Partial({key: counts}).reports if counts is not None else 0
+                                               for counts in (landed, stored))))  # fmt: skip
+    return differing
+
+
+def merged(outcomes: Mapping[str, int]) -> dict[str, int]:
+    """Deliveries by outcome, what came again as one number: a memory of 32 bytes cannot always tell its kinds apart."""
+    again = sum(outcomes.get(outcome, 0) for outcome in _AGAIN)
+    kept = {outcome: n for outcome, n in outcomes.items() if n and outcome not in (*_AGAIN, RECEIVED)}
+    return {**kept, "again": again}

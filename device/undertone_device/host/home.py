@@ -1,0 +1,162 @@
+"""What a household sees of its device in Home Assistant: spent, last report, paused, refusals. Not a reading.
+
+Goes to the household's own broker, never to the operator's: ``home_assistant.json`` beside device.json, with ``host``
+and, if need be, ``tcp_port``, ``user``, ``password_file``, ``ca`` and ``prefix``. CPython only.
+"""
+
+import json
+import math
+import os
+import time
+from typing import Any
+
+from undertone_device.host.household import at_delta, rho_a_day
+from undertone_device.host.paho_transport import PahoTransport
+from undertone_device.host.sources.network import open_transport
+from undertone_device.host.sources.source import parse_object
+from undertone_device.packets import CONNECTED, LOST
+from undertone_device.settings import Config
+from undertone_device.storage import read_bounded
+from undertone_device.units import UNIT
+from undertone_shared import discovery
+from undertone_shared.errors import Invalid
+
+FILE = "home_assistant.json"
+_LARGEST = 8192
+_RETRY_SECONDS = 30
+# News at least so often: a state that is older is unknown.
+_ALIVE_SECONDS = 60
+_STALE_SECONDS = 300
+_VERSION = "2"
+
+
+class Home:
+    """Shows one device's status; a broker that is away is tried again and holds nobody up."""
+
+    def __init__(self, name: str, transport: PahoTransport, prefix: str):
+        self._identifier = "undertone_device_%s" % name
+        self._name = name
+        self._transport = transport
+        self._prefix = prefix
+        self._topic = "undertone/home/%s" % name
+        self._connected = False
+        self._asked = False
+        self._next: float = 0
+        self._shown = b""
+        self._shown_at: float = 0
+        self.trouble = ""
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Publish what is new of a status, without waiting."""
+        now = time.monotonic()
+        try:
+            if not self._asked and now >= self._next:
+                self._next = now + _RETRY_SECONDS
+                self._transport.connect()
+                self._asked = True
+            for event in self._transport.poll(0):
+                said: tuple[Any, ...] = event
+                if event[0] == CONNECTED:
+                    self._connected = True
+                    self._shown = b""
+                    self.trouble = ""
+                    self._publish(discovery.config_topic(self._prefix, self._identifier), self._config())
+                    self._publish(self._availability, b"online")
+                elif event[0] == LOST:
+                    self._lose(said[1])
+        except OSError as error:
+            self._lose(str(error))
+        text = json.dumps(seen_of(status)).encode()
+        if self._connected and (text != self._shown or now > self._shown_at + _ALIVE_SECONDS):
+            self._publish(self._topic, text)
+            self._shown, self._shown_at = text, now
+
+    def close(self) -> None:
+        """Say that the device is away, and leave."""
+        if self._connected:
+            self._publish(self._availability, b"offline")
+            self._transport.poll(100)
+        self._transport.close()
+
+    @property
+    def _availability(self) -> str:
+        return self._topic + "/availability"
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self._transport.publish(topic, payload, retain=True)
+
+    def _lose(self, why: str) -> None:
+        self._connected = self._asked = False
+        self.trouble = f"Home Assistant's broker: {why}"
+
+    def _config(self) -> bytes:
+        topic = self._topic
+        sensors = [
+            discovery.Sensor(
+                "day", "most epsilon of any 24 hours", topic, "day", "ε", precision=2, state_class="measurement"
+            ),
+            discovery.Sensor(
+                "month", "epsilon of the last thirty days", topic, "month", "ε", precision=2, state_class="measurement"
+            ),
+            discovery.Sensor("ever", "epsilon spent ever", topic, "ever", "ε", precision=2, state_class="measurement"),
+            discovery.Sensor(
+                "life", "used of all epsilon ever", topic, "life", "%", precision=1, state_class="measurement"
+            ),
+            discovery.Sensor("last_report", "last report", topic, "last_report"),
+            discovery.Sensor("paused", "paused", topic, "paused", binary=True),
+            discovery.Sensor("why", "why nothing was reported", topic, "why", diagnostic=True),
+            discovery.Sensor("refused", "campaigns refused", topic, "refused", diagnostic=True),
+            discovery.Sensor("campaign", "campaign", topic, "campaign", diagnostic=True),
+        ]
+        name = f"Undertone {self._name}"
+        return discovery.message(
+            self._identifier, name, "device", _VERSION, sensors, self._availability, expire_seconds=_STALE_SECONDS
+        )
+
+
+def seen_of(status: dict[str, Any]) -> dict[str, Any]:
+    """What of a device's status a household sees: `undertone_device.host.status.describe` in a few fields."""
+    campaign = status["campaign"]
+    streams = status["ever_rho"] / UNIT
+    ends = status["spent_until"]
+    return {
+        "day": _day(status),
+        # Streams are not counted by day: of a month with them nothing is known.
+        "month": None if streams else round(status["month"] / UNIT, 3),
+        "ever": round(status["ever"] / UNIT + at_delta(streams), 3),
+        "life": round(100 * status["ever"] / status["lifetime"], 1) if status["lifetime"] else None,
+        "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
+        "paused": status["paused"] == "pause",
+        "why": status["paused"] or "",
+        "refused": sum(status["refusals"].values()),
+        "campaign": campaign["name"] if campaign else "none",
+    }
+
+
+def _day(status: dict[str, Any]) -> float | None:
+    """The most epsilon of any 24 hours, whatever campaigns the policy admits; streams at delta 2^-20.
+
+    None where the policy caps a stream's reports alone.
+    """
+    p, q = status["cap"]
+    epsilon = float(status["most_a_day"] * math.log(p / q))
+    streams = status["streams"]
+    if streams is None:
+        return round(epsilon, 3)
+    rho = rho_a_day(streams)
+    return None if rho is None else round(epsilon + at_delta(rho), 3)
+
+
+def open_home(config: Config) -> Home | None:
+    """The household's Home Assistant if ``home_assistant.json`` names it. Raises Invalid, the field named."""
+    path = os.path.join(config.folder, FILE)
+    if not os.path.exists(path):
+        return None
+    data = read_bounded(path, _LARGEST)
+    try:
+        fields = json.loads(data)
+    except ValueError:
+        raise Invalid(f"{path} is not JSON") from None
+    optional = ("tcp_port", "user", "password_file", "ca", "prefix")
+    checked = parse_object(FILE, fields, config.folder, ("host",), optional)
+    return Home(config.name, open_transport(checked), checked.get("prefix", discovery.DEFAULT_PREFIX))

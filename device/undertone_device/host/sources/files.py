@@ -1,0 +1,133 @@
+"""Samples from this machine itself: a file, a command, a list, standard input, a FIFO, a constant."""
+
+import os
+import subprocess
+
+from undertone_device.host.sources.source import LONGEST_LINE, Fields, Kind, Source, parse_sample
+from undertone_shared.errors import Invalid
+
+_TIMEOUT_SECONDS = 10
+_STDIN = 0
+
+
+class Constant(Source):
+    """Always the same, to try things."""
+
+    def __init__(self, fields: Fields):
+        self._value = int(fields["value"])
+
+    def sample(self, now: int) -> int:
+        """The value."""
+        return self._value
+
+
+class File(Source):
+    """The integer in a file, read anew each time."""
+
+    slow = True
+
+    def __init__(self, fields: Fields):
+        self._path = fields["path"]
+
+    def sample(self, now: int) -> int:
+        """What the file holds now."""
+        with open(self._path, encoding="ascii") as file:
+            return parse_sample(file.read(LONGEST_LINE + 1).strip())
+
+
+class Command(Source):
+    """What a command prints."""
+
+    slow = True
+
+    def __init__(self, fields: Fields):
+        self._command = fields["command"]
+        self._seconds = fields.get("timeout_seconds", _TIMEOUT_SECONDS)
+
+    def sample(self, now: int) -> int:
+        """What it prints now."""
+        options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "timeout": self._seconds}
+        try:
+            done = subprocess.run(self._command, check=True, **options)
+        except subprocess.TimeoutExpired:
+            raise OSError(f"{self._command[0]} timed out after {self._seconds} s") from None
+        except subprocess.CalledProcessError as error:
+            # Not its arguments, which may hold a password.
+            raise OSError(f"{self._command[0]} gives the exit status {error.returncode}") from None
+        return parse_sample(done.stdout.strip())
+
+
+class Recording(Source):
+    """The lines of a file, one a sample; after the last one the sensor counts as failed."""
+
+    def __init__(self, fields: Fields):
+        path = fields["path"]
+        try:
+            with open(path, encoding="ascii") as file:
+                samples = [parse_sample(line) for line in file if line.strip()]
+        except (OSError, ValueError) as error:
+            raise Invalid(f"source.path: {error}") from None
+        if not samples:
+            raise Invalid(f"source.path is {path!r}, expected one integer a line")
+        self._rest = iter(samples)
+
+    def sample(self, now: int) -> int | None:
+        """The next line's."""
+        return next(self._rest, None)
+
+
+class Lines(Source):
+    """Samples that arrive by themselves, one integer a line, over a descriptor that is never waited for."""
+
+    polled = False
+
+    def __init__(self, descriptor: int):
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def arrived(self) -> list[int]:
+        """The samples since the last call; ``trouble`` tells of a line that is no integer."""
+        try:
+            data = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return []
+        except OSError as error:  # a terminal that was hung up
+            self.trouble = f"no sample: {error}"
+            return []
+        if not data:
+            self.trouble = "no sample: the input has ended"
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()[: LONGEST_LINE + 1]
+        samples = []
+        for line in lines:
+            try:
+                samples.append(parse_sample(line))
+                self.trouble = ""
+            except ValueError:
+                # Not the line itself: it may be a reading with its unit, and this stands in status and log.
+                self.trouble = f"no sample: a line is no integer of at most {LONGEST_LINE} characters"
+        return samples
+
+    def close(self) -> None:
+        """Close the descriptor, unless it is standard input."""
+        if self._descriptor != _STDIN:
+            os.close(self._descriptor)
+
+
+def _open_fifo(fields: Fields) -> Lines:
+    try:
+        # Open for writing too: the FIFO then never ends when its writer goes away.
+        return Lines(os.open(fields["path"], os.O_RDWR))
+    except OSError as error:
+        raise Invalid(f"source.path: {error}") from None
+
+
+KINDS = {
+    "constant": Kind(("value",), (), Constant),
+    "file": Kind(("path",), ("twice",), File),
+    "command": Kind(("command",), ("timeout_seconds", "twice"), Command),
+    "list": Kind(("path",), (), Recording),
+    "stdin": Kind((), (), lambda fields: Lines(_STDIN)),
+    "fifo": Kind(("path",), (), _open_fifo),
+}

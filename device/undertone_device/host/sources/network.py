@@ -1,0 +1,187 @@
+"""What another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
+
+import contextlib
+import http.client
+import io
+import json
+import socket
+import time
+import urllib.parse
+from typing import Any
+
+from undertone_device.host.paho_transport import PahoTransport
+from undertone_device.host.sources.source import Fields, Kind, Source
+from undertone_device.packets import CONNECTED, DENIED, LOST, MESSAGE
+from undertone_device.sensors.decimals import units
+from undertone_device.storage import LARGEST_SECRET, read_bounded
+from undertone_device.tls_context import verified_context
+from undertone_shared.errors import Invalid
+
+_RETRY_SECONDS = 5
+_ANSWER_SECONDS = 5
+_LARGEST = 65536
+_LARGEST_CA = 65536
+
+
+def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
+    """The number in a text, or at ``field`` (names joined by dots) of a JSON object, as units. Raises ValueError."""
+    if field is None:
+        return units(text.decode().strip(), scale)
+    # Digits stay text: no float decides.
+    try:
+        value: Any = json.loads(text, parse_float=str, parse_int=str)
+    except RecursionError:
+        raise ValueError("the object is nested too deeply") from None
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"no field {field!r}")
+        value = value[name]
+    if not isinstance(value, str):
+        raise ValueError(f"the field {field!r} is no number")
+    return units(value, scale)
+
+
+class Topic(Source):
+    """The numbers that arrive on an MQTT topic, as text or in a JSON object. Retained ones are old: not taken."""
+
+    polled = False
+
+    def __init__(self, fields: Fields):
+        self._transport = open_transport(fields)
+        self._topic = fields["topic"]
+        self._field = fields.get("field")
+        self._scale = fields.get("scale", (1, 1))
+        self._next: float = 0
+        self._connected = False
+
+    def arrived(self) -> list[int]:
+        """The numbers since the last call."""
+        readings = []
+        try:
+            if not self._connected and time.monotonic() >= self._next:
+                self._next = time.monotonic() + _RETRY_SECONDS
+                self._transport.connect()
+                self._connected = True
+            for event in self._transport.poll(0):
+                readings += self._heard(event)
+        except OSError as error:
+            self._lost(str(error))
+        return readings
+
+    def _heard(self, event: Any) -> list[int]:
+        if event[0] == CONNECTED:
+            self._transport.subscribe(self._topic)
+        elif event[0] == LOST:
+            self._lost(event[1])
+        elif event[0] == DENIED:
+            self.trouble = f"no sample: the broker refuses the subscription to {event[1]}"
+        elif event[0] == MESSAGE and not event[3]:
+            try:
+                reading = number_in(event[2], self._field, self._scale)
+            except UnicodeError:
+                self.trouble = f"no sample: {event[1]}: the message is no text"
+                return []
+            except ValueError as error:
+                self.trouble = f"no sample: {event[1]}: {error}"
+                return []
+            self.trouble = ""
+            return [reading]
+        return []
+
+    def _lost(self, why: str) -> None:
+        self._connected = False
+        self.trouble = f"no sample: {why}"
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._transport.close()
+
+
+class _Answer(io.RawIOBase):
+    """What a socket receives, with one deadline for all of it: a server that dribbles is left, too."""
+
+    def __init__(self, connection: socket.socket, end: float):
+        self._connection = connection
+        self._end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What `http.client` reads an answer from."""
+        return io.BufferedReader(self)
+
+
+class Entity(Source):
+    """The state of a Home Assistant entity, by its REST API with a long-lived token."""
+
+    slow = True
+
+    def __init__(self, fields: Fields):
+        url = fields["url"].rstrip("/")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise Invalid(f"source.url is {url!r}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.netloc.count("@"):
+            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https:// and a host")
+        self._kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
+        self._address = (parts.hostname, port)
+        self._path = f"{parts.path}/api/states/{fields['entity']}"
+        self._url = f"{url}/api/states/{fields['entity']}"
+        self._token = _secret(fields, "token_file")
+        self._scale = fields.get("scale", (1, 1))
+
+    def sample(self, now: int) -> int:
+        """The state now; ``unavailable`` and ``unknown`` are none. No redirection is followed with the token."""
+        host, port = self._address
+        end = time.monotonic() + _ANSWER_SECONDS
+        connection = self._kind(host, port, timeout=_ANSWER_SECONDS)
+        with contextlib.closing(connection):
+            headers = {"Authorization": f"Bearer {self._token}", "Connection": "close"}
+            connection.request("GET", self._path, headers=headers)
+            answer = http.client.HTTPResponse(_Answer(connection.sock, end), method="GET")  # type: ignore[arg-type]
+            with answer:
+                answer.begin()
+                if not 200 <= answer.status < 300:
+                    # Not where to: an address may carry a secret, and this sentence goes into status and log.
+                    elsewhere = " and points elsewhere: name that address in source.url"
+                    points = elsewhere if answer.getheader("Location") else ""
+                    raise OSError(f"{self._url} answers {answer.status}{points}")
+                text = answer.read(_LARGEST)
+        return number_in(text, "state", self._scale)
+
+
+def open_transport(fields: Fields) -> PahoTransport:
+    """A connection of the household's own, TLS with ``ca``. Raises Invalid."""
+    ca = fields.get("ca")
+    context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
+    port = fields.get("tcp_port", 1883 if ca is None else 8883)
+    # No name: the broker gives one, so that two of us do not throw each other off.
+    password = _secret(fields, "password_file")
+    return PahoTransport(fields["host"], port, "", fields.get("user"), password, context=context)
+
+
+def _secret(fields: Fields, name: str) -> str | None:
+    if name not in fields:
+        return None
+    data = read_bounded(fields[name], LARGEST_SECRET)
+    # What it is goes into headers, whose errors quote it.
+    text = data.decode(errors="replace").strip("\r\n")
+    if not text.isprintable() or not 1 <= len(data) <= LARGEST_SECRET or "\ufffd" in text:
+        raise Invalid(f"{fields[name]} holds no secret of one line, 1 to {LARGEST_SECRET} characters")
+    return text
+
+
+KINDS = {
+    "mqtt": Kind(("host", "topic"), ("tcp_port", "user", "password_file", "ca", "field", "scale"), Topic),
+    "home-assistant": Kind(("url", "entity", "token_file"), ("scale", "twice"), Entity),
+}

@@ -1,0 +1,167 @@
+"""How simulated devices report under a campaign, by the kind of its rule: one object for each, and one table."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from undertone_aggregator.counts.moments import layout_of
+from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_shared import report
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid
+from undertone_shared.scalar import ScalarRule
+from undertone_shared.stream import StreamRule
+from undertone_simulator.fast.crowd import Flags, Part
+from undertone_simulator.fast.tally import Cell, Tally
+from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.fast.vectorised_stream import Streams, Unsigned, moments
+from undertone_simulator.readings.readings import Integers
+from undertone_simulator.seeded import Seeded
+from undertone_simulator.wire.liar import largest_lie
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What reports of one campaign are made of. ``start``: the first slot of all; ``reporting``: the first slot of
+
+    the report phase, from which faults are counted, None before it.
+    """
+
+    campaign: Campaign
+    seeded: Seeded
+    start: int
+    reporting: int | None
+
+
+class Reporting(Protocol):
+    """A part of a crowd that reports slot by slot, in order."""
+
+    # Whether one slot's reports depend on the slots before: then one object plays the whole campaign.
+    remembers: ClassVar[bool]
+    # Coordinates of a reading.
+    coordinates: int
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """Count the slot's reports; ``readings``: [coordinates, devices], less the offset."""
+
+
+class ScalarReporting:
+    """One value a report: by the threshold cohort's mechanism or by the report rule's."""
+
+    remembers = False
+    coordinates = 1
+
+    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
+        assert isinstance(scene.campaign.rule, ScalarRule)
+        self._rule = scene.campaign.rule
+        self._scene = scene
+        self._part = part
+        self._tally = tally
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """See `Reporting`."""
+        scene, part = self._scene, self._part
+        there = part.reporting(slot, scene.start)
+        silent, lying = part.struck(slot, scene.reporting)
+        if silent is not None:
+            there &= ~silent
+        turn, chosen = part.turns(scene.campaign.schedule, slot)
+        if scene.campaign.schedule.stride > 1:
+            # Those whose turn it is stand for all.
+            self._observe(slot, there, readings[0])
+        there &= turn
+        self._count(slot, report.COHORT, there & chosen, readings[0], lying)
+        self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
+
+    def _observe(self, slot: int, there: Flags, readings: Integers) -> None:
+        """The truth about all for whom the slot's reporters stand."""
+        if self._rule.report is None:
+            return
+        low, high = self._rule.report.range_of(slot, self._scene.campaign.cycle)
+        for group, members in self._part.members(there):
+            raw = readings[members]
+            self._tally.observe(Cell(slot), group, len(raw), int(np.clip(raw, low, high).sum()), int(raw.sum()))
+
+    def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
+        campaign, rule = self._scene.campaign, self._rule
+        mechanism: Mechanism
+        if kind == report.COHORT or rule.report is None:
+            mechanism, low, high = rule.cohort.mechanism, 0, campaign.bound
+        else:
+            mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
+        for group, members in self._part.members(there):
+            words, raw = self._scene.seeded.words_at(slot, self._part.positions).part(members), readings[members]
+            truncated = np.clip(raw, low, high)
+            if kind == report.REPORT and campaign.schedule.stride == 1:
+                self._tally.observe(Cell(slot), group, len(raw), int(truncated.sum()), int(raw.sum()))
+            if low:
+                truncated -= low
+            lies = 0
+            if lying.any():
+                liars = lying[members]
+                lies = int(np.count_nonzero(liars))
+                honest = np.flatnonzero(~liars)
+                words, truncated = words.part(honest), truncated[honest]
+            counts = histogram(mechanism, truncated, high - low, words)
+            if lies:
+                counts[largest_lie(mechanism)] += lies
+            self._tally.count(Key(campaign.name, campaign.fingerprint, kind, group, slot), counts)
+
+
+class StreamReporting:
+    """Streams. A device that joins late begins its stream then; one that loses power begins another chain."""
+
+    remembers = True
+
+    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
+        rule = scene.campaign.rule
+        assert isinstance(rule, StreamRule)
+        self.coordinates = rule.dimension
+        self._scene = scene
+        self._part = part
+        self._tally = tally
+        self._rule = rule
+        self._streams = Streams(rule, len(part), scene.campaign.first_slot)
+
+    def report(self, slot: int, readings: Integers) -> None:
+        """See `Reporting`."""
+        scene, part, streams = self._scene, self._part, self._streams
+        awake = part.joined(slot, scene.start)
+        silent, lying = part.struck(slot, scene.reporting)
+        if silent is not None:
+            streams.forget(silent)
+            awake &= ~silent
+        drawn = streams.draw(slot, readings, awake, scene.seeded.buffers(slot, part.devices))
+        admitted = drawn & part.reporting(slot, scene.start)
+        windows = streams.admit(slot, drawn, admitted)
+        self._count(slot, readings, admitted, lying, windows)
+
+    def _count(self, slot: int, readings: Integers, admitted: Flags, lying: Flags, windows: Unsigned) -> None:
+        rule, campaign = self._rule, self._scene.campaign
+        layout, row = layout_of(rule), slot % rule.lag
+        index, point = self._streams.index[row], self._streams.point[row]
+        # A liar keeps its chain and sends the top of the range.
+        sent = np.where(lying, rule.levels // 2, self._streams.released[row])
+        for group, chosen in self._part.members(admitted):
+            for k in range(rule.dimension):
+                sums = int(point[k, chosen].sum()), int(readings[k, chosen].sum())
+                self._tally.observe(Cell(slot, k), group, len(index[chosen]), *sums)
+            counts = moments(layout, rule.lag, index[chosen], sent[:, chosen], windows[chosen])
+            self._tally.count(Key(campaign.name, campaign.fingerprint, report.STREAM, group, slot), counts)
+
+
+# How a campaign's devices report, by the kind of its rule.
+REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
+    "scalar": ScalarReporting,
+    "stream": StreamReporting,
+}
+
+
+def reporting_of(campaign: Campaign) -> type[ScalarReporting] | type[StreamReporting]:
+    """How devices report under a campaign. Raises Invalid for a kind that is not simulated."""
+    kind = campaign.rule.kind
+    if kind not in REPORTING:
+        raise Invalid(f"rule.kind is {kind!r}, expected one of {', '.join(REPORTING)}")
+    return REPORTING[kind]

@@ -1,0 +1,121 @@
+"""What a simulated campaign leaves: what a server's store would hold, and the truth that only a simulation knows."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from undertone_aggregator.campaign.collection import estimator_of
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
+from undertone_aggregator.counts.seen import COUNTED
+from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate
+from undertone_aggregator.estimate.opened import MODELS
+from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
+from undertone_shared.errors import Invalid
+from undertone_shared.stream import StreamRule
+from undertone_simulator.fast.tally import Cell, Truth
+
+
+@dataclass
+class Simulated:
+    """What a simulated campaign has left behind; ``notes``: sentences about its readings."""
+
+    plan: CampaignPlan
+    timeline: Timeline
+    partial: Partial
+    truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
+    stream: StreamPlan | None = None
+    notes: list[str] = field(default_factory=list)
+    _models: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """How devices reported: the kind of the campaign's rules."""
+        return self.timeline.epochs[-1].campaign.rule.kind
+
+    @property
+    def budget(self) -> Budget:
+        """Of one reading (event level), or of a whole stream."""
+        return Budget.parse(self.plan.epsilon, self.stream.delta) if self.stream else self.plan.budget
+
+    def save(self, path: Path | str) -> None:
+        """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
+        # The server's edges are loaded for those who ask.
+        from undertone_aggregator.campaign.binding import open_campaign
+        from undertone_aggregator.estimate.publication import settle
+        from undertone_aggregator.store.store import Batch, open_store
+
+        path = Path(path)
+        if path.exists():
+            raise Invalid(f"{path} exists already: a simulation is never added to a store")
+        with open_store(path) as store:
+            open_campaign(store, self.plan, self.stream)
+            with store.transaction():
+                for epoch in self.timeline.epochs:
+                    store.add_epoch(epoch)
+            self.estimates(None)
+            store.set_meta({MODELS: json.dumps(self._models)})
+            store.commit("simulation", Batch(self.partial, Counter({COUNTED: self.partial.reports})))
+            settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
+
+    def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
+        """The server's estimates of all slots that have reports, for everybody together; ``groups`` None for all.
+
+        ``filtered``: the filtered series in the place of the raw one.
+        """
+        estimator = estimator_of(self.timeline, self._models)
+        raw = estimator.estimates(self.partial, groups)
+        plan = self.plan
+        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, plan.offset)
+        return how.smoothed(raw) if filtered else raw
+
+    def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
+        """The measured slots beside their truths; ``filtered`` as for ``estimates``."""
+        return [
+            Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
+            for estimate in self.estimates(groups, filtered=filtered)
+            if estimate.kind in (MEASURED, RELEASED) and estimate.standard_error is not None
+        ]
+
+    def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
+        """(mean of the readings as the mechanism took them, mean of the raw ones) of the devices that are counted."""
+        total = Truth()
+        for name, truth in self.truths[Cell(slot, coordinate)].items():
+            if group in (name, EVERYBODY):
+                total.add(truth.reports, truth.truncated, truth.raw)
+        mean, offset, rule = total.truncated / total.reports, self.plan.offset, self.rule
+        if rule is not None:
+            mean = rule.low + rule.width * (mean / rule.levels + 0.5)
+        return offset + mean, offset + total.raw / total.reports
+
+    @property
+    def rule(self) -> StreamRule | None:
+        """The stream of a stream campaign."""
+        newest = self.timeline.last
+        return newest.campaign.rule if newest is not None and isinstance(newest.campaign.rule, StreamRule) else None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One slot's estimate beside the means that only a simulation knows."""
+
+    estimate: Estimate
+    truth_truncated: float
+    truth_raw: float
+
+    @property
+    def error(self) -> float:
+        """Estimate - truth_truncated: what its standard error is about."""
+        return self.estimate.estimate - self.truth_truncated
+
+    def covers(self) -> tuple[bool, bool]:
+        """Whether the interval holds the truncated truth, and the wider one (if there is one) the raw truth."""
+        of = self.estimate
+        return (
+            of.low is not None and of.high is not None and of.low <= self.truth_truncated <= of.high,
+            of.low_raw is not None and of.high_raw is not None and of.low_raw <= self.truth_raw <= of.high_raw,
+        )

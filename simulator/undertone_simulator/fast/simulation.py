@@ -1,0 +1,195 @@
+"""A campaign over a population of any size without a wire: the same Partials that an aggregator would have counted.
+
+Rounds, θ and estimates come from the server's own code; reports from the vectorised mechanisms, which draw what each
+device would have drawn. Every word of entropy is addressed by (seed, device, slot), so neither the chunks' size nor
+who plays them can matter. The threshold is looked at when the server would: at the start of the slot that is due.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from undertone_aggregator.campaign.rounds import Rounds
+from undertone_aggregator.campaign.stream_rounds import StreamRounds
+from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
+from undertone_shared.checks import check_integer
+from undertone_shared.schedule import SEED_BYTES
+from undertone_simulator.fast.crowd import Crowd, Part
+from undertone_simulator.fast.reporting import Scene, reporting_of
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.fast.spread import Here, Tick, Workers
+from undertone_simulator.fast.tally import Tally
+from undertone_simulator.fast.vectorised import BLOCK
+from undertone_simulator.readings.behaviour import HONEST, Behaviour
+from undertone_simulator.readings.readings import Integers, Source
+from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
+from undertone_simulator.wire.faults import Fault
+from undertone_simulator.wire.ledger import Play
+from undertone_simulator.wire.playback import Continuous, Playback, column_of
+
+# Devices at a time, as many as a block of the mechanisms; a day of their readings is what is in memory.
+CHUNK = BLOCK
+# When a simulated campaign starts, unless it says so: a Monday in UTC, and a multiple of every sensible slot.
+START = 1_798_416_000
+
+
+def begins(plan: CampaignPlan) -> int:
+    """The Unix second at which a simulated campaign is issued, for its first slot to start as planned."""
+    seconds = plan.slot_seconds
+    start = plan.start if plan.start is not None else -(-START // seconds) * seconds
+    return start - plan.lead_slots * seconds
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some slots of one epoch, for devices first <= i < stop; its length is in device-slots."""
+
+    scene: Scene
+    plays: tuple[Play, ...]
+    slots: range
+    first: int
+    stop: int
+
+    def __len__(self) -> int:
+        return (self.stop - self.first) * len(self.slots)
+
+
+def play(crowd: Crowd, stretch: Stretch, tick: Tick) -> Tally:
+    """All reports of a stretch; ``tick`` is told of device-slots."""
+    tally = Tally()
+    part = crowd.part(stretch.first, stretch.stop)
+    devices = reporting_of(stretch.scene.campaign)(stretch.scene, part, tally)
+    for day in _days(stretch.slots, stretch.plays, crowd.source.per_day):
+        columns = [column_of(stretch.plays, slot) for slot in day]
+        readings = _measured(stretch.scene, part, columns, devices.coordinates)
+        for slot, row in zip(day, readings, strict=True):
+            devices.report(slot, row)
+        tick(len(part) * len(day))
+    return tally
+
+
+def _measured(scene: Scene, part: Part, columns: Sequence[int], coordinates: int) -> Integers:
+    """[slots, coordinates, devices]. Coordinate k is what the device measures k days later."""
+    later = [[column + k * part.per_day for column in columns] for k in range(coordinates)]
+    measured = [part.measured(scene.campaign, days) for days in later]
+    # One coordinate, which is most campaigns, is not copied.
+    return measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
+
+
+def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:
+    """The slots, cut where the day of the population changes."""
+    for _, piece in groupby(slots, key=lambda slot: column_of(plays, slot) // per_day):
+        yield list(piece)
+
+
+class Simulation:
+    """`devices` of a population under a campaign plan, or the ``stream`` of one, with all entropy from one ``seed``.
+
+    ``faults`` are those of the wire fleet, as far as they change what is counted; ``groups``: the server's registry,
+    device -> group. ``playback`` says which column of the population a slot measures; ``progress(done, planned)`` is
+    called with device-slots; ``workers`` play the fleet's parts. Raises Invalid for numbers out of range.
+    """
+
+    def __init__(
+        self,
+        plan: CampaignPlan,
+        source: Source,
+        devices: int,
+        seed: int,
+        *,
+        stream: StreamPlan | None = None,
+        behaviour: Behaviour = HONEST,
+        faults: Sequence[Fault] = (),
+        groups: Mapping[str, str] | None = None,
+        playback: Playback | Continuous | None = None,
+        chunk: int = CHUNK,
+        workers: Workers | None = None,
+        progress: Callable[[int, int], None] = lambda done, planned: None,
+    ) -> None:
+        check_integer("devices", devices, 1, LARGEST_DEVICE)
+        self._plan = plan
+        self._seeded = Seeded(seed)
+        self._crowd = Crowd(plan.sensor, devices, source, behaviour, faults, groups)
+        self._playback = playback or Continuous()
+        self._chunk = check_integer("chunk", chunk, 1, 1 << 26)
+        self._call = (workers or Here()).bind(play, self._crowd)
+        self._progress = progress
+        self._done = 0
+        self._plays: list[Play] = []
+        self._tally = Tally()
+        self._epochs: list[Epoch] = []
+        cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
+        self._result = Simulated(replace(plan, cohort_seed=cohort_seed), Timeline(()), Partial(), stream=stream)
+        self._rounds = Rounds(plan, cohort_seed, self._tally.partial) if stream is None else StreamRounds(plan, stream)
+
+    def run(self) -> Simulated:
+        """The whole campaign: its threshold rounds, if it has any, then the plan's report slots."""
+        plan, rounds, seconds = self._plan, self._rounds, self._plan.slot_seconds
+        now = begins(plan)
+        timeline = self._issue(rounds.first(now))
+        slot = timeline.epochs[0].campaign.first_slot
+        due = rounds.due(timeline, now)
+        while due is not None:
+            self._play(timeline, range(slot, due // seconds))
+            slot = due // seconds
+            epoch = rounds.next(timeline, due)
+            if epoch is not None:
+                timeline = self._issue(epoch)
+                due = rounds.due(timeline, due)
+            elif self._phase(timeline) == REPORT_PHASE:
+                due = rounds.due(timeline, due + plan.epoch_slots * seconds)
+            else:
+                # Nobody has reported: the round goes on, at most to the end of what was broadcast.
+                due = due + seconds if slot <= self._last(timeline) else None
+        self._play(timeline, range(slot, self._last(timeline) + 1))
+        result = self._result
+        result.timeline, result.partial, result.truths = timeline, Partial(self._tally.counts), self._tally.truths
+        return result
+
+    def _issue(self, epoch: Epoch) -> Timeline:
+        self._epochs.append(epoch)
+        play = self._playback.next(self._plays, epoch.campaign)
+        if play is not None:
+            self._plays.append(play)
+        return Timeline(self._epochs)
+
+    @staticmethod
+    def _phase(timeline: Timeline) -> str:
+        return THRESHOLD_PHASE if timeline.last is None else timeline.last.phase
+
+    @staticmethod
+    def _last(timeline: Timeline) -> int:
+        assert timeline.last is not None
+        return timeline.last.campaign.last_slot
+
+    def _play(self, timeline: Timeline, slots: range) -> None:
+        """All reports of these slots, the epoch of each being settled."""
+        planned = self._done + self._crowd.count * len(slots)
+
+        def tick(done: int) -> None:
+            self._done += done
+            self._progress(self._done, planned)
+
+        for tally in self._call(list(self._stretches(timeline, slots)), tick):
+            self._tally.merge(tally)
+
+    def _stretches(self, timeline: Timeline, slots: range) -> Iterator[Stretch]:
+        """Slots in order, cut by epoch; by day as well where nothing is remembered; by devices."""
+        reporting = next((play.first for play in self._plays if play.phase == REPORT_PHASE), None)
+        start = self._epochs[0].campaign.first_slot
+        plays = tuple(self._plays)
+        for epoch, piece in groupby(slots, key=timeline.at):
+            if epoch is None:
+                continue
+            scene = Scene(epoch.campaign, self._seeded, start, reporting)
+            collected = list(piece)
+            remembers = reporting_of(epoch.campaign).remembers
+            days = [collected] if remembers else list(_days(collected, plays, self._crowd.source.per_day))
+            for day in days:
+                for first in range(0, self._crowd.count, self._chunk):
+                    stop = min(first + self._chunk, self._crowd.count)
+                    yield Stretch(scene, plays, range(day[0], day[-1] + 1), first, stop)

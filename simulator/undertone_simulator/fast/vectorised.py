@@ -1,0 +1,193 @@
+"""The mechanisms for whole populations: bit for bit the symbols that ``choose``, ``level``, ``draw`` give one by one.
+
+Same words, same rejections, same integer arithmetic as `undertone_shared`, in blocks that stay in a core's cache and
+in memory that is used again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_shared.errors import Invalid
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.table import TableMechanism
+from undertone_simulator.fast.draws import Draws, PatientDraws, Unsigned, Words
+from undertone_simulator.seeded import Memory
+
+# Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
+BLOCK = 1 << 17
+_POOL = 1 << 20
+# A device that rejects more words than this in one draw waits until many such can be served together.
+_CHANCES = 2
+
+
+def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memory: Memory) -> None:
+    """values[where] = others[where] without a branch (modulo 2^32)."""
+    change = memory("change", len(values), np.uint32)
+    np.subtract(others, values, out=change)
+    change *= where
+    values += change
+
+
+def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    if mechanism.edges is not None:
+        return np.searchsorted(mechanism.edges[1:-1], x, side="right").astype(np.uint32)
+    level = draws.memory("level", len(x), np.uint32)
+    if mechanism.levels == 1:
+        np.less(draws.below(theta), x, out=level, casting="unsafe")
+        return level
+    rest = draws.memory("rest", len(x), np.uint32)
+    np.multiply(x, np.uint32(mechanism.levels), out=rest)
+    np.floor_divide(rest, np.uint32(theta), out=level)
+    rest -= np.multiply(level, np.uint32(theta), out=draws.memory("change", len(x), np.uint32))
+    level += np.less(draws.below(theta), rest, out=draws.memory("less", len(x), np.bool_))
+    return level
+
+
+def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    level = _window_level(mechanism, x, theta, draws)
+    u = draws.below(mechanism.row_total())
+    less = draws.memory("less", len(u), np.bool_)
+    cell = draws.memory("cell", len(u), np.uint32)
+    if mechanism.cells == 2:
+        np.not_equal(level, np.greater_equal(u, np.uint32(mechanism.a), out=less), out=cell, casting="unsafe")
+        cell += np.uint32(mechanism.first)
+        return cell
+    change = draws.memory("change", len(u), np.uint32)
+    inside = np.uint32(mechanism.a * mechanism.window)
+    level *= np.uint32(mechanism.stride)
+    # For u < inside this wraps around, and is replaced.
+    np.subtract(u, inside, out=cell)
+    cell //= np.uint32(mechanism.b)
+    np.greater_equal(cell, level, out=less)
+    cell += np.multiply(less, np.uint32(mechanism.window), out=change)
+    level += np.floor_divide(u, np.uint32(mechanism.a), out=change)
+    _replace(cell, level, np.less(u, inside, out=less), draws.memory)
+    cell += np.uint32(mechanism.first)
+    return cell
+
+
+def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    values = np.array(mechanism.values, dtype=np.int64)
+    scaled = x.astype(np.int64)
+    if theta != mechanism.reach:
+        scaled *= mechanism.reach
+        whole = scaled // theta
+        scaled = whole + (draws.below(theta) < scaled - whole * theta)
+    scaled <<= mechanism.shift
+    below = np.searchsorted(values[1:-1], scaled, side="right")
+    gap = np.diff(values).astype(np.uint32)[below]
+    level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])
+    u = draws.below(mechanism.row_total())
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
+    # All rows' cumulative weights as one increasing sequence: row k lies between k and k + 1 totals.
+    outcome = (level.astype(np.int64) << mechanism.bits) + u
+    cell = np.searchsorted(np.cumsum(rows.ravel()), outcome, side="right").astype(np.uint32)
+    return cell - level * np.uint32(mechanism.symbols)
+
+
+def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    out = np.empty(len(x), dtype=np.uint32)
+    heads = draws.below(65536) < np.uint32(mechanism.coin)
+    for part, index in ((mechanism.piecewise, np.flatnonzero(heads)), (mechanism.rounding, np.flatnonzero(~heads))):
+        if len(index):
+            own = draws.part(index)
+            taken = np.take(x, index, out=draws.memory("readings", len(index), np.uint32), mode="clip")
+            out[index] = _window(part, taken, theta, own)
+            draws.join(index, own)
+    return out
+
+
+class _One:
+    """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words have to be drawn again."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n)."""
+        value = int(self._draws.below(n)[0])
+        # A device that has failed draws again later: until then any number within the bound will do.
+        return 0 if len(self._draws.failed) else value
+
+
+def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+    """The law of a mechanism that has none in `LAWS`: its own methods, device by device; much slower."""
+    out = np.empty(len(x), dtype=np.uint32)
+    for i, reading in enumerate(x.tolist()):
+        index = np.array([i], dtype=np.intp)
+        own = draws.part(index)
+        entropy: Any = _One(own)
+        part = mechanism.choose(entropy)
+        out[i] = part.draw(part.level(reading, theta, entropy), entropy)
+        draws.join(index, own)
+    return out
+
+
+# ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism: a faster form of
+# `_one_by_one` for the classes that simulations draw by the million.
+Law = Callable[[Any, NDArray[Any], int, Draws], Unsigned]
+LAWS: dict[type, Law] = {
+    WindowMechanism: _window,
+    TableMechanism: _table,
+    Hybrid: _hybrid,
+}
+
+
+def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> None:
+    if len(readings) != len(words):
+        raise Invalid(f"there are {len(readings)} readings, expected one for each of {len(words)} devices")
+    if mechanism.edges is not None or not len(readings):
+        return
+    # Levels times readings are computed in words of 32 bits, as on a board.
+    if theta < 1 or not mechanism.covers(theta):
+        raise Invalid(f"theta is {theta}, expected 1 to what the mechanism's levels cover")
+    low, high = int(readings.min()), int(readings.max())
+    if low < 0 or high > theta:
+        raise Invalid(f"the truncated readings lie in {low} to {high}, expected 0 to theta = {theta}")
+
+
+def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> Unsigned:
+    """One symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
+
+    ``words``: from `Seeded.words`, or `GivenWords`; device i draws ``choose``, ``level``, ``draw`` from its words
+    in order. Raises Invalid for a theta or readings out of range, EntropyError when a device's words are used up.
+    """
+    _check(mechanism, readings, theta, words)
+    return _symbols(mechanism, readings, theta, words, 0, len(readings))
+
+
+def _symbols(
+    mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, start: int, stop: int
+) -> Unsigned:
+    out = np.empty(stop - start, dtype=np.uint32)
+    law: Law = LAWS.get(type(mechanism), _one_by_one)
+    kind = np.uint32 if mechanism.edges is None else np.int64
+    memory = Memory()
+    failed = [np.zeros(0, dtype=np.intp)]
+    for first in range(start, stop, BLOCK):
+        block = slice(first, min(first + BLOCK, stop))
+        x = memory("block", block.stop - first, kind)
+        x[:] = readings[block]
+        draws = Draws(words.part(block), memory, _CHANCES)
+        out[first - start : block.stop - start] = law(mechanism, x, theta, draws)
+        failed.append(draws.failed + first)
+    pool = np.concatenate(failed)
+    for first in range(0, len(pool), BLOCK):
+        index = pool[first : first + BLOCK]
+        patient = PatientDraws(words.part(index), memory)
+        out[index - start] = law(mechanism, readings[index].astype(kind), theta, patient)
+    return out
+
+
+def histogram(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> NDArray[np.int64]:
+    """How often each symbol occurs among ``symbols``, in bounded memory; shape [mechanism.symbols]. Raises alike."""
+    _check(mechanism, readings, theta, words)
+    counts = np.zeros(mechanism.symbols, dtype=np.int64)
+    for start in range(0, len(readings), _POOL):
+        part = _symbols(mechanism, readings, theta, words, start, min(start + _POOL, len(readings)))
+        counts += np.bincount(part, minlength=mechanism.symbols)
+    return counts

@@ -1,0 +1,110 @@
+"""Readings from files, by their suffix: an NPZ archive is numpy's, CSV and Parquet are tables.
+
+Units become integer natural units: kWh are counted in Wh, every other unit is its own.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_central.feed import arrays_of
+from undertone_shared.campaign import LONGEST_UNIT
+from undertone_shared.checks import check_text
+from undertone_shared.errors import Invalid
+from undertone_simulator.readings.readings import Readings, dealt
+from undertone_simulator.readings.tables import Faults, arrange, read_table, time_text
+
+# Natural unit and factor for the units that a file may name.
+UNITS = {"wh": ("Wh", 1), "kwh": ("Wh", 1000)}
+LARGEST_READING = (1 << 30) - 1
+
+
+def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
+    """The readings in `path`, the kind told by its suffix (.npz, .csv, .parquet).
+
+    `unit` is the file's own unit where its header does not say (kWh becomes Wh, any other is kept as it is);
+    `devices` deals a single stream to that many. Bad rows become gaps and are named in `notes`. Raises Invalid
+    for a file that is none of these or holds no reading, OSError where it cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _archive(path, unit, devices)
+    if suffix in (".csv", ".parquet", ".pq"):
+        return _table(path, unit)
+    raise Invalid(f"{path.name} ends in {suffix or 'nothing'!r}, expected .npz, .csv or .parquet")
+
+
+def natural_unit(name: str) -> tuple[str, int]:
+    """(natural unit, factor): kWh are counted in Wh, every other unit is its own.
+
+    Raises Invalid for a name of more than 16 characters, or with one that is not visible.
+    """
+    check_text("unit", name, LONGEST_UNIT)
+    return UNITS.get(name.lower(), (name, 1))
+
+
+def _archive(path: Path, unit: str | None, devices: int) -> Readings:
+    arrays = arrays_of(path)
+    tables = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
+    known = [n for n in ("wh", "kwh", "values", "v") if n in tables]
+    if not known and len(tables) != 1:
+        names = ", ".join(arrays) or "nothing"
+        raise Invalid(f"{path.name} holds {names}, expected an array wh, kwh, values or v of numbers")
+    name = known[0] if known else tables[0]
+    named = unit if unit is not None else (name if name in UNITS else "")
+    natural, factor = natural_unit(named)
+    values, present, notes = _integers(arrays[name], factor, named, f"{path.name}, array {name}")
+    if values.ndim == 1:
+        if not present.all():
+            raise Invalid(f"{path.name}, array {name}: a single stream must have no gaps")
+        return dealt(values, devices, natural)
+    start = arrays.get("t0")
+    return Readings(
+        values,
+        present,
+        natural,
+        str(start) if start is not None and start.ndim == 0 else "",
+        _step_seconds(arrays.get("step_min")),
+        notes,
+    )
+
+
+def _step_seconds(minutes: NDArray[np.generic] | None) -> int:
+    """What an archive says of its slots' length, 0 where it says nothing that could be one."""
+    if minutes is None or minutes.ndim or minutes.dtype.kind not in "iuf" or not 0 < float(minutes) < 1e6:
+        return 0
+    return round(60 * float(minutes))
+
+
+def _table(path: Path, unit: str | None) -> Readings:
+    faults = Faults(path.name)
+    table = read_table(path, faults)
+    named = unit if unit is not None else _unit_in(table.header)
+    grid = arrange(path, table, faults)
+    natural, factor = natural_unit(named)
+    values, present, notes = _integers(grid.numbers, factor, named, path.name)
+    start = "" if grid.start is None else time_text(grid.start)
+    return Readings(values, present, natural, start, grid.step, faults.notes() + notes)
+
+
+def _unit_in(header: list[str]) -> str:
+    """The unit that a header names, '' if none."""
+    text = " ".join(header).lower()
+    return "kwh" if "kwh" in text else "wh" if "wh" in text.replace("_", " ").split() else ""
+
+
+def _integers(
+    array: NDArray[np.generic], factor: int, unit: str, where: str
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], list[str]]:
+    """Natural units of a numeric array, where it is finite and in range; and sentences about the rest."""
+    numbers = np.asarray(array, dtype=np.float64) * factor
+    present = np.isfinite(numbers) & (np.abs(numbers) <= LARGEST_READING)
+    if not present.any():
+        raise Invalid(f"{where}: there is no reading in it")
+    whole = np.rint(np.where(present, numbers, 0.0))
+    if not unit and np.any(np.abs(numbers[present] - whole[present]) > 1e-6):
+        raise Invalid(f"{where}: readings have fractions; name their unit, such as kwh")
+    gaps = int(present.size - np.count_nonzero(present))
+    notes = [f"{where}: {gaps} of {present.size} readings are missing"] if gaps else []
+    return whole.astype(np.int64), present, notes

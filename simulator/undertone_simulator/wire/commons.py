@@ -1,0 +1,26 @@
+"""What all devices of a fleet on the wire share."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from undertone_device.packets import DEFAULT_KEEPALIVE
+from undertone_simulator.wire.clock import Clock
+from undertone_simulator.wire.ledger import FleetLedger
+
+
+@dataclass
+class Wire:
+    """What all devices of a fleet share: where to, under which names, by whose clock, with whose ledger."""
+
+    host: str
+    port: int
+    prefix: str
+    campaign: str
+    clock: Clock
+    ledger: FleetLedger
+    on_campaign: Callable[[bytes], None]
+    tls: ssl.SSLContext | None = None
+    keepalive: int = DEFAULT_KEEPALIVE
+    connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(100))

@@ -1,0 +1,95 @@
+"""The devices' MQTT codec on an asyncio transport: one TCP connection, from its CONNECT to its end."""
+
+import asyncio
+from typing import Any, Protocol, cast
+
+from undertone_device.packets import ACKED, CONNECTED, MESSAGE, ProtocolError, Session
+from undertone_simulator.wire.clock import real_ticks
+
+
+class Listener(Protocol):
+    """Who hears of a connection; each call names it, as an older one may still be dying."""
+
+    def connected(self, connection: "Connection") -> None: ...
+    def message(self, connection: "Connection", topic: str, payload: bytes) -> None: ...
+    def acked(self, connection: "Connection", payload: bytes) -> None: ...
+    def lost(self, connection: "Connection") -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection of `user`; `publish` queues, `flush` hands all that is queued to the transport in one write."""
+
+    def __init__(self, user: str, password: str | None, keepalive: int, listener: Listener):
+        self.session = Session(keepalive)
+        self._user = user
+        self._password = password
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, bytes] = {}
+
+    @property
+    def online(self) -> bool:
+        """Whether the broker has accepted the connection and it still stands."""
+        return self._transport is not None and self.session.connected
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.session.connect(self._user, self._user, self._password, real_ticks())
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        try:
+            # Told apart by their first element.
+            events: list[Any] = list(self.session.receive(data, real_ticks()))
+        except ProtocolError:
+            self.abort()
+            return
+        for event in events:
+            if event[0] == CONNECTED:
+                self._listener.connected(self)
+            elif event[0] == MESSAGE:
+                self._listener.message(self, event[1], event[2])
+            elif event[0] == ACKED and event[1] in self._waiting:
+                self._listener.acked(self, self._waiting.pop(event[1]))
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._listener.lost(self)
+
+    def subscribe(self, topic: str) -> None:
+        """Queue a subscription."""
+        self.session.subscribe(topic, real_ticks())
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Queue a publication at QoS 1; its acknowledgement comes to the listener."""
+        self._waiting[self.session.publish(topic, payload, real_ticks())] = payload
+
+    def flush(self, cut: int = 0) -> None:
+        """Hand everything queued to the transport, but for the last `cut` bytes."""
+        output = self.session.output()
+        if self._transport is not None and output:
+            self._transport.write(output[: len(output) - cut])
+
+    def check(self) -> None:
+        """Ping, repeat, and give up on a broker that is silent; to be called twice per keepalive or more often."""
+        if self.online:
+            try:
+                self.session.check(real_ticks())
+            except ProtocolError:
+                self.abort()
+            self.flush()
+
+    def abort(self) -> None:
+        """Cut the TCP connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Say goodbye and close."""
+        if self._transport is not None:
+            self.session.disconnect(real_ticks())
+            self.flush()
+            self._transport.close()

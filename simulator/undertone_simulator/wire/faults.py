@@ -1,0 +1,98 @@
+"""Faults by name, made to happen to a fleet at chosen slots; the ledger says that they did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.wire.fleet import Fleet
+from undertone_simulator.wire.wire_device import DEATHS
+
+# Slots after which a killed device boots again, and held reports are released.
+REST = 2
+AHEAD = 7
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`name` happens to `device` in report slot number `slot` (0 is the first).
+
+    kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
+    sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is cut;
+    hold: its reports stay back and leave REST slots later, the newest first; lie: from now on it sends the largest
+    symbol, whatever it measures; step: its clock is AHEAD seconds ahead for REST slots. Raises Invalid for another
+    name.
+    """
+
+    slot: int
+    name: str
+    device: str
+
+    def __post_init__(self) -> None:
+        if self.name not in FAULTS:
+            raise Invalid(f"fault is {self.name!r}, expected one of {', '.join(FAULTS)}")
+
+    @property
+    def silences(self) -> range:
+        """The slots, counted from the fault's, whose reports the device never sends.
+
+        True where every report is written before it is sent (write_seconds at most slot_seconds): the report that is
+        under way is lost only by a kill before its draw, and the slot of the boot is not a whole one.
+        """
+        if not self.name.startswith("kill"):
+            return range(0)
+        return range(-1 if self.name == "kill" else 0, REST + 1)
+
+
+FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconnect", "hold", "lie", "step")
+
+
+def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
+    """A function for `Fleet.run` that makes the faults happen, those of a slot that the machine skipped in the next."""
+    last: int | None = None
+    under_way: list[tuple[Fault, int]] = []
+
+    def on_slot(slot: int) -> None:
+        nonlocal last
+        before, last = slot - 1 if last is None else last, slot
+        if fleet.report_slot is None:
+            return
+        for fault in faults:
+            if before < fleet.report_slot + fault.slot <= slot:
+                _begin(fleet, fault)
+                under_way.append((fault, slot))
+        under_way[:] = [entry for entry in under_way if slot < entry[1] + REST or not _ended(fleet, entry[0])]
+
+    return on_slot
+
+
+def _ended(fleet: Fleet, fault: Fault) -> bool:
+    """Whether it is over: False as long as a device that is to die at its next report has not."""
+    device = fleet[fault.device]
+    if fault.name.startswith("kill"):
+        if device.reporter is None:
+            device.restart()
+        return device.die_at is None
+    if fault.name == "hold":
+        device.release()
+    elif fault.name == "step":
+        device.ahead = 0
+    return True
+
+
+def _begin(fleet: Fleet, fault: Fault) -> None:
+    device = fleet[fault.device]
+    if fault.name == "kill":
+        device.kill()
+    elif fault.name.startswith("kill-"):
+        device.die_at = fault.name.removeprefix("kill-")
+    elif fault.name == "duplicate":
+        device.duplicate_next = True
+    elif fault.name == "disconnect":
+        device.drop_connection()
+    elif fault.name == "lie":
+        device.lie()
+    elif fault.name == "step":
+        fleet.wire.ledger.fault("stepped", fault.device)
+        device.ahead = AHEAD
+    else:
+        device.hold_back()

@@ -1,0 +1,278 @@
+"""A fleet on the wire: one asyncio process, thousands of MQTT connections, each with the shipped reporter core.
+
+Every device draws with the machine's entropy. Seeded entropy exists only through the explicit argument ``source`` of
+`Fleet`, for the comparison with the vectorised simulator.
+"""
+
+import asyncio
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from undertone_device.storage import FileStorage
+from undertone_operate.members import Member
+from undertone_shared.campaign import Campaign, body_of, header
+from undertone_shared.entropy import Entropy
+from undertone_simulator.readings.behaviour import HONEST, Behaviour
+from undertone_simulator.readings.readings import Readings
+from undertone_simulator.seeded import SeededSource
+from undertone_simulator.wire.commons import Wire
+from undertone_simulator.wire.ledger import REPORT, Sent
+from undertone_simulator.wire.liar import Liar
+from undertone_simulator.wire.memory import MemoryStorage
+from undertone_simulator.wire.playback import Continuous, Playback
+from undertone_simulator.wire.wire_device import WireDevice
+
+Sample = int | tuple[int, ...]
+
+# Devices draw in this many groups from this part of each slot on; what is left at its end the machine may lose.
+GROUPS = 16
+FIRST_PART = 0.03
+JITTER = 0.6
+LARGEST_JITTER = 0.8
+# Asked again this much later if the device's rate limit found the draw early.
+_AGAIN_PART = 0.0317
+_CHECK_SECONDS = 5.0
+SETTLE_SECONDS = 30.0
+
+
+class Fleet:
+    """`members` on one broker; member i measures row i of `readings`.
+
+    `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
+    devices wrote to its ledger. `behaviour`: who drops out, joins late or lies. `source`: device number → seeded byte
+    source, for simulations only. `jitter`: the part of a slot over which reports are spread, each device at a place of
+    its own. `skipped` counts draws that this machine was too slow for.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        readings: Readings,
+        playback: Playback | Continuous,
+        wire: Wire,
+        *,
+        state: Path | None = None,
+        earlier: Sent | None = None,
+        source: Callable[[int], SeededSource] | None = None,
+        behaviour: Behaviour = HONEST,
+        capacity: int = 96,
+        jitter: float = JITTER,
+    ):
+        self.wire = wire
+        self.campaigns: dict[bytes, Campaign] = {}
+        self.report_slot: int | None = None
+        self.skipped = 0
+        self._readings = readings
+        self._playback = playback
+        self._plays = Sent(plays=list(earlier.plays) if earlier else [])
+        self._state = state
+        self._on_disk: list[FileStorage] = []
+        self._capacity = capacity
+        self._jitter = jitter
+        self._behaviour = behaviour
+        self._sources = [source(i) for i in range(len(members))] if source else []
+        self._slot_seconds = 1
+        # The first slot that this fleet could play; one that goes on where it was has been there all the time.
+        self._began = 0
+        self._coordinates = 1
+        self._announced = asyncio.Event()
+        wire.on_campaign = self._hear
+        unacked = earlier.unacked() if earlier else {}
+        lying = behaviour.lying(np.arange(len(members)))
+        self.devices = [
+            WireDevice(
+                member.name,
+                member.password,
+                self._boot(i, member),
+                self._meter(i),
+                wire,
+                unacked.get(member.name, ()),
+                self._leaving(i),
+                self._joined(i),
+                bool(lying[i]),
+            )
+            for i, member in enumerate(members)
+        ]
+        self._by_name = {device.name: device for device in self.devices}
+        shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
+        self._groups = [shuffled[group::GROUPS] for group in range(GROUPS)]
+        for device in self.devices:
+            for campaign in (device.reporter.campaign, device.reporter.next_campaign) if device.reporter else ():
+                if campaign is not None:
+                    self._learn(campaign)
+
+    def __getitem__(self, name: str) -> WireDevice:
+        return self._by_name[name]
+
+    # What a device is made of
+
+    def _boot(self, number: int, member: Member) -> Callable[[], Liar]:
+        if self._state is None:
+            storage: MemoryStorage | FileStorage = MemoryStorage()
+        else:
+            folder = self._state / member.name
+            folder.mkdir(parents=True, exist_ok=True)
+            storage = FileStorage(str(folder))
+            self._on_disk.append(storage)
+
+        def boot() -> Liar:
+            entropy = Entropy(self._sources[number]) if self._sources else Entropy()
+            clock = self.wire.clock
+            return Liar(member.name, member.policy, storage, entropy, clock.ticks, capacity=self._capacity)
+
+        return boot
+
+    def _meter(self, number: int) -> Callable[[int], Sample | None]:
+        """Coordinate k of a reading is what the device measures k days later."""
+
+        def measure(slot: int) -> Sample | None:
+            column = self._plays.column(slot)
+            if column is None or self._coordinates == 1:
+                return None if column is None else self._readings.at(number, column)
+            days = range(self._coordinates)
+            reading = [self._readings.at(number, column + k * self._readings.per_day) for k in days]
+            return None if None in reading else tuple(value for value in reading if value is not None)
+
+        return measure
+
+    def _joined(self, number: int) -> Callable[[int], bool]:
+        joins = int(self._behaviour.joins(np.array([number]))[0])
+        return lambda slot: not (joins and self._plays.plays) or slot - self._plays.plays[0].first >= joins
+
+    def _leaving(self, number: int) -> Callable[[int], bool]:
+        if self._behaviour == HONEST:
+            return lambda slot: True
+        device = np.array([number])
+        return lambda slot: bool(self._behaviour.reporting(device, slot, self._plays.plays[0].first)[0])
+
+    def _hear(self, message: bytes) -> None:
+        """Some device accepted this campaign message."""
+        if header(message)[1] not in self.campaigns:
+            self._learn(Campaign(body_of(message)))
+
+    def _learn(self, campaign: Campaign) -> None:
+        """Settle what the slots of a campaign play."""
+        if campaign.fingerprint in self.campaigns:
+            return
+        self.campaigns[campaign.fingerprint] = campaign
+        if not self._plays.plays:
+            self._began = int(self.wire.clock.now()) // campaign.slot_seconds + 1
+        self._slot_seconds = campaign.slot_seconds
+        self._coordinates = campaign.rule.dimension
+        play = self._playback.next(self._plays.plays, campaign)
+        if play is not None:
+            self._plays.plays.append(play)
+            self.wire.ledger.play(play)
+        reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
+        # In a campaign that runs already, report slots count from when this fleet is there.
+        self.report_slot = None if reporting is None else max(reporting, self._began)
+        self._announced.set()
+
+    # Life
+
+    async def run(
+        self,
+        slots: int,
+        stop: asyncio.Event | None = None,
+        on_slot: Callable[[int], None] | None = None,
+        *,
+        ramp_up: float = 0.0,
+    ) -> None:
+        """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, leave.
+
+        `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place for faults.
+        `ramp_up`: seconds over which the connections are spread.
+        """
+        stop = stop or asyncio.Event()
+        for number, device in enumerate(self.devices):
+            device.start(ramp_up * number / len(self.devices))
+        checking = asyncio.get_running_loop().create_task(self._check())
+        playing = asyncio.get_running_loop().create_task(self._play(slots, on_slot))
+        stopping = asyncio.get_running_loop().create_task(stop.wait())
+        try:
+            await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if playing.done():
+                playing.result()
+                await self._settle(stop)
+        finally:
+            for task in (checking, playing, stopping):
+                task.cancel()
+            for device in self.devices:
+                device.close()
+            for storage in self._on_disk:
+                storage.close()
+            self.wire.ledger.flush()
+
+    async def _play(self, slots: int, on_slot: Callable[[int], None] | None) -> None:
+        await self._announced.wait()
+        clock, seconds = self.wire.clock, self._slot_seconds
+        slot = int(clock.now()) // seconds + 1
+        while True:
+            await clock.until(slot * seconds)
+            if on_slot is not None:
+                on_slot(slot)
+            await self._draw(slot)
+            if self.report_slot is not None and slot >= self.report_slot + slots:
+                return
+            # A machine that was too slow for a slot skips it, as the devices do.
+            following = max(slot + 1, int(clock.now()) // seconds)
+            self.skipped += (following - slot - 1) * len(self.devices)
+            slot = following
+
+    async def _draw(self, slot: int) -> None:
+        """One draw of every device, group by group, each group's lines on disk before its reports leave."""
+        clock, seconds = self.wire.clock, self._slot_seconds
+        for source in self._sources:
+            source.seek(slot - 1)
+        # Each group is due once at a time, so its number breaks ties.
+        due: list[tuple[float, int, list[WireDevice]]] = [
+            (FIRST_PART + self._jitter * group / GROUPS, group, devices) for group, devices in enumerate(self._groups)
+        ]
+        heapq.heapify(due)
+        while due:
+            part, group, devices = heapq.heappop(due)
+            await clock.until((slot + part) * seconds)
+            if clock.now() >= (slot + 1) * seconds:
+                self.skipped += len(devices) + sum(len(group_left) for _, _, group_left in due)
+                return
+            early = self._together(devices, slot)
+            if early:
+                heapq.heappush(due, (part + _AGAIN_PART, group, early))
+
+    def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
+        """One tick of each; returns those that were early."""
+        early = [device for device in devices if device.tick(slot)]
+        self.wire.ledger.flush()
+        for device in devices:
+            device.hand_over()
+        return early
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            for device in self.devices:
+                device.check()
+
+    async def _settle(self, stop: asyncio.Event) -> None:
+        """Wait until everything is acknowledged, as long as a killed server may take to be back."""
+        deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
+        while any(device.unacknowledged for device in self.devices) and not stop.is_set():
+            if asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(0.05)
+
+    # What happened
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Campaigns refused, by reason, over all devices that live."""
+        counts: Counter[str] = Counter()
+        for device in self.devices:
+            if device.reporter is not None:
+                counts.update(device.reporter.refusals)
+        return counts

@@ -1,0 +1,168 @@
+"""``python -m undertone_simulator.wire.fleet_process JOB``: a fleet in a process of its own, as its job file says.
+
+It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
+devices' storages, where they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
+``ready`` once all devices are, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped N`` draws,
+for which this machine was too slow, and ``peak MB`` of memory. Exit codes: 0 done, 2 bad input.
+"""
+
+import asyncio
+import functools
+import json
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from undertone_device import assembly
+from undertone_device.config import read_config
+from undertone_operate.members import read_members
+from undertone_shared import ed25519
+from undertone_shared.errors import Invalid
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.readings import Readings
+from undertone_simulator.wire.clock import Clock
+from undertone_simulator.wire.commons import Wire
+from undertone_simulator.wire.descriptors import allow_connections
+from undertone_simulator.wire.faults import Fault, schedule
+from undertone_simulator.wire.fleet import JITTER, Fleet
+from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
+from undertone_simulator.wire.memory import peak_megabytes
+from undertone_simulator.wire.playback import Continuous, Playback
+
+READY = "ready"
+CONNECTED = "connected"
+MISSING = "missing"
+REFUSED = "refused"
+PEAK = "peak"
+SKIPPED = "skipped"
+_SAY_SECONDS = 0.25
+# Clients that cannot connect are named up to so many.
+_NAMED = 5
+
+
+@dataclass
+class Job:
+    """What the process does. `folder`: as `provision` wrote it; `members`: how many of its devices run here, from
+    number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
+    slots of a threshold round, 0 to play column by column; `state`: a folder for the devices' storages, None for
+    memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds
+    over which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
+    """
+
+    folder: str
+    members: int
+    readings: str
+    ledger: str
+    slots: int
+    first: int = 0
+    per_day: int = 48
+    stride: int = 1
+    state: str | None = None
+    start: float | None = None
+    speed: float = 1.0
+    faults: tuple[tuple[int, str, str], ...] = ()
+    ramp_up: float = 0.0
+    behaviour: dict[str, Any] = field(default_factory=dict)
+    jitter: float = JITTER
+
+    def save(self, path: Path) -> None:
+        """Write the job file. Raises OSError."""
+        path.write_text(json.dumps(asdict(self), indent=2))
+
+    @staticmethod
+    def read(path: Path) -> "Job":
+        """What `save` wrote. Raises Invalid, or OSError."""
+        try:
+            return Job(**json.loads(path.read_text()))
+        except (TypeError, ValueError) as wrong:
+            raise Invalid(f"{path} is not a fleet's job: {wrong}") from None
+
+
+async def run(job: Job) -> None:
+    """Run the fleet until its slots are over or SIGTERM. Raises Invalid, or OSError."""
+    allow_connections(job.members)
+    members = read_members(Path(job.folder))[job.first : job.first + job.members]
+    config = read_config(str(Path(job.folder) / "devices" / members[0].name / "device.json"))
+    path = Path(job.ledger)
+    ledger = FleetLedger(path)
+    wire = Wire(
+        config.broker.host,
+        config.broker.port,
+        config.prefix,
+        config.campaigns[0],
+        Clock(job.start, job.speed),
+        ledger,
+        on_campaign=lambda message: None,
+        tls=assembly.tls_context(config.broker, members[0].policy),
+    )
+    state = None if job.state is None else Path(job.state)
+    readings = Readings.saved(Path(job.readings))
+    fleet = Fleet(
+        members,
+        readings,
+        Playback(job.per_day, job.stride) if job.stride else Continuous(),
+        wire,
+        state=state,
+        earlier=read_ledgers([path]),
+        behaviour=Behaviour(**job.behaviour),
+        jitter=job.jitter,
+    )
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    saying = asyncio.get_running_loop().create_task(_say_ready(fleet))
+    try:
+        faults = schedule(fleet, [Fault(*fault) for fault in job.faults])
+        await fleet.run(job.slots, stop, faults, ramp_up=job.ramp_up)
+    finally:
+        saying.cancel()
+        ledger.close()
+    print(SKIPPED, fleet.skipped, flush=True)
+
+
+async def _say_ready(fleet: Fleet) -> None:
+    while missing := [device.name for device in fleet.devices if not device.connections]:
+        print(CONNECTED, len(fleet.devices) - len(missing), flush=True)
+        print(MISSING, *missing[:_NAMED], flush=True)
+        await asyncio.sleep(_SAY_SECONDS)
+    print(READY, flush=True)
+    while not fleet.campaigns:
+        await asyncio.sleep(_SAY_SECONDS)
+        if fleet.refusals:
+            print(REFUSED, ", ".join(f"{reason}: {n}" for reason, n in fleet.refusals.most_common()), flush=True)
+
+
+def verify_once() -> None:
+    """Have this process verify each signature once, for all its devices.
+
+    A device has a processor of its own; here hundreds share one, and at each new epoch they would verify the same
+    signature for longer than a short slot lasts, and skip that slot.
+    """
+    verify = ed25519.verify
+
+    @functools.lru_cache(maxsize=16)
+    def once(key: bytes, message: bytes, signature: bytes) -> bool:
+        return verify(key, message, signature)
+
+    def remembered(key: bytes, message: bytes, signature: bytes, alive: Callable[[], object] | None = None) -> bool:
+        return once(bytes(key), bytes(message), bytes(signature))
+
+    ed25519.verify = remembered
+
+
+def main(path: str) -> int:
+    """Run the job in the file; returns the exit code."""
+    verify_once()
+    try:
+        asyncio.run(run(Job.read(Path(path))))
+    except (Invalid, OSError) as wrong:
+        print(f"error: {wrong}", file=sys.stderr)
+        return 2
+    print(PEAK, round(peak_megabytes()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""Which column of the readings a slot measures, by the epochs that a campaign announces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch
+from undertone_shared.campaign import Campaign
+from undertone_simulator.wire.ledger import Play
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Column by column from the campaign's first slot on, as time passes."""
+
+    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
+        """What this campaign adds to what plays so far, None if nothing changes."""
+        phase = phase_of(campaign)
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
+            return None
+        return Play(campaign.first_slot, campaign.first_slot - plays[0].first if plays else 0, 1, phase)
+
+
+@dataclass(frozen=True)
+class Playback:
+    """Compressed rounds, for demonstrations: threshold epoch number r plays every `stride`-th column of day r; the
+
+    first report epoch goes on with the day after the last of them, column by column.
+    """
+
+    per_day: int
+    stride: int
+
+    def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
+        """What this campaign adds to what plays so far, None if nothing changes."""
+        if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
+            return None
+        column = len(plays) * self.per_day
+        if phase_of(campaign) == THRESHOLD_PHASE:
+            return Play(campaign.first_slot, column, self.stride, THRESHOLD_PHASE)
+        return Play(campaign.first_slot, column, 1, REPORT_PHASE)
+
+
+def column_of(plays: Sequence[Play], slot: int) -> int:
+    """The column of the readings that ``slot`` plays; it must not be before the first play."""
+    play = next(play for play in reversed(plays) if slot >= play.first)
+    return play.column + (slot - play.first) * play.stride
+
+
+def phase_of(campaign: Campaign) -> str:
+    """The phase of the epoch that a campaign announces."""
+    return Epoch(campaign, campaign.epoch).phase

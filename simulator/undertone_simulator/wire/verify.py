@@ -1,0 +1,240 @@
+"""The two identities of accounting, checked between a fleet's ledger and the aggregator's store.
+
+Deliveries: received = counted + duplicates + rejected by reason, and the histograms hold as many reports as were
+counted. Distinct reports: sent = counted + rejected by reason + lost by a named fault. Whatever fits neither is
+unexplained: a report that the broker acknowledged and nobody judged, one that was judged and never sent, one that is
+still under way, an interval of a device that was drawn twice.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from undertone_aggregator.counts.seen import COUNTED
+from undertone_aggregator.ingest.admission import DUPLICATES
+from undertone_aggregator.store.inventory import REVOKED
+from undertone_aggregator.store.store import RECEIVED, Store
+from undertone_shared.errors import Invalid
+from undertone_shared.intake import unpack
+from undertone_shared.report import COHORT, LENGTH, fingerprint_of
+from undertone_simulator.wire.ledger import BROKER_WINDOW_SECONDS, Key, Sent
+
+BROKER_KILLED = "broker_killed"
+BROKER_STARTED = "broker_started"
+_EXAMPLES = 10
+
+
+@dataclass
+class Accounts:
+    """Both identities in numbers, and a sentence for each thing (up to ten of a kind) that is not explained."""
+
+    deliveries: dict[str, int] = field(default_factory=dict)
+    in_histograms: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    counted: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    unexplained: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def received(self) -> int:
+        """Deliveries, redeliveries included."""
+        return self.deliveries.get(RECEIVED, 0)
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries of reports that were counted before."""
+        return sum(self.deliveries.get(word, 0) for word in DUPLICATES)
+
+    @property
+    def rejected_deliveries(self) -> dict[str, int]:
+        """Deliveries that were refused, by reason."""
+        return {word: n for word, n in sorted(self.deliveries.items()) if word not in (RECEIVED, COUNTED, *DUPLICATES)}
+
+    @property
+    def holds(self) -> bool:
+        """Whether both identities hold with nothing unexplained."""
+        return not self.unexplained
+
+    def sentence(self) -> str:
+        """The accounts in words."""
+        return (
+            f"accounts: {self.sent} reports sent, {self.acknowledged} acknowledged, {self.counted} counted,"
+            f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
+            f" {self.lost.total()} lost by a named fault,"
+            f" {'zero' if self.holds else self.unexplained.total()} unexplained"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The accounting of the demo's JSON."""
+        return {
+            "sent": self.sent,
+            "received": self.received,
+            "acknowledged": self.acknowledged,
+            "counted": self.counted,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected_deliveries,
+            "lost": dict(self.lost),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for `undertone verify --json`."""
+        return {
+            "deliveries": {
+                "received": self.received,
+                "counted": self.deliveries.get(COUNTED, 0),
+                "duplicates": self.duplicates,
+                "rejected": self.rejected_deliveries,
+                "in_histograms": self.in_histograms,
+            },
+            "reports": {
+                "sent": self.sent,
+                "acknowledged": self.acknowledged,
+                "counted": self.counted,
+                "rejected": dict(self.rejected),
+                "lost": dict(self.lost),
+            },
+            "faults": dict(self.faults),
+            "unexplained": dict(self.unexplained),
+            "examples": self.examples,
+            "holds": self.holds,
+        }
+
+    def wonder(self, what: str, about: str) -> None:
+        """Note something unexplained."""
+        self.unexplained[what] += 1
+        if self.unexplained[what] <= _EXAMPLES:
+            self.examples.append(f"{what}: {about}")
+
+
+Judged = dict[Key, str]
+
+
+def outcomes(store: Store) -> Judged:
+    """What became of each distinct report: (device, first 8 bytes of its sha256) → outcome.
+
+    Raises Invalid for a store that counted reports and kept no audit of them.
+    """
+    judged = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
+    if not judged and store.outcomes()[RECEIVED]:
+        raise Invalid(f"{store.name} has no audit of its reports: run the aggregator with audit = true in [store]")
+    return judged
+
+
+def counted_reports(sent: Sent, judged: dict[Key, str]) -> set[Key]:
+    """The reports of the ledgers that were counted."""
+    return {key for key in sent.sent if judged.get(digest_key(key)) == COUNTED}
+
+
+def digest_key(key: Key) -> Key:
+    """(device, report) as the audit names it."""
+    return key[0], hashlib.sha256(key[1]).digest()[:8]
+
+
+def reconcile(
+    sent: Sent,
+    store: Store,
+    *,
+    landed: Judged | None = None,
+    broker_window: float = BROKER_WINDOW_SECONDS,
+    hostile: Collection[str] = (),
+) -> Accounts:
+    """Both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
+
+    `broker_window`: seconds before a broker was killed in which what it acknowledged may have died with it. What was
+    on its way is read after that: an acknowledgement until the broker was started again, if that is told, is its, too.
+    ``hostile``: devices that draw a slot as often as they like. ``landed``: the audit of landed files, in the place of
+    the store's own, where Spark counts: `undertone_operate.recount.landed_audit`.
+    """
+    judged = outcomes(store) if landed is None else dict(landed)
+    counters = store.outcomes()
+    result = Accounts(
+        deliveries=dict(counters),
+        in_histograms=store.partial().reports,
+        sent=len(sent.sent),
+        acknowledged=len(sent.acked),
+        faults=sent.fault_counts(),
+    )
+    outages = list(_outages(sent, broker_window))
+    revoked = {name for name, device in store.devices().items() if device.state == REVOKED}
+    for key in sent.sent:
+        outcome = judged.pop(digest_key(key), None)
+        if outcome == COUNTED:
+            result.counted += 1
+        elif outcome is not None:
+            result.rejected[outcome] += 1
+        elif key in sent.acked:
+            if any(first <= sent.acked[key] <= last for first, last in outages):
+                result.lost[BROKER_KILLED] += 1
+            else:
+                result.wonder("acknowledged and not judged", _name(key))
+        elif key in sent.lost:
+            result.lost[sent.lost[key]] += 1
+        elif key[0] in revoked:
+            # The broker threw it off with this report under way.
+            result.lost[REVOKED] += 1
+        else:
+            result.wonder("still under way", _name(key))
+    for (device, digest), outcome in judged.items():
+        result.wonder("judged and not sent", f"{device or 'an unknown device'}, digest {digest.hex()}, {outcome}")
+    _check_draws(sent, result, hostile)
+    _check_schedule(sent, store, result, hostile)
+    if result.in_histograms != counters[COUNTED]:
+        result.wonder("histograms", f"they hold {result.in_histograms} reports, {counters[COUNTED]} were counted")
+    if not judged and result.counted != counters[COUNTED]:
+        result.wonder("counted twice", f"{counters[COUNTED]} deliveries for {result.counted} distinct reports")
+    return result
+
+
+def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
+    """(first, last) millisecond in which an acknowledgement may be of a broker that was killed."""
+    starts = sorted(moment for moment, name, _ in sent.faults if name == BROKER_STARTED)
+    for kill, name, _ in sent.faults:
+        if name == BROKER_KILLED:
+            yield kill - 1000 * window, next((moment for moment in starts if moment >= kill), kill)
+
+
+def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:
+    """Every report is of a campaign in the store, in its device's turn, and of the cohort's kind where that is due.
+
+    A campaign that is not canonical, or whose schedule does not fit its cycle, is not read from the store at all.
+    """
+    campaigns = {epoch.campaign.fingerprint: epoch.campaign for epoch in store.epochs()}
+    for device, data in sent.sent:
+        if device in hostile or len(data) < LENGTH:
+            continue
+        campaign = campaigns.get(fingerprint_of(data))
+        if campaign is None:
+            # Judged as other_campaign, and accounted for there.
+            continue
+        report = unpack(data)
+        place = campaign.schedule.place(device)
+        if not campaign.schedule.is_turn(place, report.slot):
+            result.wonder("out of turn", _name((device, data)))
+        elif campaign.rule.kind == "scalar" and (report.kind == COHORT) != campaign.schedule.is_member(
+            place, report.slot
+        ):
+            result.wonder("of the wrong kind", _name((device, data)))
+
+
+def _check_draws(sent: Sent, result: Accounts, hostile: Collection[str]) -> None:
+    """No device reports one interval with two different draws."""
+    drawn: dict[tuple[str, int], bytes] = {}
+    for device, report in sent.sent:
+        if device in hostile:
+            continue
+        try:
+            slot = unpack(report).slot
+        except Invalid:
+            continue
+        if drawn.setdefault((device, slot), report) != report:
+            result.wonder("drawn twice", f"{device}, slot {slot}")
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}, report {key[1].hex()}"

@@ -1,0 +1,287 @@
+"""One simulated device on the wire: the shipped reporter core behind an asyncio connection, and its faults."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.intake import unpack
+from undertone_shared.topics import config_topic, report_topic
+from undertone_simulator.wire.commons import Wire
+from undertone_simulator.wire.connection import Connection
+from undertone_simulator.wire.liar import Liar
+
+FIRST_RETRY_SECONDS = 0.2
+LONGEST_RETRY_SECONDS = 5.0
+# When a device that is marked for it dies: after the draw is on file and before the ledger says that it is sent;
+# in the middle of the packet; after the packet and before its acknowledgement.
+DEATHS = ("drawn", "torn", "sent")
+# Only spreads connections over time: nothing that a device releases depends on it.
+_spread = random.SystemRandom()
+
+
+class WireDevice:
+    """A device: `boot` makes its reporter from what survives on its storage, `measure` reads its meter in a slot.
+
+    `tick` draws at most one report; `hand_over` publishes what waits, after the caller has flushed the ledger.
+    `password` is asked for at every connect: it may have been rotated.
+    `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged. `leaves`: whether the report
+    of a slot ever leaves the device. `joined`: whether it measures in a slot, which it does from some slot on. `lying`:
+    see `Liar`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        password: Callable[[], str | None],
+        boot: Callable[[], Liar],
+        measure: Callable[[int], int | tuple[int, ...] | None],
+        wire: Wire,
+        sent: Iterable[bytes] = (),
+        leaves: Callable[[int], bool] = lambda slot: True,
+        joined: Callable[[int], bool] = lambda slot: True,
+        lying: bool = False,
+    ):
+        self.name = name
+        self.connections = 0
+        self.drawn = 0
+        self.die_at: str | None = None
+        self.duplicate_next = False
+        # Seconds by which its clock is wrong.
+        self.ahead = 0
+        self.held: list[bytes] | None = None
+        self._lying = lying
+        self._leaves = leaves
+        self._joined = joined
+        self._password = password
+        self._boot = boot
+        self._measure = measure
+        self._wire = wire
+        self._topic = report_topic(wire.prefix, wire.campaign, name)
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._retry = FIRST_RETRY_SECONDS
+        self._queue: list[bytes] = []
+        self._observed = -1
+        # Sent, and neither acknowledged nor lost.
+        self._sent = set(sent)
+        self.reporter: Liar | None = None
+        self._start_reporter()
+
+    def _start_reporter(self) -> None:
+        self.reporter = self._boot()
+        self.reporter.lying = self._lying
+        outbox = self.reporter.outbox
+        kept = {outbox[i] for i in range(len(outbox))}
+        self._lose([report for report in self._sent if report not in kept], "killed")
+        self._observed = -1
+
+    # The connection
+
+    def start(self, after: float = 0.0) -> None:
+        """Connect `after` so many seconds, and again whenever the connection ends, with back-off and jitter."""
+        self._task = asyncio.get_running_loop().create_task(self._connect(after))
+
+    async def _connect(self, after: float = 0.0) -> None:
+        if after:
+            await asyncio.sleep(after)
+        wire = self._wire
+        loop = asyncio.get_running_loop()
+        while True:
+            # Before it is made: it may be lost before this task runs again.
+            connection = self._connection = Connection(self.name, self._password(), wire.keepalive, self)
+            try:
+                async with wire.connecting:
+                    await loop.create_connection(lambda made=connection: made, wire.host, wire.port, ssl=wire.tls)
+                return
+            except OSError:
+                await self._back_off()
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(self._retry * _spread.uniform(0.5, 1.5))
+        self._retry = min(2 * self._retry, LONGEST_RETRY_SECONDS)
+
+    def connected(self, connection: Connection) -> None:
+        """The broker accepted the device: hear the campaign, send everything unacknowledged."""
+        if connection is not self._connection:
+            return
+        self.connections += 1
+        self._retry = FIRST_RETRY_SECONDS
+        connection.subscribe(config_topic(self._wire.prefix, self._wire.campaign))
+        if self.reporter is not None:
+            waiting = [self.reporter.outbox[i] for i in range(len(self.reporter.outbox))]
+            self._queue = [report for report in waiting if not self._drops_out(report)]
+            self._record()
+            self._wire.ledger.flush()
+            self.hand_over()
+
+    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+        """A campaign message; the reporter takes it, or counts why not and goes on with the last good one."""
+        if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
+            return
+        try:
+            if self.reporter.accept(payload, int(self._wire.clock.now()) + self.ahead):
+                self._wire.on_campaign(payload)
+        except (Invalid, Refused):
+            return
+
+    def acked(self, connection: Connection, payload: bytes) -> None:
+        """The broker has it."""
+        self._wire.ledger.acked(self.name, payload)
+        if connection is self._connection:
+            self._sent.discard(payload)
+            if self.reporter is not None:
+                self.reporter.acked(payload)
+
+    def lost(self, connection: Connection) -> None:
+        """Come back, unless this was the connection of one who is dead or done."""
+        if connection is self._connection:
+            self._connection = None
+            self._task = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        await self._back_off()
+        await self._connect()
+
+    def check(self) -> None:
+        """The connection's timeouts."""
+        if self._connection is not None:
+            self._connection.check()
+
+    # Slots
+
+    def tick(self, slot: int) -> bool:
+        """Close the slot before `slot`, if it has not been, and read the meter in `slot`; True to be asked again.
+
+        The report is queued, and in the ledger unless this device dies of it; the caller flushes the ledger.
+        """
+        reporter = self.reporter
+        # The slot in which a device is switched on is not a whole one.
+        if reporter is None or not self._joined(slot + 1):
+            return False
+        now = int(self._wire.clock.now()) + self.ahead
+        dropped = reporter.dropped
+        oldest = reporter.outbox[0] if len(reporter.outbox) else b""
+        report = reporter.close_slot(now)
+        if self._observed < slot:
+            self._observed = slot
+            sample = self._measure(slot)
+            if sample is not None:
+                reporter.observe(sample, now)
+        if report is not None:
+            self.drawn += 1
+            if reporter.dropped > dropped:
+                self._lose([oldest], "outbox_full")
+            stays = self._drops_out(report)
+            if self.die_at == "drawn" or (self.die_at is not None and stays):
+                self.kill()
+            elif not stays:
+                self._queue.append(report)
+                self._record()
+        return reporter.paused == "rate"
+
+    def _drops_out(self, report: bytes) -> bool:
+        """Whether this report never leaves; then it is done with, in this life of the device and in each later one."""
+        if self._leaves(unpack(report).slot):
+            return False
+        if self.reporter is not None:
+            self.reporter.acked(report)
+        return True
+
+    def _record(self) -> None:
+        """In the ledger before the transport: what is queued, if there is a connection to hand it to."""
+        if self._connection is None or not self._connection.online:
+            self._queue.clear()  # the outbox has it, for the next connection
+        elif self.held is not None:
+            self.held += self._queue
+            self._queue.clear()
+        for report in self._queue:
+            self._wire.ledger.sent(self.name, report)
+            self._sent.add(report)
+
+    def hand_over(self) -> None:
+        """Publish what is queued; the ledger is flushed."""
+        queue, self._queue = self._queue, []
+        connection = self._connection
+        if connection is None or not queue:
+            return
+        for report in queue:
+            connection.publish(self._topic, report)
+            if self.duplicate_next:
+                self._wire.ledger.fault("duplicated", self.name)
+                connection.publish(self._topic, report)
+                self.duplicate_next = False
+        connection.flush(cut=7 if self.die_at == "torn" else 0)
+        if self.die_at in ("torn", "sent"):
+            self.kill()
+
+    # Faults
+
+    def kill(self) -> None:
+        """End without a word: what is not on the storage is gone. `restart` brings it back."""
+        self._wire.ledger.fault("killed", self.name)
+        self.die_at = None
+        self.held = None
+        self.reporter = None
+        self._queue.clear()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if self._task is not None:
+            self._task.cancel()
+        if connection is not None:
+            connection.abort()
+
+    def restart(self) -> None:
+        """Boot from the storage; what the dead one had sent and the storage does not know is lost by name."""
+        self._start_reporter()
+        self.start()
+
+    def drop_connection(self) -> None:
+        """Cut the TCP connection; the device comes back by itself."""
+        self._wire.ledger.fault("disconnected", self.name)
+        if self._connection is not None:
+            self._connection.abort()
+
+    def lie(self) -> None:
+        """Send the largest symbol from now on."""
+        self._wire.ledger.fault("lying", self.name)
+        self._lying = True
+        if self.reporter is not None:
+            self.reporter.lying = True
+
+    def hold_back(self) -> None:
+        """Keep reports back from now on, until `release`."""
+        self._wire.ledger.fault("held", self.name)
+        self.held = []
+
+    def release(self) -> None:
+        """Send what was held back, the newest first."""
+        self._queue = list(reversed(self.held or []))
+        self.held = None
+        self._record()
+        self._wire.ledger.flush()
+        self.hand_over()
+
+    def _lose(self, reports: list[bytes], fault: str) -> None:
+        for report in reports:
+            if report in self._sent:
+                self._sent.discard(report)
+                self._wire.ledger.lost(self.name, report, fault)
+
+    # The end
+
+    @property
+    def unacknowledged(self) -> int:
+        """Reports in the outbox."""
+        return 0 if self.reporter is None else len(self.reporter.outbox)
+
+    def close(self, fault: str = "stopped") -> None:
+        """Disconnect for good; what is still unacknowledged is lost to the named fault."""
+        connection, self._connection = self._connection, None
+        if self._task is not None:
+            self._task.cancel()
+        if connection is not None:
+            connection.close()
+        self._lose(list(self._sent), fault)

@@ -1,0 +1,74 @@
+"""What a command makes as root is its server's, which runs as another user: systemd's dynamic one, for instance."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.ci import ABSENT
+from support.many import PLAN
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import open_store
+from undertone_operate.backup import restore
+
+NOBODY = 65534
+
+
+def gives_files_away() -> bool:
+    """Try whether this process may make another user the owner of a file. Root in a user namespace may not."""
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.chown(file.name, NOBODY, NOBODY)
+        except OSError:
+            return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not gives_files_away(), reason=ABSENT + "the right to make files that others own")
+
+
+def owners(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_uid for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_servers_folder_stays_its_users(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    (folder / "broker").mkdir(parents=True)
+    for name in ("server.toml", "broker/passwords"):
+        (folder / name).write_text("")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    home = Home(folder)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1))
+    with credentials.alone(home.folder / "broker"):
+        credentials.change_passwords(home.folder / "broker" / "passwords", {"power-001": "secret"})
+    with open_store(home.config("power").store_url, campaign="power") as store, store.serving(1), store.shared(1):
+        store.set_meta({"campaign": "power"})
+        made = owners(home.folder)
+    assert {"power.toml", "passwords", ".lock", "power.sqlite", "power.sqlite.lock", "power.sqlite-wal"} <= set(made)
+    assert set(made.values()) == {NOBODY}
+    assert {path.stat().st_uid for path in home.folder.rglob("*") if path.is_dir()} == {NOBODY}
+
+
+def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "passwords"
+    path.write_text("")
+    os.chown(path, NOBODY, NOBODY)
+    credentials.change_passwords(path, {"d": "secret"})
+    assert path.stat().st_uid == NOBODY
+    assert tmp_path.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_restored_store_is_the_servers(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "stores"
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+    store, copy = folder / "power.sqlite", tmp_path / "copy.sqlite"
+    for path in (store, copy) if there else (copy,):
+        with open_store(path, campaign="power") as opened:
+            opened.set_meta({"campaign": "power"})
+    restore(copy, store)
+    assert store.stat().st_uid == NOBODY

@@ -1,0 +1,143 @@
+"""The series in Home Assistant: over a real server, and by its own schema (slow: it is heavy, in a venv of its own)."""
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+from support.server import two_epochs
+from undertone_aggregator.campaign.home_assistant import device_class_of, discovery, removal
+from undertone_aggregator.estimate.estimates import Series
+from undertone_shared.discovery import message
+from undertone_shared.errors import Invalid
+
+SERIES = [Series(), Series(filtered=True), Series("north-west", 2)]
+
+
+def announced() -> tuple[str, dict[str, object]]:
+    topic, text = discovery("homeassistant", "undertone/v2", two_epochs()[1].campaign, SERIES, "epsilon = 1")
+    return topic, json.loads(text)
+
+
+def state_of(component: dict[str, Any], value: dict[str, object]) -> str:
+    """What Home Assistant makes of a message, by the template language that it uses."""
+    return jinja2.Template(component["value_template"]).render(value_json=value)
+
+
+@pytest.mark.parametrize(
+    ("unit", "measure", "expected"),
+    [
+        ("W", "mean", "power"),
+        ("W", "sum", ""),
+        ("Wh", "sum", ""),
+        ("°C", "last", "temperature"),
+        ("%", "mean", ""),
+        ("A", "max", "current"),
+        ("", "mean", ""),
+    ],
+)
+def test_a_class_is_named_only_where_it_is_true(unit: str, measure: str, expected: str) -> None:
+    assert device_class_of(unit, measure) == expected
+
+
+def test_every_series_has_its_mean_and_interval() -> None:
+    topic, value = announced()
+    assert topic == "homeassistant/device/undertone_meters/config"
+    components = value["components"]
+    assert isinstance(components, dict)
+    assert len(components) == 3 + 3 * len(SERIES)
+    assert components["all_raw_estimate"]["state_topic"] == "undertone/v2/meters/aggregate/all/raw"
+    low = components["north_west_raw_2_low"]
+    assert state_of(low, {"kind": "report", "low": 12.345678901234567}) == str(round(12.345678901234567, 1))
+    assert state_of(low, {"kind": "model", "low": 12.3}) == "None", "a threshold round estimates nothing"
+    assert state_of(low, {"kind": "report", "low": None}) == "None"
+    assert low["suggested_display_precision"] == 1
+    assert low["state_class"] == "measurement"
+    assert "device_class" not in low, "energy would be a meter's total"
+    assert "state_class" not in components["theta"]
+    assert components["lost"]["state_class"] == "total_increasing"
+    assert len({component["unique_id"] for component in components.values()}) == len(components)
+    device = value["device"]
+    assert isinstance(device, dict)
+    assert "epsilon = 1" in device["model"]
+    assert removal("homeassistant", "meters") == (topic, b"")
+
+
+# Home Assistant gives each component what the message says of the device as a whole, then checks it by its schema.
+_CHECK = """
+import json, sys
+from homeassistant.components.mqtt import binary_sensor, sensor
+import voluptuous as vol
+for line in sys.stdin:
+    value = json.loads(line)
+    for key, component in value["components"].items():
+        kind = component.pop("platform")
+        whole = {**component, "device": value["device"], "availability": value.get("availability", [])}
+        try:
+            {"sensor": sensor, "binary_sensor": binary_sensor}[kind].DISCOVERY_SCHEMA(whole)
+            print("ok", key)
+        except vol.Invalid as error:
+            print("refused", key, error)
+"""
+
+
+@pytest.mark.slow
+def test_home_assistants_own_schema_accepts_both_devices(tmp_path: Path) -> None:
+    from undertone_device.host.home import Home
+
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=True)
+    python = place / "bin/python"
+    packages = ["homeassistant==2024.3.3", "paho-mqtt==1.6.1"]
+    subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, timeout=1200)
+    _, series = announced()
+    household = json.loads(Home("meter-17", None, "homeassistant")._config())  # type: ignore[arg-type]
+    broken = json.loads(message("undertone_x", "x", "m", "1", []))
+    broken["components"] = {"bad": {"platform": "sensor", "name": "no topic", "unique_id": "x"}}
+    lines = "".join(json.dumps(value) + "\n" for value in (series, household, broken))
+    done = subprocess.run([python, "-c", _CHECK], input=lines, capture_output=True, text=True, timeout=120, check=False)
+    said = [line.split()[0] for line in done.stdout.splitlines()]
+    components = series["components"]
+    assert isinstance(components, dict)
+    expected = len(components) + len(household["components"])
+    assert said == ["ok"] * expected + ["refused"], done.stdout + done.stderr
+
+
+def test_a_household_sees_its_device_and_no_reading() -> None:
+    from undertone_device.host.home import seen_of
+
+    status = {
+        "campaign": {"name": "load", "certificates": {"cohort": [5, 2], "report": [2721, 1001]}, "stream": None},
+        "cap": [2721, 1001],
+        "most_a_day": 48,
+        "month": 3 << 20,
+        "ever": 5 << 20,
+        "ever_rho": 0,
+        "lifetime": 20 << 20,
+        "streams": None,
+        "spent_until": 1_800_000_000,
+        "paused": "pause",
+        "refusals": {"epsilon": 2, "rest": 1},
+    }
+    seen = seen_of(status)
+    assert (seen["day"], seen["month"], seen["ever"], seen["refused"]) == (48.0, 3.0, 5.0, 3)
+    assert seen["paused"] is True
+    assert set(seen) == {"day", "month", "ever", "life", "last_report", "paused", "why", "refused", "campaign"}
+    assert seen["life"] == 25.0
+
+
+def test_a_discovery_prefix_that_is_none_is_refused(tmp_path: Path) -> None:
+    from undertone_aggregator.settings.config import read_config
+
+    path = tmp_path / "a.toml"
+    sample = subprocess.run(
+        [sys.executable, "-m", "undertone", "serve", "--sample-config"], capture_output=True, text=True, check=True
+    ).stdout
+    path.write_text(sample.replace("[server]", '[server]\nhome_assistant = "a/#"'))
+    with pytest.raises(Invalid):
+        read_config(path)

@@ -1,0 +1,101 @@
+"""Readings may begin below zero: what a reader sees is in the reader's units, and never less the offset."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from support import server
+from undertone_aggregator.campaign.collection import COLLECTIONS
+from undertone_aggregator.campaign.publish import status_message
+from undertone_aggregator.campaign.results import guarantee_of
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_from_json, threshold_to_json
+from undertone_aggregator.counts.partial import Key, Partial
+from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_aggregator.threshold import (
+    Threshold,
+    limit_change,
+    limit_most,
+    limit_range,
+)
+from undertone_shared import report
+from undertone_shared.errors import Invalid
+
+# Degrees: readings from -20 to 980, truncated at 57 - 20 = 37.
+OFFSET, THETA = -20, 57
+
+
+def epoch() -> Epoch:
+    return Epoch(server.campaign(theta=THETA, offset=OFFSET, cohort_stride=9), server.FIRST - 10)
+
+
+def choice(theta: int, bottom: int = 0) -> Threshold:
+    return Threshold(theta, theta, theta, 0.0, 0.0, 1.0, np.ones(1), (0, 1001), "robust", bottom=bottom, offset=OFFSET)
+
+
+def test_a_campaign_says_its_threshold_in_the_readers_units() -> None:
+    campaign = epoch().campaign
+    assert (campaign.rule.theta, campaign.theta) == (57, 37)
+    assert campaign.ranges == ((0, -20, 37),)
+    assert campaign.thetas == "37 Wh"
+    blocks = server.campaign(theta=THETA, offset=OFFSET, later=((2, 0, 30),))
+    assert blocks.thetas == "10 to 37 Wh by time of day"
+    assert server.campaign(offset=OFFSET).theta is None
+
+
+def test_an_estimate_carries_the_threshold_in_its_own_units() -> None:
+    made = epoch()
+    rule = made.report
+    assert rule is not None
+    counts = np.zeros(rule.mechanism.symbols, dtype=np.int64)
+    counts[:2] = 50
+    key = Key("meters", made.campaign.fingerprint, report.REPORT, "other", server.FIRST)
+    (estimate,) = Reconstruction(Timeline([made])).estimates(Partial({key: counts}), ["all"])
+    assert estimate.theta == 37
+
+
+def test_status_and_log_say_the_same() -> None:
+    made = epoch()
+    timeline = Timeline([made])
+    budget = Budget.parse(4)
+    status = json.loads(status_message(made, guarantee_of(timeline, budget), server.FIRST, {}))
+    assert (status["theta"], status["ranges"]) == (37, [[0, -20, 37]])
+    said = COLLECTIONS["scalar"].announce(made, budget.epsilon, (1, 2), 5)
+    assert said[0][2]["theta"] == 37
+    assert "37 Wh" in said[0][1]
+
+
+def test_warnings_name_thresholds_in_the_readers_units() -> None:
+    assert "would be 180;" in limit_change(choice(200), 57).warnings[-1]
+    assert "would be 180, above its limit of 30" in limit_most(choice(200), 50).warnings[-1]
+    assert "would be -10 to 180;" in limit_range(choice(200, bottom=10), 12, 57).warnings[-1]
+    chosen = choice(200)
+    assert threshold_from_json(threshold_to_json(chosen)).offset == OFFSET
+
+
+def test_the_filter_weighs_chance_by_the_range_and_not_by_the_offset() -> None:
+    made = epoch()
+    rule = made.report
+    assert rule is not None
+    counts = np.zeros(rule.mechanism.symbols, dtype=np.int64)
+    counts[0], counts[-1] = 60, 40
+    cells = {
+        Key("meters", made.campaign.fingerprint, report.REPORT, "other", server.FIRST + slot): counts
+        for slot in range(8)
+    }
+    raw = Reconstruction(Timeline([made])).estimates(Partial(cells), ["all"])
+    shifted = [replace(row, estimate=row.estimate - OFFSET, theta=(row.theta or 0) - OFFSET) for row in raw]
+    ours = SeriesFilter(1, 4, offset=OFFSET).noise(raw).chance
+    assert ours == pytest.approx(SeriesFilter(1, 4).noise(shifted).chance)
+    assert ours > 0
+
+
+@pytest.mark.parametrize("most", [-20, -21, 981])
+def test_a_limit_of_theta_is_a_reading(most: int) -> None:
+    plan = server.plan(offset=OFFSET, default=OFFSET, bound=1000)
+    assert replace(plan, theta_max=-19).theta_max == -19
+    with pytest.raises(Invalid, match="theta_max"):
+        replace(plan, theta_max=most)

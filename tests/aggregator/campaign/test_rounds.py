@@ -1,0 +1,410 @@
+"""The rounds of a whole campaign, played on a fleet that reports at once, with restarts."""
+
+import json
+import random
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support import server
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign import rounds as module
+from undertone_aggregator.campaign.coordinator import Coordinator
+from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.estimate.publication import publication_of
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import Batch, Store, open_store
+from undertone_aggregator.threshold import (
+    LARGEST_CHANGE,
+    Query,
+    Threshold,
+    constant_variance,
+    limit_change,
+    limit_first,
+    limit_most,
+)
+from undertone_shared import report
+from undertone_shared.campaign import Campaign, header
+from undertone_shared.scalar import ReportRule
+
+NOW = server.FIRST
+DEVICES = 400
+
+
+class Outlet:
+    """Remembers what was published."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+
+    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
+        self.messages.append((topic, payload))
+
+    def campaigns(self) -> list[Campaign]:
+        return [Campaign(payload[12:-64]) for topic, payload in self.messages if topic.endswith("/config")]
+
+
+class Nobody:
+    def write(self, _: str) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
+
+
+def report_slot(store: Store, slot: int, chance: random.Random, scale: float) -> None:
+    """All devices report for a slot, readings exponential with mean ``scale``."""
+    epoch = Timeline(store.epochs()).at(slot)
+    if epoch is None:
+        return
+    campaign, rule = epoch.campaign, epoch.campaign.report
+    batch = Batch()
+    members = DEVICES // campaign.schedule.cohort_stride
+    laws: dict[tuple[int, int], list[int]] = {}
+    for number in range(DEVICES):
+        reading = min(int(chance.expovariate(1 / scale)), campaign.bound)
+        if number < members:
+            kind, mechanism = report.COHORT, campaign.cohort.mechanism
+        else:
+            assert rule is not None
+            kind, mechanism = report.REPORT, rule.mechanism.piecewise  # type: ignore[union-attr]
+        if kind == report.COHORT:
+            level = int(np.searchsorted(mechanism.edges, reading, side="right")) - 1  # type: ignore[arg-type]
+        else:
+            assert rule is not None
+            level = min(reading, rule.theta) * mechanism.levels // rule.theta  # type: ignore[union-attr]
+        if (kind, level) not in laws:
+            laws[kind, level] = list(accumulate(mechanism.weights(level)))  # type: ignore[union-attr]
+        symbol = chance.choices(range(mechanism.symbols), cum_weights=laws[kind, level])[0]  # type: ignore[union-attr]
+        symbols = mechanism.symbols if kind == report.COHORT else rule.mechanism.symbols  # type: ignore[union-attr]
+        batch.partial.add(Key("meters", campaign.fingerprint, kind, "all", slot), symbol, symbols)
+    store.commit("0of1", batch)
+
+
+def play(
+    folder: Path,
+    slots: int,
+    *,
+    restart_every: int = 10**9,
+    scale: float = 40.0,
+    away: range = range(0),
+    journal: Any = None,
+    **options: object,
+) -> Outlet:
+    """Run a campaign for ``slots`` seconds, with a new coordinator every so often; nobody reports while ``away``."""
+    journal = journal or Journal(Nobody())  # type: ignore[arg-type]
+    config = server.config(folder, cells=16, **options)
+    outlet, chance = Outlet(), random.Random(11)
+    with open_store(folder / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        for second in range(slots):
+            if second % restart_every == 0:
+                coordinator = Coordinator(config, server.SEED, store, outlet, journal)
+            if second and second - 1 not in away:
+                report_slot(store, NOW + second - 1, chance, scale)
+            coordinator.tick(NOW + second)
+    return outlet
+
+
+def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
+    config = server.config(tmp_path, cells=16)
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        coordinator = Coordinator(config, server.SEED, store, Outlet(), Journal(Nobody()))  # type: ignore[arg-type]
+        for group, n in (("north", 12), ("south", 10), ("solo", 1)):
+            store.set_devices(Device(f"{group}-{number}", group, ACTIVE, 0) for number in range(n))
+        coordinator.tick(NOW)
+        batch = Batch(
+            lost=Counter({("north", NOW): 5, ("solo", NOW): 1}),
+            conflicts=Counter(north=2),
+            outcomes=Counter(conflict=2),
+        )
+        store.commit("0of1", batch)
+        coordinator.status(NOW + 1)
+        rows = json.loads(store.meta()["status"])["devices"]
+    # Of solo's one household nothing is told, nor of south, which everybody less the others would tell of.
+    assert set(rows) == {"all", "north"}
+    assert [rows[group]["conflicting"] for group in ("all", "north")] == [2, 2]
+    assert [rows[group]["lost"] for group in ("all", "north")] == [6, 5]
+
+
+def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_over() -> None:
+    plan = server.plan(rounds=[5, 7], settle_slots=2, lead_slots=3, report_slots=20)
+    first = Rounds(plan, server.SEED, lambda *_: None).first(NOW).campaign  # type: ignore[arg-type,return-value]
+    # Each round is followed by slots to settle, slots to announce the next epoch, and the one that is running.
+    assert first.last_slot - first.first_slot + 1 == (5 + 2 + 3 + 1) + (7 + 2 + 3 + 1) + 20
+
+
+@pytest.mark.parametrize("restart_every", [10**9, 1])
+def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) -> None:
+    outlet = play(tmp_path, 44, restart_every=restart_every)
+    with open_store(tmp_path / "s.sqlite") as store:
+        epochs = store.epochs()
+    assert [epoch.phase for epoch in epochs[:3]] == ["threshold", "threshold", "report"]
+    assert [epoch.campaign.first_slot - NOW for epoch in epochs[:3]] == [2, 2 + 5 + 2, 2 + 2 * (5 + 2)]
+    first, second, third = (epoch.campaign for epoch in epochs[:3])
+    assert first.schedule.cohort_stride == second.schedule.cohort_stride == 1
+    assert first.cohort.mechanism.edges != second.cohort.mechanism.edges, "the second round zooms in"
+    assert third.report is not None
+    assert 60 <= third.report.theta <= 400, "the readings' mean is 40, one in a thousand lies above 280"
+    assert epochs[2].threshold is not None
+    assert all(epoch.campaign.last_slot == third.first_slot + 19 for epoch in epochs[2:])
+    broadcast = outlet.campaigns()
+    assert [campaign.fingerprint for campaign in broadcast] == list(
+        dict.fromkeys(campaign.fingerprint for campaign in broadcast)
+    ) or restart_every == 1
+    assert {campaign.fingerprint for campaign in broadcast} == {epoch.campaign.fingerprint for epoch in epochs}
+
+
+def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:
+    bodies = []
+    for name, every in (("a", 10**9), ("b", 1)):
+        (tmp_path / name).mkdir()
+        play(tmp_path / name, 30, restart_every=every)
+        with open_store(tmp_path / name / "s.sqlite") as store:
+            bodies.append([epoch.campaign.body for epoch in store.epochs()])
+    assert bodies[0] == bodies[1]
+
+
+def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
+    config, outlet = server.config(tmp_path), Outlet()
+    with open_store(tmp_path / "s.sqlite") as store:
+        coordinator = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+        for second in range(30):
+            coordinator.tick(NOW + second)
+        assert store.epoch_count() == 1
+        report_slot(store, NOW + 28, random.Random(1), 40.0)
+        coordinator.tick(NOW + 31)
+        assert store.epoch_count() == 2
+
+
+def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
+    outlet = Outlet()
+    with open_store(tmp_path / "s.sqlite") as store:
+        coordinator = Coordinator(
+            server.config(tmp_path),
+            server.SEED,
+            store,
+            outlet,
+            Journal(Nobody()),  # type: ignore[arg-type]
+        )
+        for second in range(0, 3 * 3600, 30):
+            coordinator.tick(NOW + second)
+    messages = [payload for topic, payload in outlet.messages if topic.endswith("/config")]
+    assert len(messages) == 3
+    assert len({message[12:] for message in messages}) == 1, "only the header changes"
+    assert len({message[:12] for message in messages}) == 3
+
+
+def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
+    """A device that keeps a campaign of tomorrow draws nothing until one of today comes."""
+    outlet, back = Outlet(), 7200
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        coordinator = Coordinator(
+            server.config(tmp_path, rounds=[5], settle_slots=2),
+            server.SEED,
+            store,
+            outlet,
+            Journal(Nobody()),  # type: ignore[arg-type]
+        )
+        coordinator.tick(NOW)
+        for second in (*range(2, 30), *range(back, back + 30)):
+            report_slot(store, NOW + second, random.Random(second), 40.0)
+            coordinator.tick(NOW + second + 1)
+        outlet.messages.clear()
+        coordinator.tick(NOW + 20)
+    issued = [header(payload)[0] for topic, payload in outlet.messages if topic.endswith("/config")]
+    assert issued == [NOW + 20]
+    slots = [json.loads(payload)["slot"] for topic, payload in outlet.messages if topic.endswith("/all/raw")]
+    # What has settled stays, also where the clock was ahead.
+    assert slots == [NOW + 29]
+    assert any(topic.endswith("/status") for topic, _ in outlet.messages)
+
+
+def test_a_campaign_starts_when_it_is_planned() -> None:
+    rounds = Rounds(server.plan(start=NOW + 50), server.SEED, lambda *_: None)  # type: ignore[arg-type,return-value]
+    assert rounds.first(NOW).campaign.epoch == NOW + 50
+    assert rounds.first(NOW + 100).campaign.epoch == NOW + 102
+
+
+def test_theta_changes_by_a_factor_of_two_at_most() -> None:
+    chosen = Threshold(900, 800, 1000, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "ems")
+    assert limit_change(chosen, 1000) is chosen
+    assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
+    assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
+    assert "factor of 2 at most" in limit_change(chosen, 100).warnings[-1]
+
+
+class Notes(Nobody):
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+
+def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
+    # Report slots from 16 on, looks every 8 slots; from slot 26 to 75 nobody is there: six looks at empty slots.
+    notes = Notes()
+    play(tmp_path, 90, away=range(26, 76), journal=Journal(notes), report_slots=100)  # type: ignore[arg-type]
+    with open_store(tmp_path / "s.sqlite") as store:
+        epochs = [epoch for epoch in store.epochs() if epoch.phase == "report"]
+    thetas = [epoch.campaign.report.theta for epoch in epochs if epoch.campaign.report]
+    first = thetas[0]
+    assert all(first / LARGEST_CHANGE < theta < first * LARGEST_CHANGE for theta in thetas), thetas
+    issued = [epoch.issued_at - NOW for epoch in epochs]
+    assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
+    assert "0 devices report where there were 400" in notes.text
+
+
+def test_the_report_phase_refines_theta_with_its_own_histograms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every slot that is settled, none of those that are not, and at no cost in privacy."""
+    play(tmp_path, 40, report_slots=100, blocks=1)
+    asked: list[list[Any]] = []
+
+    class Asked(Exception):
+        pass
+
+    def choose(*_: Any, reports: list[Any], **options: Any) -> Threshold:
+        asked.append(reports)
+        raise Asked
+
+    monkeypatch.setattr(module, "theta_from_reports", choose)
+    plan = server.config(tmp_path, cells=16, report_slots=100, blocks=1).campaign
+    with open_store(tmp_path / "s.sqlite") as store:
+        epochs = store.epochs()
+        rounds = Rounds(plan, server.SEED, lambda first, last, kind: store.partial(first, last, kind=kind))
+        with pytest.raises(Asked):
+            rounds.next(Timeline(epochs), NOW + 40)
+        settled = NOW + 40 - plan.settle_slots - 1
+        sent = store.partial(0, settled, kind=report.REPORT)
+    (reports,) = asked
+    assert len(reports) == sum(epoch.campaign.report is not None for epoch in epochs) > 0
+    assert sum(int(np.sum(counts.counts)) for counts in reports) == sent.reports > 1000
+
+
+def exponential(scale: float, bound: int) -> np.ndarray:
+    edges = np.arange(bound + 2)
+    density = np.diff(1.0 - np.exp(-edges / scale))
+    return np.asarray(density / density.sum())
+
+
+def test_the_first_theta_obeys_a_limit() -> None:
+    query, variance = Query.fleet(10_000), constant_variance(1.0)
+    honest = exponential(100.0, 10_000)
+    chosen = Threshold(600, 550, 650, 0.0, 0.0, 0.0, honest, range(10_002), "robust")
+    assert limit_first(chosen, query, variance) is chosen
+    # One reading in a hundred at the bound: by fakes that imitate honest devices, as nobody could tell.
+    faked = 0.99 * honest
+    faked[-1] += 0.01
+    lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")
+    held = limit_first(lured, query, variance)
+    assert 500 <= held.theta <= 1400
+    assert "if the largest 1% of readings were false" in held.warnings[-1]
+
+
+def test_the_operators_limit_holds() -> None:
+    chosen = Threshold(700, 650, 750, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "robust")
+    assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
+    held = limit_most(chosen, 300)
+    assert held.theta == 300
+    assert "its limit of 300" in held.warnings[-1]
+
+
+def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
+    return [json.loads(payload) for topic, payload in outlet.messages if topic.endswith(f"/aggregate/{series}")]
+
+
+def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
+    # A status comes every minute.
+    for least, some, slots in ((DEVICES // 2, True, 64), (DEVICES + 1, False, 28)):
+        (tmp_path / str(least)).mkdir()
+        outlet = play(tmp_path / str(least), slots, min_reports=least, report_slots=100)
+        messages = [message for message in published(outlet, "all/raw") if message["kind"] == "report"]
+        assert bool(messages) == some
+        assert all(message["reports"] >= least for message in messages)
+        told = published(outlet, "status")[-1]["published"]
+        assert (told is not None) == some
+        assert [message["published"]["reports"] >= least for message in messages] == [True] * len(messages)
+        assert all("ε = 4 per reading" in message["guarantee"] for message in messages)
+        if some:
+            # 4 slots a cycle at ε = 4 each, hidden among at least 300 others.
+            assert told["releases"] == 4
+            assert 300 <= told["reports"] <= DEVICES
+            assert told["epsilon"] < 16
+
+
+def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
+    assert not Rounds(server.plan(), b"", None).warnings()  # type: ignore[arg-type]
+    (sentence,) = Rounds(server.plan(rounds=[4, 3]), b"", None).warnings()  # type: ignore[arg-type]
+    assert "3 slots are no whole cycles of 4" in sentence
+
+
+def test_blocks_move_by_their_mean_over_the_cycle():
+    before = ((0, 0, 400), (12, 0, 1000))
+    assert _moved(before, before, 48) == 0
+    # A quarter of the cycle by half, then the rest by a tenth.
+    assert _moved(before, ((0, 0, 600), (12, 0, 1100)), 48) == pytest.approx(0.25 * 0.5 + 0.75 * 0.1)
+    # A boundary that moves by two slots.
+    assert _moved(before, ((0, 0, 400), (14, 0, 1000)), 48) == pytest.approx(2 / 48 * 0.6)
+    assert _moved(((0, 100, 400),), ((0, 130, 400),), 48) == pytest.approx(0.1)
+
+
+def test_a_block_is_limited_by_what_was_in_force_in_it():
+    rule = ReportRule(0, 400, server.campaign(theta=400).report.mechanism, ((12, 0, 1000),))
+    assert [_nearest(rule, theta, 0, 10) for theta in (100, 400, 900)] == [400, 400, 400]
+    assert [_nearest(rule, theta, 10, None) for theta in (100, 700, 2000)] == [400, 700, 1000]
+    assert _nearest(rule, 100, 12, None) == 1000
+
+
+def test_a_late_report_changes_no_topic_also_after_a_restart(tmp_path: Path) -> None:
+    """Polled before and after one late report, the difference would be its exact symbol."""
+    config, chance = server.config(tmp_path, cells=16, rounds=[5], settle_slots=2), random.Random(4)
+    # series -> slot -> what was published of it.
+    said: dict[str, dict[int, set[bytes]]] = {}
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        for second in range(60):
+            if second % 10 == 0:
+                outlet = Outlet()
+                coordinator = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+            if second:
+                report_slot(store, NOW + second - 1, chance, 40.0)
+            coordinator.tick(NOW + second)
+            for late in range(max(second - 20, 1), second - 4, 3):
+                report_slot(store, NOW + late, chance, 900.0)
+        for topic, payload in outlet.messages:
+            if topic.endswith("/all/raw"):
+                row = json.loads(payload)
+                said.setdefault(topic, {}).setdefault(row["slot"], set()).add(payload)
+                counts = store.partial(row["slot"], row["slot"], late=False)
+                assert row["reports"] + row["cohort"] == counts.reports == DEVICES
+                assert store.partial(row["slot"], row["slot"]).reports > DEVICES
+    assert len(said) == 1
+
+
+def test_slots_that_fell_due_while_nobody_served_wait_for_their_reports(tmp_path: Path) -> None:
+    config, chance, outlet = server.config(tmp_path, cells=16, rounds=[50], settle_slots=3), random.Random(4), Outlet()
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        Coordinator(config, server.SEED, store, outlet, Journal(Nobody())).tick(NOW)  # type: ignore[arg-type]
+        report_slot(store, NOW + 5, chance, 40.0)
+        again = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+        again.tick(NOW + 30)
+        assert publication_of(store, 10).settled == -1
+        report_slot(store, NOW + 10, chance, 40.0)
+        again.tick(NOW + 33)
+        # None settles beyond the newest report, however far the clock is.
+        assert publication_of(store, 10).settled == NOW + 10
+        report_slot(store, NOW + 10, chance, 40.0)
+        assert store.late_reports() == DEVICES

@@ -1,0 +1,263 @@
+"""When an epoch is due, how long it lasts, and when θ may stay: one slot, one device, one reading at each limit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from support import server
+from undertone_aggregator.campaign import rounds as module
+from undertone_aggregator.campaign.evidence import Reader
+from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.threshold import Query, Threshold, first_edges
+from undertone_aggregator.threshold.joint import Design
+from undertone_shared.scalar import ReportRule
+
+NOW = server.FIRST
+MINUTE = 60
+# A Unix second at which a slot of a minute begins.
+START = NOW - NOW % MINUTE
+CHOSEN = Threshold(500, 400, 600, 1.0, 0.1, 1.0, np.ones(3) / 3, (0, 100, 500, 1001), "robust")
+
+
+def rounds_of(plan: CampaignPlan, **options: Any) -> Rounds:
+    return Rounds(plan, server.SEED, cast(Reader, None), **options)
+
+
+class Asked(Exception):
+    """The decision about θ has begun."""
+
+
+@dataclass
+class Evidence:
+    """Stands for the store: so many devices report now, so many did at most."""
+
+    now_there: float = 400
+    at_most: float = 400
+    cohort_of: list[Epoch] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, *_: object) -> "Evidence":
+        return self
+
+    def devices(self) -> float:
+        return self.now_there
+
+    def most_devices(self) -> float:
+        return self.at_most
+
+    def cohort(self) -> dict[Epoch, object]:
+        return {epoch: object() for epoch in self.cohort_of}
+
+    def reports(self) -> list[object]:
+        self.asked.append("reports")
+        return ["a histogram"]
+
+    def day(self) -> None:
+        self.asked.append("day")
+
+
+Decide = Callable[..., tuple[Epoch | None, dict[str, Any], Evidence]]
+
+
+@pytest.fixture
+def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
+    """What comes next after ``epochs``, where the decision is ``theta``; what the decision was asked; the evidence."""
+
+    def decided(
+        epochs: list[Epoch], now: int, *, theta: int = 500, reason: str | None = None, tell: Any = None, **options: Any
+    ) -> tuple[Epoch | None, dict[str, Any], Evidence]:
+        devices = {name: options.pop(name) for name in ("now_there", "at_most") if name in options}
+        evidence = Evidence(**devices, cohort_of=options.pop("cohort_of", epochs))
+        given: dict[str, Any] = {}
+        plan = server.plan(**options)
+
+        def choose(*_: object, **named: Any) -> Threshold:
+            given.update(named)
+            return replace(CHOSEN, theta=theta)
+
+        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any) -> Design:
+            threshold = chosen(lambda _: 1.0)
+            return Design(threshold, server.campaign(theta=500).report.mechanism, reason)  # type: ignore[union-attr]
+
+        monkeypatch.setattr(module, "Evidence", evidence)
+        monkeypatch.setattr(module, "next_range", lambda *_, **__: first_edges(1000, 16))
+        monkeypatch.setattr(module, "theta_from_reports", choose)
+        monkeypatch.setattr(module, "with_bottom", lambda chosen, *_: given.update(bottom=True) or chosen)
+        monkeypatch.setattr(module, "in_blocks", lambda chosen, *_: given.update(blocks=True) or chosen)
+        monkeypatch.setattr(module, "limit_first", lambda chosen, *_: given.update(first=True) or chosen)
+        monkeypatch.setattr(module, "limit_range", lambda chosen, *_: given.update(later=True) or chosen)
+        monkeypatch.setattr(module, "choose_jointly", jointly)
+        following = rounds_of(plan, tell=tell or (lambda _: None)).next(Timeline(epochs), now)
+        return following, given, evidence
+
+    return decided
+
+
+def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None:
+    rounds = rounds_of(server.plan(rounds=[4, 8], settle_slots=3))
+    epochs = [Epoch(server.campaign(NOW + 100 * number), 0) for number in range(3)]
+    dues = [rounds.due(Timeline(epochs[: number + 1]), NOW) for number in range(3)]
+    # A third epoch of the rounds, after one that nobody answered, is as long as the last.
+    assert dues == [NOW + 4 + 3, NOW + 100 + 8 + 3, NOW + 200 + 8 + 3]
+
+
+def test_slots_are_counted_in_slots_and_dues_in_seconds() -> None:
+    plan = server.plan(slot_seconds=MINUTE, rounds=[4], settle_slots=1, lead_slots=2, start=START + 30 * MINUTE)
+    rounds = rounds_of(plan)
+    epoch = rounds.first(START)
+    assert epoch.campaign.first_slot == START // MINUTE + 30
+    assert rounds.due(Timeline([epoch]), START) == START + (30 + 4 + 1) * MINUTE
+    assert rounds.first(START + 29 * MINUTE).campaign.first_slot == START // MINUTE + 31
+    assert rounds_of(server.plan(slot_seconds=MINUTE)).first(START).campaign.first_slot == START // MINUTE + 2
+
+
+def test_a_report_epoch_of_minutes_is_due_in_seconds(decide: Decide) -> None:
+    options: dict[str, Any] = {"slot_seconds": MINUTE, "rounds": [4], "epoch_slots": 8, "settle_slots": 1}
+    rounds = rounds_of(server.plan(**options))
+    epochs = [rounds.first(START)]
+    following, _, _ = decide(epochs, START + 7 * MINUTE, **options)
+    assert following is not None
+    first = START // MINUTE + 7 + 2
+    assert (following.phase, following.campaign.first_slot) == ("report", first)
+    due = rounds.due(Timeline([*epochs, following]), START + 10 * MINUTE)
+    assert due == (first + 8 + 1) * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("now", "look"), [(0, 9), (15, 9), (16, 9), (17, 17), (24, 17), (25, 25), (896, 889), (897, 897)]
+)
+def test_a_report_epoch_is_looked_at_once_every_few_slots(now: int, look: int) -> None:
+    """Its slots from 100 on, every 8, once they are settled; while the lead still fits before its last slot."""
+    epochs = server.two_epochs()
+    rounds = rounds_of(server.plan(epoch_slots=8, settle_slots=1, lead_slots=3))
+    assert rounds.due(Timeline(epochs), NOW + 100 + now) == NOW + 100 + look
+
+
+def test_no_look_is_left_where_an_epoch_would_begin_after_the_last_slot() -> None:
+    epochs = server.two_epochs()
+    for lead, due in ((3, NOW + 997), (4, None)):
+        rounds = rounds_of(server.plan(epoch_slots=8, settle_slots=1, lead_slots=lead))
+        assert rounds.due(Timeline(epochs), NOW + 997) == due
+
+
+@pytest.mark.parametrize("bound", [1, 1000])
+def test_the_first_epoch_waits_for_the_lead_and_lasts_as_planned(bound: int) -> None:
+    rounds = rounds_of(server.plan(bound=bound, rounds=[4], lead_slots=5, settle_slots=2, report_slots=12))
+    for now, first in ((NOW, NOW + 5), (NOW + 1, NOW + 6)):
+        campaign = rounds.first(now).campaign
+        assert campaign.first_slot == first
+        assert campaign.last_slot - first + 1 == 12 + (0 if bound == 1 else 4 + 2 + 5 + 1)
+
+
+def test_an_epoch_begins_after_the_time_that_its_design_took(decide: Decide) -> None:
+    plan = server.plan(slot_seconds=MINUTE, lead_slots=2)
+    for clock, first in ((None, 2), (START + 3 * MINUTE + 59.9, 5), (START - 600.0, 2)):
+        rounds = rounds_of(plan, clock=None if clock is None else lambda clock=clock: clock)
+        assert rounds._soonest(START) == START // MINUTE + first
+
+
+@pytest.mark.parametrize(
+    ("there", "most", "enough"), [(100, 400, True), (99.9, 400, False), (1, 1, True), (0.5, 1, False)]
+)
+def test_theta_is_decided_while_a_quarter_of_the_devices_reports(
+    decide: Decide, there: float, most: float, enough: bool
+) -> None:
+    told: list[str] = []
+    epochs = server.two_epochs()
+    following, given, _ = decide(epochs, NOW + 109, theta=900, now_there=there, at_most=most, tell=told.append)
+    assert (following is not None) == bool(given) == (not told) == enough
+    # In the rounds there is nobody yet to compare with: the histogram alone says that somebody is there.
+    assert decide(epochs[:1], NOW + 9, rounds=[4], now_there=0, at_most=0)[0] is not None
+
+
+def test_a_round_that_nobody_answered_goes_on(decide: Decide) -> None:
+    epochs = server.two_epochs()
+    assert decide(epochs[:1], NOW + 9, cohort_of=[])[0] is None
+    # A report epoch without a cohort still decides, by what is remembered.
+    assert decide(epochs, NOW + 109, theta=900, cohort_of=epochs[:1])[0] is not None
+
+
+def test_the_rounds_are_as_many_as_planned(decide: Decide) -> None:
+    epochs = [Epoch(server.campaign(NOW + 100 * number), 0) for number in range(2)]
+    phases = [decide(epochs[:n], NOW + 300, rounds=[4, 4])[0].phase for n in (1, 2)]  # type: ignore[union-attr]
+    assert phases == ["threshold", "report"]
+
+
+@pytest.mark.parametrize(("theta", "issued"), [(500, False), (524, False), (525, True), (475, True), (476, False)])
+def test_a_change_of_theta_by_a_twentieth_is_worth_an_epoch(decide: Decide, theta: int, issued: bool) -> None:
+    following, given, _ = decide(server.two_epochs(), NOW + 109, theta=theta)
+    assert (following is not None) == issued
+    assert "later" in given
+    assert "first" not in given
+    if following is not None:
+        assert following.campaign.report is not None
+        assert following.campaign.report.ranges == ((0, 0, theta),)
+        assert following.campaign.first_slot == NOW + 109 + 2
+        assert following.campaign.last_slot == NOW + 1000
+
+
+@pytest.mark.parametrize(("now", "issued"), [(997, True), (998, True), (999, False)])
+def test_the_last_slot_may_have_an_epoch_of_its_own(decide: Decide, now: int, issued: bool) -> None:
+    following, _, _ = decide(server.two_epochs(), NOW + now, theta=900, lead_slots=2)
+    assert (following is not None) == issued
+
+
+def test_the_report_phase_lasts_as_planned_and_says_why_the_hybrid_reports(decide: Decide) -> None:
+    epochs = server.two_epochs()[:1]
+    following, given, _ = decide(epochs, NOW + 9, rounds=[4], report_slots=20, lead_slots=2)
+    assert following is not None
+    assert (following.campaign.first_slot, following.campaign.last_slot) == (NOW + 11, NOW + 30)
+    assert following.threshold is not None
+    assert following.threshold.warnings == []
+    assert "first" in given
+    following, _, _ = decide(epochs, NOW + 9, rounds=[4], reason="no table is better")
+    assert following is not None
+    assert following.threshold is not None
+    assert following.threshold.warnings == ["no table is better"]
+
+
+@pytest.mark.parametrize(
+    ("method", "blocks", "asked"),
+    [("robust", 1, ["reports"]), ("robust", 2, ["reports", "day"]), ("ems", 1, []), ("ems", 2, [])],
+)
+def test_only_the_robust_method_reads_the_report_phase(
+    decide: Decide, method: str, blocks: int, asked: list[str]
+) -> None:
+    epochs = server.two_epochs()
+    _, given, evidence = decide(epochs, NOW + 109, method=f'"{method}"', blocks=blocks)
+    assert evidence.asked == asked
+    assert bool(given["reports"]) == ("bottom" in given) == ("blocks" in given) == (method == "robust")
+    assert given["method"] == method
+
+
+def test_theta_is_chosen_for_the_devices_that_will_report(decide: Decide) -> None:
+    epochs = server.two_epochs()
+    share = server.plan().report_share
+    assert 0 < share < 1
+    _, given, _ = decide(epochs[:1], NOW + 9, rounds=[4], now_there=300, at_most=400)
+    assert given["query"] == Query.fleet(round(400 * share))
+    _, given, _ = decide(epochs, NOW + 109, now_there=300, at_most=400)
+    assert given["query"] == Query.fleet(round(300 * share))
+    _, given, _ = decide(epochs[:1], NOW + 9, rounds=[4], now_there=0, at_most=0)
+    assert given["query"] == Query.fleet(1)
+
+
+def test_both_ends_of_a_block_move() -> None:
+    before = ((0, 100, 400), (12, 200, 1000))
+    after = ((0, 130, 370), (12, 280, 920))
+    # By 60 of 300 over a quarter of the cycle, by 160 of 800 over the rest.
+    assert _moved(before, after, 48) == pytest.approx(0.2)
+    assert _moved(before, ((0, 70, 430), (12, 120, 1080)), 48) == pytest.approx(0.2)
+
+
+def test_a_block_that_ends_where_another_begins_has_no_part_of_it() -> None:
+    rule = ReportRule(0, 400, server.campaign(theta=400).report.mechanism, ((12, 0, 1000), (20, 0, 700)))  # type: ignore[union-attr]
+    assert [_nearest(rule, theta, 0, 12) for theta in (100, 700)] == [400, 400]
+    assert [_nearest(rule, theta, 12, 20) for theta in (100, 2000)] == [1000, 1000]
+    assert [_nearest(rule, theta, 20, None) for theta in (100, 2000)] == [700, 700]
+    assert [_nearest(rule, theta, 11, 21) for theta in (100, 2000)] == [400, 1000]

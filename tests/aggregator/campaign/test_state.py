@@ -1,0 +1,128 @@
+"""The state of a server: what it says is wrong, and that every outlet says the same."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.many import PLAN, undertone
+from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
+from undertone_aggregator.campaign.state import (
+    CHOOSING,
+    FAILED,
+    NEW,
+    NO_ROOM,
+    OVER,
+    STALE_SECONDS,
+    STARTING,
+    STOPPED,
+    CampaignState,
+    ServerState,
+    read_state,
+    state_of,
+)
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import open_store
+from undertone_aggregator.web.site import HomeSite
+from undertone_operate.doctor import examine
+from undertone_shared.errors import Invalid
+
+NOW = 1_800_000_000.0
+POWER = CampaignState(RUNNING, ready=True, newest=int(NOW) - 60, due=int(NOW) - 86400, end=int(NOW) + 86400)
+WELL = ServerState(NOW, NOW - 3600, True, 1 << 40, {"power": POWER})
+
+
+def campaign(**changes: object) -> ServerState:
+    return replace(WELL, campaigns={"power": replace(POWER, **changes)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "fact"),
+    [
+        (replace(WELL, reachable=False), "broker"),
+        (replace(WELL, free=NO_ROOM - 1), "15 MB"),
+        (replace(WELL, time=NOW - STALE_SECONDS - 1), "31 s"),
+        (replace(WELL, campaigns={}), "no campaign"),
+        (campaign(state=FAILED, reason="no groups"), "campaign power is failed (no groups)"),
+        (campaign(state=STARTING), "campaign power is starting"),
+        (campaign(ready=False, reason="the disk is full"), "the disk is full"),
+        (campaign(state=PAUSED, ready=False), "campaign power"),
+    ],
+)
+def test_each_thing_that_keeps_reports_out_is_a_problem(state: ServerState, fact: str) -> None:
+    (sentence,) = state.problems(NOW)
+    assert fact in sentence
+    assert not state.row(NOW)["ready"]
+
+
+@pytest.mark.parametrize("state", [RUNNING, CHOOSING, PAUSED, RETIRED, OVER])
+def test_what_takes_in_all_that_it_should_is_no_problem(state: str) -> None:
+    assert campaign(state=state, ready=state not in (RETIRED, OVER)).problems(NOW) == []
+
+
+def test_silence_counts_while_reports_are_due() -> None:
+    assert POWER.silence(NOW) == 60
+    assert replace(POWER, newest=None).silence(NOW) == 86400, "since the first slot began"
+    assert replace(POWER, newest=None, due=int(NOW) + 60).silence(NOW) == 0
+    assert replace(POWER, end=int(NOW) - 1).silence(NOW) == 0
+    for state in (RETIRED, OVER, FAILED, STARTING):
+        assert replace(POWER, state=state).silence(NOW) == 0
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    assert read_state(path) is None
+    WELL.write(path)
+    assert read_state(path) == WELL
+    assert path.stat().st_mode & 0o077 == 0
+    for text in ("", "[]", "{}", '{"campaigns": 3}', '{"campaigns": {"power": {"mood": 1}}}'):
+        path.write_text(text)
+        assert read_state(path) is None
+
+
+def test_without_a_server_the_store_is_believed() -> None:
+    dead = replace(WELL, time=NOW - 3600)
+    assert state_of(WELL, "power", PAUSED, NOW) == POWER
+    assert state_of(dead, "power", RUNNING, NOW).state == STOPPED
+    assert "3600 s" in state_of(dead, "power", RUNNING, NOW).reason
+    assert state_of(None, "power", None, NOW).state == NEW
+    assert state_of(None, "power", RETIRED, NOW).state == RETIRED
+    assert "not taken it up" in state_of(WELL, "water", None, NOW).reason
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    made = Home(tmp_path)
+    made.write_plan("power", PLAN.format(name="power", epsilon=1))
+    return made
+
+
+def listed(home: Home) -> dict[str, str]:
+    (row,) = json.loads(undertone("campaign", "list", str(home.folder), "--json").stdout)
+    return dict(row)
+
+
+def test_list_show_doctor_and_page_say_that_a_campaign_fails_and_why(home: Home) -> None:
+    with open_store(home.config("power").store_url, campaign="power") as store:
+        store.set_meta({"campaign": "power", "state": RUNNING})
+    assert (listed(home)["state"], listed(home)["reason"]) == (STOPPED, "no server runs")
+    now = time.time()
+    failed = CampaignState(FAILED, "groups.csv is not there")
+    ServerState(now, now, True, 1 << 40, {"power": failed}).write(home.state)
+    assert (listed(home)["state"], listed(home)["reason"]) == (FAILED, failed.reason)
+    assert failed.reason in undertone("campaign", "show", str(home.folder), "power").stdout
+    (finding,) = [finding for finding in examine(home.folder) if finding.check == "server"]
+    assert (finding.result, failed.reason in finding.sentence) == ("failure", True)
+    site = HomeSite(home)
+    try:
+        with pytest.raises(Invalid, match=failed.reason):
+            site.read("power", lambda results: results.mark)
+        # Also where the plan itself cannot be read.
+        home.write_plan("power", "bound = ")
+        assert site.names() == ["power"]
+        assert (listed(home)["state"], listed(home)["reason"]) == (FAILED, failed.reason)
+    finally:
+        site.close()

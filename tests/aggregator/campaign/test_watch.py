@@ -1,0 +1,61 @@
+"""Each alarm rings when its trouble begins, once, and never without it."""
+
+from dataclasses import replace
+
+import pytest
+
+from undertone_aggregator.campaign.binding import RETIRED, RUNNING
+from undertone_aggregator.campaign.state import OVER, CampaignState
+from undertone_aggregator.campaign.watch import Look, Watch
+
+ALL_COUNTED = {"received": 1000, "counted": 1000}
+NOW = 1_800_000_000
+RUNS = CampaignState(RUNNING, ready=True, newest=NOW, due=NOW - 86400, end=NOW + 10**8)
+FINE = Look(float(NOW), 100.0, ALL_COUNTED, 1 << 40, RUNS)
+
+
+def later(look: Look, seconds: float = 60.0, **changes: object) -> Look:
+    return replace(look, now=look.now + seconds, ticks=look.ticks + seconds, **changes)  # type: ignore[arg-type]
+
+
+def rung(looks: list[Look]) -> list[list[str]]:
+    watch = Watch(slot_seconds=1800, settle_slots=2)
+    return [[event for event, _ in watch.look(look)] for look in looks]
+
+
+def test_a_quiet_campaign_rings_nothing() -> None:
+    more = later(FINE, outcomes={"received": 1100, "counted": 1080, "late": 20})
+    assert rung([replace(FINE, state=replace(RUNS, newest=None, due=NOW)), FINE, more]) == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("event", "trouble"),
+    [
+        ("silent", later(FINE, 6 * 1800)),
+        ("disk", later(FINE, free=1 << 20)),
+        # Spark is down: reports come, and no slot has any yet.
+        ("uncounted", later(FINE, 6 * 1800, waiting=900.0)),
+        ("ended", later(FINE, state=replace(RUNS, state=OVER))),
+        ("clock", replace(later(FINE), now=FINE.now + 3600)),
+        ("refused", later(FINE, outcomes={"received": 1100, "counted": 1070, "other_campaign": 30})),
+        ("conflict", later(FINE, outcomes={"received": 1010, "counted": 1009, "conflict": 1})),
+    ],
+)
+def test_each_trouble_rings_once_and_again_after_it_was_gone(event: str, trouble: Look) -> None:
+    watch = Watch(slot_seconds=1800, settle_slots=2)
+    watch.look(FINE)
+    first = [name for name, _ in watch.look(trouble)]
+    assert event in first
+    assert set(first) <= {event, "silent"}, "a clock that jumped a day may also look silent"
+    if event in ("disk", "ended", "silent"):
+        assert event not in dict(watch.look(later(trouble)))
+    fine = later(FINE, outcomes=trouble.outcomes)
+    watch.look(replace(fine, ticks=trouble.ticks + fine.now - trouble.now))
+    assert event not in watch._ringing
+
+
+def test_a_campaign_that_never_got_a_report_rings_and_a_retired_one_does_not() -> None:
+    never = replace(FINE, state=replace(RUNS, newest=None, due=NOW))
+    assert rung([never, later(never, 5 * 1800), later(never, 7 * 1800)]) == [[], [], ["silent"]]
+    retired = replace(FINE, state=replace(RUNS, state=RETIRED))
+    assert rung([retired, later(retired, 90 * 86400)]) == [[], []]

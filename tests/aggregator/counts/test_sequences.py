@@ -1,0 +1,257 @@
+"""What sequence numbers show of reports that were drawn and never came."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support import deliveries
+from support.memory_store import MemoryStore
+from support.server import FIRST, PREFIX, SEED, delivery, two_epochs
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.seen import device_key
+from undertone_aggregator.counts.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences, by_group
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.intake import Delivery, Intake
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.sessions import open_intake
+from undertone_shared.errors import Invalid
+
+OLD, _ = two_epochs()
+ONE = device_key("d1")[1]
+
+
+def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]:
+    """What each (slot, sequence) of one device shows."""
+    sequences = Sequences()
+    return [sequences.observe(ONE, first_slot, slot, sequence) for slot, sequence in reports]
+
+
+@pytest.mark.parametrize(
+    ("reports", "shown"),
+    [
+        # In order; with slots in which the device drew nothing.
+        ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
+        # A gap, which two late reports close.
+        ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
+        # The first ones are missing; the campaign is too young for more than that.
+        ([(103, 4)], [3]),
+        ([(103, 40)], [0]),
+        # The ledger began again, and its first report is missing.
+        ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
+        ([(150, 51), (155, 3)], [50, 2]),
+        # A device that lies: no more than the slots between.
+        ([(100, 1), (102, 4_000_000_000)], [0, 1]),
+        # A report of the old ledger that comes late.
+        ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
+        # The same slot again, under another number.
+        ([(100, 1), (100, 7)], [0, 0]),
+    ],
+)
+def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list[int]) -> None:
+    assert observed(reports) == shown
+
+
+def test_no_device_closes_another_ones_gaps() -> None:
+    """A liar whose late reports claim smaller numbers hid 28 of 29 honest losses."""
+    sequences, losses, total = Sequences(), MissingReports(), Counter[tuple[str, int]]()
+    honest = [device_key(f"d{number}")[1] for number in range(29)]
+    liar = device_key("liar")[1]
+
+    def report(key: int, slot: int, sequence: int) -> None:
+        missing = sequences.observe(key, 100, slot, sequence)
+        if missing:
+            total.update(dict(losses.note(missing, "all", slot)))
+
+    for key in honest:
+        report(key, 100, 1)
+        report(key, 102, 3)
+    report(liar, 199, 100)
+    claimed = total.total() - 29
+    for slot in range(198, 100, -1):
+        report(liar, slot, slot - 100)
+    assert 29 <= total.total() <= 29 + claimed
+    for key in honest:
+        report(key, 101, 2)
+    assert total.total() <= claimed, "what came late after all is missing no more"
+
+
+def test_the_state_survives_in_records_and_in_snapshots() -> None:
+    chance = random.Random(7)
+    sequences = Sequences()
+    records: list[bytes] = []
+    keys = [device_key(f"d{number}")[1] for number in range(9000)]
+    for slot in range(3):
+        for key in chance.sample(keys, 6000):
+            sequences.observe(key, 0, slot, slot + 1)
+            records.append(sequences.record(key))
+    replayed, resumed, half = Sequences(), Sequences(), Sequences()
+    replayed.load(records)
+    snapshot = sequences.snapshot()
+    resumed.load([snapshot])
+    half.load([snapshot], range(32))
+    assert replayed.snapshot() == resumed.snapshot() == snapshot
+    assert len(snapshot) == RECORD_BYTES * len(sequences)
+    assert 0 < len(half) < len(sequences)
+    with pytest.raises(Invalid, match="expected whole rows"):
+        Sequences().load([b"x"])
+
+
+def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:
+    losses = MissingReports({("north", 5): 2})
+    total: Counter[tuple[str, int]] = Counter({("north", 5): 2})
+    for missing, group, slot in [(1, "north", 9), (3, "south", 9), (CLOSES, "north", 3), (CLOSES, "south", 9)]:
+        total.update(dict(losses.note(missing, group, slot)))
+    assert by_group(total) == {"north": (2, 5), "south": (3, 9)}
+    total.update(dict(losses.note(CLOSES, "north", 4)))
+    assert by_group(total) == {"north": (1, 9), "south": (3, 9)}
+
+
+def test_what_closes_no_gap_changes_nothing() -> None:
+    losses = MissingReports({("all", 9): 2, ("all", 7): 0})
+    # Nothing is missing, and it is no late one either.
+    assert losses.note(0, "all", 3) == []
+    assert losses.note(CLOSES, "north", 3) == []
+    # Those noticed later than the slot, the first of them first, and no more than were missing.
+    assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
+    # In the very next slot, and in the last of several.
+    assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
+    assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
+    losses.note(1, "all", 5)
+    assert losses.note(CLOSES, "all", 5) == []
+    assert losses.note(CLOSES, "all", 4) == [(("all", 5), -1)]
+
+
+def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
+    """Two days of one-second slots; to look through all of them took 25 ms for each late report."""
+    losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
+    began = time.process_time()
+    assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([4, 5, 6, 7], True),
+        # Each number against the one before it, not the one before that.
+        ([4, 9, 5, 10], False),
+        ([4, 5, 5, 6], False),
+        ([5, 6, 7, 8], False),
+    ],
+)
+def test_a_run_of_reports_is_expected_if_each_number_follows_the_one_before(numbers: list[int], expected: bool) -> None:
+    sequences = Sequences()
+    sequences.observe(ONE, 100, 102, 3)
+    other = device_key("d2")[1]
+    sequences.observe(other, 100, 102, 1)
+    keys = np.array([ONE, other, *[ONE] * (len(numbers) - 1)], dtype=np.uint64)
+    slots = np.array([103, 103, *range(104, 103 + len(numbers))])
+    mask = sequences.expected(keys, slots, np.array([numbers[0], 2, *numbers[1:]]))
+    assert mask.tolist() == [expected, True, *[expected] * (len(numbers) - 1)]
+
+
+class Dropping:
+    """A broker that drops: an intake that acknowledges, and does not pass on, what ``drop`` names."""
+
+    def __init__(self, inner: Intake, drop: set[tuple[str, bytes]]) -> None:
+        self._inner = inner
+        self._drop = drop
+        self.dropped = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._inner.ready
+
+    def take(self, seconds: float) -> Sequence[Delivery]:
+        taken = self._inner.take(seconds)
+        gone = [delivery for delivery in taken if delivery[:2] in self._drop]
+        self._inner.acknowledge(gone)
+        self.dropped += len(gone)
+        return [delivery for delivery in taken if delivery[:2] not in self._drop]
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        self._inner.acknowledge(deliveries)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with deliveries.open_broker(tmp_path / "b") as made:
+        yield made
+
+
+def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: ManagedBroker) -> None:
+    chance = random.Random(SEED[1])
+    slots, names = 60, [f"d{number}" for number in range(60)]
+    reports = [
+        (name, n, delivery(OLD.campaign, name, FIRST + n, chance.randrange(3), n + 1))
+        for n in range(slots)
+        for name in names
+    ]
+    # The last report of a device shows what is missing before it; after it nothing would.
+    drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
+    # Some come late, some twice.
+    order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))
+    sent = [reports[i][2] for i in order] + [reports[i][2] for i in order[::50]]
+    groups = {name: "north" if number % 3 else "south" for number, name in enumerate(names)}
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of, batch=200, groups=groups)
+    store = MemoryStore()
+    store.set_meta({"campaign": "meters"})
+    store.add_epoch(OLD)
+    intake = Dropping(open_intake([deliveries.address(broker)], plan, print), drop)
+    deliveries.wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
+    ingest = Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
+    sender = deliveries.Sender(broker)
+    made = sender.send(sent)
+    goal = sum(message not in drop for message in sent)
+    deliveries.wait_for(lambda: bool(ingest.step()) and store.outcomes()["received"] >= goal, 60)
+    sender.flush(made)
+    sender.close()
+    intake.close()
+    mine = Counter(groups[name] for name, _, message in reports if message in drop)
+    shown = {group: n for group, (n, _) in by_group(store.losses()).items()}
+    assert 20 < sum(mine.values()) <= intake.dropped
+    assert shown == mine
+    # A worker that starts again goes on where the store left it.
+    Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
+    assert store.outcomes()["counted"] == len(reports) - len(drop)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
+    """Several reports of a device in a batch, some numbers missing, some slots late: the same state, the same gaps."""
+    chance = random.Random(seed)
+    fast, slow = Sequences(), Sequences()
+    last: dict[int, tuple[int, int]] = {}
+    plain_ones = 0
+    for _ in range(30):
+        batch = []
+        for _ in range(chance.randrange(1, 60)):
+            key = chance.randrange(1, 15) << 58
+            slot, number = last.get(key, (100, 0))
+            slot += chance.choice([1] * 40 + [0, 3, -2])
+            number += chance.choice([1] * 60 + [2, 0, 5])
+            last[key] = slot, number
+            batch.append((key, slot, number))
+        keys, slots, numbers = (np.array(column) for column in zip(*batch, strict=True))
+        keys = keys.astype(np.uint64)
+        plain = fast.expected(keys, slots, numbers)
+        plain_ones += int(plain.sum())
+        fast.advance(keys[plain], slots[plain], numbers[plain])
+        missing = [fast.observe(batch[i][0], 0, *batch[i][1:]) for i in np.flatnonzero(~plain).tolist()]
+        for i, (key, slot, number) in enumerate(batch):
+            shown = slow.observe(key, 0, slot, number)
+            if plain[i]:
+                assert shown == 0
+            else:
+                assert shown == missing.pop(0)
+        assert fast.snapshot() == slow.snapshot()
+    assert plain_ones > 50

@@ -1,0 +1,112 @@
+"""Devices that show certificates at the direct endpoint."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.direct import Device, open_endpoint, password, topic
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.credentials import ShownCertificate
+from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.listener import Listener
+from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker
+from undertone_operate.authority import device_certificate, private_authority
+from undertone_shared.errors import Invalid
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    return private_authority(tmp_path / "tls", "localhost")
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path, authority: Path) -> Iterator[Endpoint]:
+    """load-1 shows a certificate, load-2 a password."""
+    certificate = issue(tmp_path, authority, "load-1", "load-1")
+    users = {"load-1": ShownCertificate(certificate), "load-2": password("load-2")}
+    credentials.write_passwords(tmp_path / "passwords", users)
+    listener = Listener(
+        port=0, certificate=tmp_path / "tls/server.crt", key=tmp_path / "tls/server.key", authority=authority
+    )
+    with open_endpoint(tmp_path / "passwords", listener=listener) as made:
+        yield made
+
+
+def issue(folder: Path, authority: Path, name: str, file: str) -> str:
+    certificate, key = device_certificate(authority, name)
+    (folder / f"{file}.crt").write_text(certificate)
+    (folder / f"{file}.key").write_text(key)
+    return certificate
+
+
+def device(endpoint: Endpoint, folder: Path, file: str | None, user: str, secret: str | None = None) -> Device:
+    context = ssl.create_default_context(cafile=str(folder / "tls/ca.crt"))
+    if file is not None:
+        context.load_cert_chain(folder / f"{file}.crt", folder / f"{file}.key")
+    return Device(endpoint.port, user, secret=secret, context=context)
+
+
+def refused(endpoint: Endpoint, made: Device, reason: str) -> bool:
+    before = endpoint.facts()["refused"].get(reason, 0)
+    ended = made.closed()
+    made.close()
+    return ended and endpoint.facts()["refused"].get(reason, 0) >= max(before, 1)
+
+
+def test_a_device_enters_by_its_certificate_and_another_by_its_password(endpoint: Endpoint, tmp_path: Path) -> None:
+    for file, user in (("load-1", "load-1"), (None, "load-2")):
+        made = device(endpoint, tmp_path, file, user)
+        made.wait("connected")
+        made.publish([b"report"])
+        deliveries = endpoint.take(60)
+        assert [delivery.topic for delivery in deliveries] == [topic(user)]
+        endpoint.acknowledge(deliveries)
+        made.wait("acked")
+        made.close()
+
+
+def test_no_password_stands_for_a_certificate(endpoint: Endpoint, tmp_path: Path) -> None:
+    line = (tmp_path / "passwords").read_text().splitlines()[0].partition(":")[2]
+    for guess in ("x", line, line.rpartition("$")[2]):
+        assert refused(endpoint, device(endpoint, tmp_path, None, "load-1", guess), "password")
+
+
+def test_whose_name_is_not_its_own_is_refused(endpoint: Endpoint, authority: Path, tmp_path: Path) -> None:
+    # By the same authority: of a device that shows passwords, of nobody, and an older one of load-1.
+    for number, name in enumerate(("load-2", "load-3", "load-1")):
+        issue(tmp_path, authority, name, f"other-{number}")
+        assert refused(endpoint, device(endpoint, tmp_path, f"other-{number}", name), "certificate")
+    # Its own certificate, and another one's name.
+    assert refused(endpoint, device(endpoint, tmp_path, "load-1", "load-2"), "certificate")
+
+
+def test_a_new_certificate_ends_the_old_ones_connection(endpoint: Endpoint, authority: Path, tmp_path: Path) -> None:
+    made, other = device(endpoint, tmp_path, "load-1", "load-1"), device(endpoint, tmp_path, None, "load-2")
+    made.wait("connected")
+    other.wait("connected")
+    renewed = ShownCertificate(issue(tmp_path, authority, "load-1", "renewed"))
+    credentials.change_passwords(tmp_path / "passwords", {"load-1": renewed})
+    endpoint.reload()
+    assert made.closed()
+    assert refused(endpoint, device(endpoint, tmp_path, "load-1", "load-1"), "certificate")
+    again = device(endpoint, tmp_path, "renewed", "load-1")
+    again.wait("connected")
+    other.publish([b"x"])
+    assert endpoint.take(60)
+    for client in (made, again, other):
+        client.close()
+
+
+def test_what_is_wrong_is_said(tmp_path: Path, authority: Path) -> None:
+    with pytest.raises(Invalid, match=r"expected broker\.certificate and broker\.key"):
+        check_broker(BrokerOptions(mode="direct", passwords="passwords", ca_file="ca.crt"), 1)
+    (tmp_path / "nothing.crt").write_text("nothing")
+    listener = Listener(
+        certificate=authority.with_name("server.crt"),
+        key=authority.with_name("server.key"),
+        authority=tmp_path / "nothing.crt",
+    )
+    with pytest.raises(Invalid, match=r"the authority .* cannot be used"):
+        listener.context()

@@ -1,0 +1,227 @@
+import contextlib
+import io
+import subprocess
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.deliveries import wait_for
+from support.paho_client import leave
+from support.server import config
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt import credentials, source
+from undertone_aggregator.mqtt.broker import ManagedBroker, find_mosquitto
+from undertone_aggregator.mqtt.broker_process import running_pid
+from undertone_shared.errors import Invalid
+
+
+class User:
+    """A connected client that remembers what it hears."""
+
+    def __init__(self, broker: ManagedBroker, name: str, password: str) -> None:
+        self.heard: list[tuple[str, bytes]] = []
+        self.refused: bool | None = None
+        self.acknowledged = 0
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"test-{name}")
+        self.client.username_pw_set(name, password)
+        self.client.on_connect = self._on_connect
+        self.client.on_message = lambda _c, _d, message: self.heard.append((message.topic, message.payload))
+        self.client.connect(broker.host, broker.port)
+        self.client.loop_start()
+        wait_for(lambda: self.refused is not None)
+
+    def _on_connect(self, _c: object, _d: object, _f: object, reason: mqtt.ReasonCode, _p: object) -> None:
+        self.refused = reason.is_failure
+
+    def listen(self, *topics: str) -> None:
+        done: list[int] = []
+        self.client.on_subscribe = lambda *_: done.append(1)
+        self.client.subscribe([(topic, 1) for topic in topics])
+        wait_for(lambda: bool(done))
+
+    def publish(self, topic: str, *, retain: bool = False) -> None:
+        self.client.publish(topic, b"x", qos=1, retain=retain).wait_for_publish(60)
+
+    def __enter__(self) -> "User":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        leave(self.client)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> ManagedBroker:  # type: ignore[misc]
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    passwords = tmp_path / "passwords"
+    credentials.write_passwords(passwords, {**credentials.server_users("a"), "analyst": "b", "d1": "c", "d2": "d"})
+    made = ManagedBroker(tmp_path / "broker", passwords=passwords, prefix="t")
+    with made:
+        yield made
+
+
+def test_who_may_do_what(broker: ManagedBroker) -> None:
+    with (
+        User(broker, "aggregator", "a") as server,
+        User(broker, "aggregator-0", credentials.server_users("a")["aggregator-0"]) as worker,
+        User(broker, "analyst", "b") as analyst,
+        User(broker, "d1", "c") as d1,
+    ):
+        server.listen("t/#")
+        worker.listen("t/#")
+        analyst.listen("t/#")
+        d1.listen("t/#", "t/c/config")
+        for topic in ("t/c/5/d1/report", "t/c/5/d2/report", "t/c/config", "t/c/aggregate/all", "x/c/5/d1/report"):
+            d1.publish(topic)
+        analyst.publish("t/c/aggregate/all")
+        server.publish("t/c/config", retain=True)
+        server.publish("t/c/aggregate/all", retain=True)
+        everybody = (server, analyst, d1)
+        # Whatever was forged was published before, so that it would have arrived by then.
+        wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
+        wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in (server, analyst)))
+        assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
+        # A worker's session is one client's, and hears reports alone.
+        assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config"}
+        assert {topic for topic, _ in analyst.heard} == {"t/c/aggregate/all", "t/c/config"}
+        assert {topic for topic, _ in d1.heard} == {"t/c/config"}
+
+
+def test_several_analysts_read_home_assistants_discovery_at_once(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    found, status = "homeassistant/device/undertone_c/config", "homeassistant/status"
+    with ManagedBroker(tmp_path / "broker", prefix="t") as broker, contextlib.ExitStack() as stack:
+        password = broker.password("analyst")
+        readers = [stack.enter_context(User(broker, name, password)) for name in credentials.ANALYSTS]
+        server = stack.enter_context(User(broker, "aggregator", broker.password("aggregator")))
+        for reader in readers:
+            reader.listen("homeassistant/#")
+        readers[0].publish(found, retain=True)
+        readers[0].publish(status)
+        server.publish(found, retain=True)
+        wait_for(lambda: all((found, b"x") in reader.heard for reader in readers))
+        for reader in readers:
+            assert sorted(topic for topic, _ in reader.heard) == [found, status], "an analyst announces nothing"
+
+
+def test_the_operators_own_rules_outlive_the_next_device(tmp_path: Path) -> None:
+    path = tmp_path / "access"
+    credentials.write_access_rules(path, "t")
+    lines = path.read_text().splitlines()
+    hint = lines.index(credentials._OWN_HINT)
+    own = ["user grafana", "topic read t/+/aggregate/#"]
+    path.write_text("\n".join([*lines[: hint + 1], *own, *lines[hint + 1 :]]) + "\n")
+    for devices in ({"d1": ["c"]}, {"d1": ["c"], "d2": ["c"]}, {}):
+        credentials.write_access_rules(path, "t", devices)
+        assert path.read_text().splitlines()[hint + 1 : hint + 3] == own
+        assert ("user d2" in path.read_text()) == ("d2" in devices)
+    path.write_text(path.read_text().replace(credentials._OWN_END, ""))
+    before = path.read_text()
+    with pytest.raises(Invalid, match="your own rules"):
+        credentials.write_access_rules(path, "t")
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["analyst", "analyst-2", "aggregator", "aggregator-0"])
+def test_no_device_has_a_name_of_the_servers_users(name: str) -> None:
+    with pytest.raises(Invalid, match=name):
+        credentials.check_device_name(name)
+
+
+def test_strangers_are_refused(broker: ManagedBroker) -> None:
+    for name, password in (("aggregator", "b"), ("nobody", "a")):
+        with User(broker, name, password) as stranger:
+            assert stranger.refused
+
+
+def test_our_password_file_is_mosquittos(tmp_path: Path, mosquitto_binary: str) -> None:
+    with pytest.raises(Invalid, match="user is 'a:b'"):
+        credentials.password_entry("a:b", "x")
+    with pytest.raises(Invalid, match="is empty"):
+        credentials.password_entry("a", "")
+    path = tmp_path / "p"
+    credentials.write_passwords(path, {f"d{number}": credentials.new_password() for number in range(2000)})
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(path.read_text().splitlines()) == 2000
+
+
+def test_generated_passwords_and_the_port_are_kept(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with ManagedBroker(tmp_path) as first:
+        port, password = first.port, first.password("aggregator")
+        with User(first, "aggregator", password) as user:
+            user.publish("undertone/v2/c/config", retain=True)
+        with pytest.raises(Invalid, match="no generated password for 'd1'"):
+            first.password("d1")
+    with ManagedBroker(tmp_path) as second:
+        assert (second.port, second.password("aggregator")) == (port, password)
+        with User(second, "aggregator", password) as user:
+            user.listen("undertone/v2/c/config")
+            wait_for(lambda: bool(user.heard))
+
+
+def test_a_broker_that_a_killed_process_left_is_adopted(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    left = ManagedBroker(tmp_path)
+    left.start()
+    with ManagedBroker(tmp_path) as adopter:
+        assert adopter.adopted
+        assert adopter.pid == left.pid
+    wait_for(lambda: left.pid is None)
+
+
+def test_the_broker_of_a_server_that_runs_is_not_taken_for_one_that_was_left(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second server would end it when it ends, as it must: it finds the store in use."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    monkeypatch.setattr(source, "LOCK_SECONDS", 0.1)
+    given = config(tmp_path, '[broker]\nmode = "managed"\n')
+    with source.open_source(given, Journal(io.StringIO())):
+        pid = running_pid(tmp_path / "broker")
+        assert pid is not None
+        with (
+            pytest.raises(Invalid, match=f"another server runs the broker of {tmp_path / 'broker'}"),
+            source.open_source(given, Journal(io.StringIO())),
+        ):
+            pass
+        assert running_pid(tmp_path / "broker") == pid
+    with source.open_source(given, Journal(io.StringIO())):
+        assert running_pid(tmp_path / "broker") is not None, "its server has gone"
+
+
+def test_a_broker_that_cannot_start_says_why(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with pytest.raises(Invalid, match="mosquitto did not start"):
+        ManagedBroker(tmp_path, passwords=tmp_path / "none", access=tmp_path / "none").start()
+    with pytest.raises(Invalid, match="queued_messages is 0"):
+        ManagedBroker(tmp_path, queued_messages=0)
+
+
+def test_the_binary_is_found_near_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / ".tools/bin/mosquitto"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("undertone_aggregator.mqtt.broker._PLACES", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("UNDERTONE_MOSQUITTO", raising=False)
+    (tmp_path / "a/b").mkdir(parents=True)
+    assert find_mosquitto(tmp_path / "a/b") == str(tool)
+    assert subprocess.run([tool], check=False).returncode == 0
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", "/nowhere")
+    with pytest.raises(Invalid, match="UNDERTONE_MOSQUITTO is '/nowhere'"):
+        find_mosquitto()
+    monkeypatch.delenv("UNDERTONE_MOSQUITTO")
+    tool.unlink()
+    with pytest.raises(Invalid, match="no mosquitto was found"):
+        find_mosquitto(Path("/"))

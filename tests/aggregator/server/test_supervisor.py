@@ -1,0 +1,388 @@
+"""Many campaigns in one process over a real broker: their life, their health, their metrics."""
+
+import errno
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from support.ci import absent
+from support.deliveries import wait_for
+from support.many import PLAN, Running, undertone
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.binding import RUNNING
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.campaign.runner import Options
+from undertone_aggregator.campaign.state import FAILED, CampaignState, read_state
+from undertone_aggregator.ingest.admission import OUTCOMES
+from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.mqtt.broker_process import running_pid
+from undertone_aggregator.mqtt.link import Address
+from undertone_aggregator.mqtt.sessions import take_over
+from undertone_aggregator.mqtt.source import Outgoing, Source
+from undertone_aggregator.server import health
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.health import serve_health
+from undertone_aggregator.server.metrics import FAMILIES
+from undertone_aggregator.server.supervisor import Member, Server, _first
+from undertone_aggregator.store.store import open_store
+from undertone_shared.errors import Invalid
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\nprefix = "undertone-test/many"\n')
+    home = Home(tmp_path)
+    for name in ("power", "water"):
+        home.write_plan(name, PLAN.format(name=name, epsilon=1))
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[[], Running]]:
+    started: list[Running] = []
+
+    def begin() -> Running:
+        running = Running(folder)
+        started.append(running)
+        wait_for(lambda: bool(running.port) and running.ready("power", "water"), what="all campaigns ready")
+        return running
+
+    yield begin
+    for running in started:
+        running.end()
+
+
+def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
+    folder: Path, start: Callable[[], Running]
+) -> None:
+    running = start()
+    assert running.get("/healthz")[0] == 200
+    assert running.server is not None
+    held = running.server.slots.held
+    assert len(held["power"] | held["water"]) == 2, "each has a broker user of its own"
+    for name in ("power", "water"):
+        wait_for(lambda name=name: "epoch" in running.events(name))
+        with open_store(folder / "stores" / f"{name}.sqlite", read_only=True) as store:
+            assert store.epoch_count() == 1
+            wait_for(lambda store=store: "status" in store.meta())
+            said = json.loads(store.meta()["status"])
+            assert [alarm for alarm in said["alarms"] if "no report has come" not in alarm] == []
+            assert said["devices"] == {"all": {"reporting": 0, "silent": None, "lost": 0, "conflicting": 0}}
+    Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=50))
+    wait_for(lambda: "failed" in running.events("gas"))
+    status, body = running.get("/readyz")
+    assert status == 503
+    assert json.loads(body)["campaigns"]["gas"]["reason"].startswith("campaign.epsilon: epsilon is '50'")
+    assert json.loads(body)["campaigns"]["power"]["ready"]
+    Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
+    wait_for(lambda: running.get("/readyz")[0] == 200)
+    (folder / "campaigns" / "gas.toml").unlink()
+    wait_for(lambda: "gas" not in running.states())
+
+
+def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[], Running]) -> None:
+    campaigns = folder / "campaigns"
+    names = ("no name", "gone", "folder")
+
+    def spoil() -> None:
+        (campaigns / "no name.toml").write_text("")
+        (campaigns / "gone.toml").symlink_to(campaigns / "nowhere")
+        (campaigns / "folder.toml").mkdir()
+        # An editor's lock is no file of ours at all.
+        (campaigns / ".#power.toml").symlink_to("user@host.1234:5")
+
+    running = start()
+    spoil()
+    for name in names:
+        wait_for(lambda name=name: "failed" in running.events(name))
+    assert running.states()["power"]["ready"]
+    assert "is 'no name'" in running.states()["no name"]["reason"]
+    assert running.states().keys() == {*names, "power", "water"}
+    running.end()
+    # Nor does a restart want every plan to be one; the first of them is not.
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.ready("power"))
+        wait_for(lambda: all(running.states().get(name, {}).get("state") == "failed" for name in names))
+        listed = undertone("campaign", "list", str(folder)).stdout
+        assert "power: running" in listed
+        assert "no name: " in listed
+        failed = [row["check"] for row in json.loads(undertone("doctor", str(folder), "--json").stdout) if row["fix"]]
+        assert {f"campaign {name}" for name in names} <= set(failed)
+        assert "server" in failed, "what runs says it, too"
+    finally:
+        running.end()
+
+
+def test_a_file_is_served_with_the_same_features(tmp_path: Path, mosquitto_binary: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    file = tmp_path / "power.toml"
+    file.write_text('[broker]\nmode = "managed"\n' + PLAN.format(name="power", epsilon=1))
+    running = Running(file)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
+        assert 'undertone_campaign_state{campaign="power",state="running"} 1.0' in running.get("/metrics")[1]
+        # Written within a second of each change.
+        wait_for(lambda: read_state(tmp_path / "power.state.json").campaigns["power"].ready)  # type: ignore[union-attr]
+        file.write_text(
+            file.read_text().replace("epsilon = 1", "epsilon = 2").replace('epsilon = "1"', 'epsilon = "2"')
+        )
+        wait_for(lambda: "plan" in running.events("power"), what="the change that was not applied")
+        assert "not applied" in running.states()["power"]["reason"]
+    finally:
+        running.end()
+    assert read_state(tmp_path / "power.state.json") is None, "a server that ended in order leaves no state"
+
+
+def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    home = Home(tmp_path)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1) + '[landing]\nfolder = "landed"\n')
+    assert home.config("power").landing.folder == "landed"
+
+
+def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    second = undertone("serve", str(folder))
+    assert (second.returncode, "another server serves" in second.stderr) == (2, True), second.stderr
+    assert running.get("/readyz")[0] == 200
+    assert all(state["state"] == "running" for state in running.states().values())
+
+
+def test_a_broker_that_is_gone_makes_the_server_not_ready(folder: Path, start: Callable[[], Running]) -> None:
+    (folder / "server.toml").write_text((folder / "server.toml").read_text() + "keepalive = 5\n")
+    running = start()
+    assert running.get("/readyz")[0] == 200
+    broker = running_pid(folder / "broker")
+    assert broker is not None
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        # Its sessions are told by their keepalive that nobody answers.
+        wait_for(lambda: running.get("/readyz")[0] == 503, what="a server that sees its broker gone")
+        assert any("broker" in problem for problem in json.loads(running.get("/readyz")[1])["problems"])
+        wait_for(lambda: "broker" in str(read_state(folder / "state.json").problems(time.time())))  # type: ignore[union-attr]
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    wait_for(lambda: running.get("/readyz")[0] == 200)
+
+
+def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
+    folder: Path, start: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, chosen = start(), threading.Event()
+    assert running.server is not None
+    power = running.server.members["power"].running
+    wait_for(lambda: power is not None and power.coordinator is not None)
+    assert power is not None and power.coordinator is not None  # noqa: PT018
+    coordinator = power.coordinator
+    monkeypatch.setattr(coordinator.rounds, "due", lambda *_: 1)
+    monkeypatch.setattr(coordinator, "_looked", -1)
+    monkeypatch.setattr(coordinator, "_look", lambda *_: chosen.wait(240))
+    try:
+        wait_for(lambda: running.states()["power"]["state"] == "choosing")
+        # Its own plan goes meanwhile, and another's comes.
+        (folder / "campaigns" / "power.toml").unlink()
+        Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
+        wait_for(lambda: running.ready("gas"), what="the new campaign")
+        assert running.states()["power"]["state"] == "stopping"
+    finally:
+        chosen.set()
+
+
+def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    wait_for(lambda: "epoch" in running.events("water"))
+    done = undertone("campaign", "delete", str(folder), "water")
+    assert done.returncode == 0, done.stderr
+    assert running.states().keys() == {"power"}
+    assert not list((folder / "stores").glob("water*"))
+    source = running.server.outlet  # type: ignore[union-attr]
+    wait_for(lambda: source.heard.get("undertone-test/many/water/config") == b"", what="the broker to forget it")
+
+
+def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    outlet = cast(Outgoing, SimpleNamespace(connected=True))
+    server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), Options())
+    beats: list[int] = []
+    monkeypatch.setattr(server._watchdog, "beat", lambda: beats.append(1))
+    well, hung = SimpleNamespace(idle=1.0, state=CampaignState(RUNNING)), SimpleNamespace(idle=3600.0)
+    member = Member.__new__(Member)
+    member.failure, member.note = "", ""
+    server.members["power"] = member
+    for member.running, beaten, state in ((well, 1, RUNNING), (hung, 1, FAILED), (well, 2, RUNNING)):  # type: ignore[assignment]
+        server._pass()
+        assert len(beats) == beaten
+        written = read_state(tmp_path / "state.json")
+        assert written is not None
+        assert written.campaigns["power"].state == state
+
+
+def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
+    """Two campaigns in one session would acknowledge each other's reports and count them nowhere."""
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    home = Home(tmp_path)
+    home.write_plan("power", "bound = ")
+    (tmp_path / "stores").mkdir()
+    for name, slots in (("power", [0, 1]), ("gone", [2])):
+        with open_store(tmp_path / "stores" / f"{name}.sqlite", campaign=name) as store:
+            store.set_meta({"campaign": name, "broker_sessions": json.dumps([slots])})
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    server._note_slots(threading.Event())
+    assert server.slots.others("water") == {0, 1, 2}
+
+
+def test_free_space_is_that_of_the_stores_disk(tmp_path: Path) -> None:
+    folder, stores = tmp_path / "home", tmp_path / "disk" / "stores"
+    folder.mkdir()
+    (folder / "server.toml").write_text(f'[broker]\nmode = "managed"\n[store]\npath = "{stores}"\n')
+    stores.parent.mkdir()
+    home = Home(folder)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert home.disk == folder, "nothing is there yet"
+    assert home.config("power").disk == stores
+    assert home.disk == stores
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    assert server.disk == stores
+
+
+def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> None:
+    said: list[str] = []
+    address = Address("127.0.0.1", 1, "aggregator", "")
+    plan = IngestPlan("undertone-test/slots", "power", 1, cells_of)
+    with open_store(tmp_path / "power.sqlite") as store:
+        store.set_meta({"campaign": "power", "broker_sessions": "[[0]]"})
+        taken = take_over(store, plan, [address], said.append, time.time, threading.Event(), {0, 1})
+    assert taken.slots == (2,)
+    assert "alarm: " in said[0]
+
+
+def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    status, text = running.get("/metrics")
+    assert status == 200
+    for name, (kind, _, _) in FAMILIES.items():
+        assert f"# TYPE {name}{'_total' if kind == 'counter' else ''} {kind}" in text
+    for name in ("power", "water"):
+        assert f'undertone_campaign_state{{campaign="{name}",state="running"}} 1.0' in text
+        assert f'undertone_deliveries_received_total{{campaign="{name}"}} 0.0' in text
+        assert f'undertone_reports_lost{{campaign="{name}",group="all"}} 0.0' in text
+        assert f'undertone_commits_total{{campaign="{name}"}} ' in text
+        # From 0 on: of a series that begins at 1 nothing has increased.
+        for outcome in OUTCOMES:
+            assert f'undertone_deliveries_total{{campaign="{name}",outcome="{outcome}"}} 0.0' in text
+        assert f'undertone_alarms_all_total{{campaign="{name}"}} 0.0' in text
+    assert 'undertone_alarms_all_total{campaign=""} 0.0' in text
+    assert "undertone_ready 1.0" in text
+    wait_for(lambda: running.get("/metrics")[1].count("\nundertone_campaign_signed{campaign=") == 2)
+    assert "undertone_broker_connected 1.0" in text
+    wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], what="what the broker holds")
+    assert running.get("/other")[0] == 404
+
+
+def test_health_is_told_on_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "answer", lambda *_: (200, health.TEXT, b"ok"))
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        absent("IPv6")
+    with (
+        serve_health(cast(Server, None), "[::1]:0") as port,
+        urllib.request.urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answered,
+    ):
+        assert answered.read() == b"ok"
+
+
+def test_a_first_plan_that_cannot_be_read_keeps_no_other_from_starting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, read = Home(folder), Path.read_bytes
+    home.write_plan("a", PLAN.format(name="a", epsilon=1))
+
+    def denied(path: Path) -> bytes:
+        if path.name == "a.toml":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(OSError, match=r"a\.toml"):
+        home.config("a")
+    assert _first(home, threading.Event(), Journal(io.StringIO())).campaign.name == "power"
+
+
+def test_metrics_without_their_library_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with serve_health(cast(Server, None), "127.0.0.1:0") as port:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
+        assert refused.value.code == 503
+        assert json.load(refused.value)["error"].startswith("/metrics needs prometheus-client")
+
+
+def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Running]) -> None:
+    running = start()
+    made = undertone("campaign", "create", str(folder), "heat", "--sensor", "heat", "--unit", "kWh", "--bound", "500",
+                     "--epsilon", "1", "--slot-seconds", "1", "--set", "cells=16", "--set", "rounds=[99]")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    wait_for(lambda: "epoch" in running.events("heat"))
+    again = undertone("campaign", "create", str(folder), "heat", "--sensor", "heat", "--unit", "kWh", "--bound", "500",
+                      "--epsilon", "1")  # fmt: skip
+    assert again.returncode == 2
+    plan = folder / "changed.toml"
+    plan.write_text(PLAN.format(name="power", epsilon=2))
+    shown = undertone("campaign", "diff", str(folder), "power", str(plan))
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (1, 'campaign.epsilon "1" -> "2"')
+    # A file that was changed by hand changes nothing.
+    Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
+    wait_for(lambda: "plan" in running.events("water"))
+    assert running.get("/readyz")[0] == 200
+    assert undertone("campaign", "apply", str(folder), "power", str(plan)).returncode == 0
+    wait_for(lambda: running.events("power").count("resumed") == 1 and running.get("/readyz")[0] == 200)
+    plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"))
+    refused = undertone("campaign", "apply", str(folder), "power", str(plan))
+    assert refused.returncode == 2
+    assert "a running campaign cannot change it" in refused.stderr
+    for verb, state in (("pause", "paused"), ("resume", "running"), ("retire", "retired")):
+        assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is {state}")
+        wait_for(lambda state=state: running.states()["power"]["state"] == state)
+    assert undertone("campaign", "resume", str(folder), "power").returncode == 2
+    listed = json.loads(undertone("campaign", "list", str(folder), "--json").stdout)
+    assert {row["campaign"]: row["state"] for row in listed} == {
+        "heat": "running",
+        "power": "retired",
+        "water": "running",
+    }
+
+
+def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"holds no server\.toml: make it with undertone init"):
+        Home(tmp_path)
+
+
+def test_the_same_sentence_is_said_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, now = io.StringIO(), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    journal = Journal(log).of("power")
+    for later in (0, 1, 599, 1):
+        now[0] += later
+        journal.say_once("store", "alarm: the disk is full")
+    assert log.getvalue().count("[power] alarm: the disk is full") == 2
+    assert [(alarm.campaign, alarm.event) for alarm in journal.alarms] == [("power", "store")] * 2
+    journal.of("water").alarm("silent", "no report")
+    journal.of("").alarm("room", "no room")
+    assert journal.rang(time.time() - 60) == ["alarm: no room", *["alarm: the disk is full"] * 2]
+    assert journal.rang(time.time() + 60) == []

@@ -1,0 +1,264 @@
+import contextlib
+import dataclasses
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support import server
+from undertone_aggregator.estimate.spreadsheets import as_cell
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.broker_options import BrokerOptions
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan, parse_config, read_config
+from undertone_aggregator.settings.sample import sample_config
+from undertone_shared.errors import Invalid
+
+HERE = Path("/somewhere")
+EXTERNAL = '[broker]\nmode = "external"\npassword_file = "p"\n'
+DIRECT = '[broker]\nmode = "direct"\npasswords = "p"\n'
+
+
+def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
+    config = parse_config(sample_config(), HERE)
+    assert config.broker.mode == "managed"
+    assert config.campaign.epsilon == 1
+    assert config.campaign.rounds == (48, 48, 144)
+    assert config.campaign.start is None
+    assert config.path(config.store.path) == HERE / "undertone.sqlite"
+
+
+def test_optional_lines_of_the_sample_are_valid_too() -> None:
+    text = sample_config().replace("# start", "start").replace("# cohort_seed", "cohort_seed")
+    assert parse_config(text, HERE).campaign.cohort_seed == bytes(range(16))
+
+
+def test_an_epsilon_is_the_decimal_that_is_written() -> None:
+    assert server.plan(epsilon=0.1).epsilon == Fraction(1, 10)
+    assert server.plan(epsilon='"0.1"').epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"epsilon": 9}, "campaign.epsilon: epsilon is 9, expected a number from 0.05 to 8"),
+        ({"bound": 0}, "campaign.bound is 0, expected an integer from 1"),
+        ({"bound": '"1"'}, "campaign.bound is '1', expected an integer"),
+        ({"name": '"Meters"'}, "campaign.name is 'Meters'"),
+        ({"rounds": []}, "campaign.rounds is []"),
+        ({"rounds": [4, 0]}, "campaign.rounds[1] is 0"),
+        ({"method": '"magic"'}, "campaign.method is 'magic', expected one of robust, ems, sw-w"),
+        ({"start": '"soon"'}, "campaign.start is 'soon', expected \"now\" or a Unix second"),
+        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple of slot_seconds = 60"),
+        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
+        ({"cohort_share": 1.5}, "campaign.cohort_share is 1.5"),
+        ({"cohort_seed": '"00"'}, "campaign.cohort_seed is '00', expected 32 hexadecimal digits"),
+        ({"thetta": 1}, "[campaign] has an unknown option 'thetta'"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        server.plan(**options)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[brokr]", "unknown table [brokr]"),
+        ("broker = 1", "broker is 1, expected a table [broker]"),
+        ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of managed, external, direct"),
+        ('[broker]\nmode = "external"', "password_file is missing in [broker]"),
+        ('[broker]\nca_file = "x"', "broker.ca_file is for mode = 'external' or 'direct', but mode is 'managed'"),
+        ('[broker]\nhost = "b.example"', "broker.host is for mode = 'external' or 'direct', but mode is 'managed'"),
+        (EXTERNAL + 'host = "a"\nhosts = ["b"]', "broker.host is 'a', but broker.hosts names the brokers"),
+        ('[broker]\nkey = "x"', "broker.key is for mode = 'direct', but mode is 'managed'"),
+        (EXTERNAL + 'mosquitto_acl = "a"', "broker.mosquitto_acl is for mode = 'managed', but mode is 'external'"),
+        (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'managed' or 'direct'"),
+        ('[broker]\nmode = "direct"', "passwords is missing in [broker]"),
+        (DIRECT + 'ca_file = "a"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
+        (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'managed' or 'external'"),
+        (DIRECT + 'certificate = "a"', "key is missing in [broker]: a certificate and its key go together"),
+        (DIRECT + 'key = "a"', "certificate is missing in [broker]"),
+        (DIRECT + 'host = "0.0.0.0"', "broker.host is '0.0.0.0' without broker.certificate"),
+        (DIRECT + 'host = "server.example"', "would cross the network in plain text"),
+        (DIRECT + "[server]\nworkers = 2", "server.workers is 2, but mode 'direct' has one"),
+        ('[broker]\nprefix = "a/+"', "a level of the prefix is '+'"),
+        ("[server]\nworkers = 65", "server.workers is 65, expected an integer from 1 to 64"),
+        ('[server]\nhealth = "a b"', "server.health is 'a b', expected ADDRESS:PORT"),
+        ('[server]\npage = "::1:8080"', "server.page is '::1:8080', expected ADDRESS:PORT"),
+        ('[server]\npage = "127.0.0.1:65536"', "server.page is '127.0.0.1:65536', expected ADDRESS:PORT"),
+        (EXTERNAL + 'host = "a b"', "broker.host is 'a b', expected a host's name or address"),
+        (EXTERNAL + 'host = "a..b"', "broker.host is 'a..b', expected a host's name or address"),
+        (EXTERNAL + f'host = "{"a" * 64}.example"', "expected a host's name or address"),
+        (EXTERNAL + 'host = "..:"', "broker.host is '..:', expected a host's name or address"),
+        (EXTERNAL + 'hosts = ["b.example", "a b"]', "broker.hosts holds 'a b', expected HOST or HOST:PORT"),
+        (EXTERNAL + f'hosts = ["b:{"9" * 5000}"]', "expected HOST or HOST:PORT"),
+        ('[broker]\ndirectory = "a\\u0000b"', "broker.directory is 'a\\x00b', expected text"),
+        ("[broker", "the configuration is not TOML"),
+    ],
+)
+def test_what_is_wrong_in_other_tables_is_named(text: str, part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        server.config(HERE, text)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("more", ["", 'host = "::1"', 'host = "0.0.0.0"\ncertificate = "c"\nkey = "k"'])
+def test_where_a_direct_endpoint_may_listen(more: str) -> None:
+    assert server.config(HERE, DIRECT + more).broker.mode == "direct"
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(Invalid, match=r"name is missing in \[campaign\]"):
+        parse_config("", HERE)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(Invalid, match="is not UTF-8"):
+        read_config(path)
+
+
+@given(st.text(max_size=200), st.integers(0, 2000), st.integers(0, 20))
+def test_damaged_configurations_are_refused_in_a_sentence(junk: str, at: int, cut: int) -> None:
+    sample = sample_config()
+    for text in (junk, sample[:at] + junk + sample[at + cut :]):
+        with contextlib.suppress(Invalid):
+            parse_config(text, HERE)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"name": "Not A Name!"}, "campaign.name is 'Not A Name!'"),
+        ({"bound": -5}, "campaign.bound is -5, expected an integer from 1"),
+        ({"epsilon": 50}, "campaign.epsilon: epsilon is 50"),
+        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
+        ({"rounds": (4, 0)}, "campaign.rounds[1] is 0"),
+        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple"),
+    ],
+)
+def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], part: str) -> None:
+    right = {"name": "meters", "sensor": "load", "unit": "Wh", "bound": 1000, "epsilon": Fraction(1)}
+    plan = CampaignPlan(**right)
+    assert replace(plan) == plan, "what was checked once passes again"
+    for make in (lambda: CampaignPlan(**{**right, **options}), lambda: replace(plan, **options)):
+        with pytest.raises(Invalid) as caught:
+            make()
+        assert part in str(caught.value)
+
+
+def test_one_word_says_how_a_campaign_collects() -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    assert parse_config(plain, Path()).kind == "scalar"
+    stream = parse_config(plain + 'collect = "stream"\n', Path())
+    assert (stream.kind, stream.stream) == ("stream", StreamPlan())
+    with pytest.raises(Invalid, match=r"^campaign\.collect is 'streams', expected one of reports, stream$"):
+        parse_config(plain + 'collect = "streams"\n', Path())
+    with pytest.raises(Invalid, match=r"\[stream\] is there, but campaign\.collect is 'reports', expected 'stream'$"):
+        parse_config(plain + "[stream]\n", Path())
+
+
+@pytest.mark.parametrize("blocks", [2, 8])
+def test_a_stream_has_one_range_and_blocks_that_are_asked_for_are_refused(blocks: int) -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=f"^campaign.blocks is {blocks}, expected 1 or nothing: a stream's range is the"):
+        parse_config(f'{plain}blocks = {blocks}\ncollect = "stream"\n', Path())
+    assert parse_config(f'{plain}blocks = 1\ncollect = "stream"\n', Path()).campaign.blocks == 1
+    assert parse_config(f"{plain}blocks = {blocks}\n", Path()).campaign.blocks == blocks
+
+
+@pytest.mark.parametrize("option", ['window = "24h"', "theta_max = 5"])
+def test_what_a_stream_would_ignore_is_refused(option: str) -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=rf"^campaign\.{option.split()[0]} is .*, but campaign\.collect is 'stream'"):
+        parse_config(f'{plain}{option}\ncollect = "stream"\n', Path())
+    parse_config(f"{plain}{option}\n", Path())
+
+
+@pytest.mark.parametrize("text", [f"bound = {'9' * 5000}", f"bound = {'[' * 2000}", 'window = "\u00b2h"'])
+def test_toml_that_python_cannot_take_is_bad_input_too(tmp_path: Path, text: str) -> None:
+    plan = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\n{text}\nepsilon = 1\n'
+    if "window" in text:
+        plan += "bound = 9\n"
+    with pytest.raises(Invalid):
+        parse_config(plan, Path())
+    (tmp_path / "server.toml").write_text("")
+    with pytest.raises(Invalid):
+        Home(tmp_path).config("m", plan)
+
+
+def test_other_tables_are_checked_where_they_are_made() -> None:
+    for make in (
+        lambda: StreamPlan(delta=2.0),
+        lambda: BrokerOptions(port=70_000),
+        lambda: StreamPlan(slew=Fraction(3, 4)),
+    ):
+        with pytest.raises(Invalid):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("window", "slot_seconds", "cycle", "stride"),
+    [(None, 1800, 48, 1), ("24h", 1800, 48, 49), ("1d", 7200, 12, 13), ("7d", 1800, 48, 337), ("6h", 1800, 48, 13),
+     ("5h", 1800, 48, 11), ("4h30m", 1800, 48, None), ("90m", 1800, 48, 5), ("25h", 1800, 48, 53)],
+)  # fmt: skip
+def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:  # type: ignore[no-untyped-def]
+    changes = {} if window is None else {"window": f'"{window}"'}
+    if stride is None:
+        with pytest.raises(Invalid, match=r"campaign\.window is '4h30m'"):
+            server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
+        return
+    made = server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
+    assert made.stride == stride
+    # At least the window lies between the end of one turn and the start of the next.
+    assert window is None or (made.stride - 1) * slot_seconds >= made.window
+    assert math.gcd(made.stride, cycle) == math.gcd(made.cohort_stride, cycle * made.stride) == 1
+    # A counter's value begins at a reading of the slot before.
+    counter = dataclasses.replace(made, measure="counter")
+    assert window is None or (counter.stride - 2) * slot_seconds >= made.window
+
+
+@pytest.mark.parametrize(
+    ("share", "cycle", "stride"), [(0.05, 48, 19), (0, 48, 0), (0.1, 48, 11), (0.2, 4, 5), (0.9, 48, 5), (0.05, 1, 20)]
+)
+def test_a_share_gives_the_cohorts_stride(share, cycle, stride):
+    made = server.plan(cohort_share=share, cycle=cycle)
+    assert made.cohort_stride == stride
+    assert made.report_share == (1 - 1 / stride if stride else 1)
+
+
+@pytest.mark.parametrize(
+    "unit", ["=1+1", "+cmd|' /C calc'!A0"[:16], "-2", "@SUM(A1)", "\\tWh", "W\\nh", "W\\u202Eh", "\\u200FWh", "\\u0085"]
+)
+def test_a_unit_that_is_a_formula_or_not_seen_is_refused(unit: str) -> None:
+    text = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "{unit}"\nbound = 9\nepsilon = 1\n'
+    with pytest.raises(Invalid, match=r"campaign\.unit"):
+        parse_config(text, HERE)
+
+
+@pytest.mark.parametrize("unit", ["Wh", "°C", "µg/m³", "€", "‰", "kWh per day", "度"])
+def test_units_of_all_kinds_are_taken(unit: str) -> None:
+    text = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "{unit}"\nbound = 9\nepsilon = 1\n'
+    assert parse_config(text, HERE).campaign.unit == unit
+
+
+def test_a_cell_is_no_formula() -> None:
+    assert [as_cell(text) for text in ("=1+1", "+1", "-a", "@x", "\tx", "Wh", "a=1", "")] == [
+        "'=1+1", "'+1", "'-a", "'@x", "'\tx", "Wh", "a=1", ""
+    ]  # fmt: skip
+
+
+def test_the_names_of_a_page_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text('[server]\npage_names = ["stats.example.org", "a b"]\n')
+    with pytest.raises(Invalid, match="page_names is 'a b'"):
+        _ = Home(tmp_path).server
+    path.write_text('[server]\npage_names = ["stats.example.org"]\n')
+    assert Home(tmp_path).server.page_names == ("stats.example.org",)

@@ -1,0 +1,34 @@
+"""The file of groups: what a campaign that runs takes up from it."""
+
+import io
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from support import server
+from support.memory_store import MemoryStore
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign.runner import Options, Running
+from undertone_aggregator.mqtt.source import Source
+from undertone_shared.errors import Invalid
+
+
+def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> None:
+    file, store, said = tmp_path / "groups.csv", MemoryStore(), io.StringIO()
+    config = server.config(tmp_path, groups='"groups.csv"')
+    with pytest.raises(Invalid, match=r"campaign\.groups"):
+        Running(config, cast("Source", None), Journal(said), Options())
+    file.write_text("device,group\nm-1,north\n")
+    running = Running(config, cast("Source", None), Journal(said), Options())
+    running.note_groups(store)
+    assert store.groups() == {"m-1": "north"}
+    file.write_text("device,group\nm-1,north\nm-2,south\n")
+    running.note_groups(store)
+    assert store.groups() == {"m-1": "north", "m-2": "south"}
+    # What cannot be read is told once, and changes nothing.
+    file.write_text("device,group\nm-1,all\n")
+    for _ in range(2):
+        running.note_groups(store)
+    assert said.getvalue().count("reserved") == 1
+    assert store.groups() == {"m-1": "north", "m-2": "south"}

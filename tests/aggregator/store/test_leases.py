@@ -1,0 +1,191 @@
+"""Leases: one owner at a time, by the database's clock; who has lost one commits nothing."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Table, update
+
+from support.deliveries import wait_for
+from support.postgres import Postgres
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.leases import COORDINATOR, Fenced, fair_shares
+from undertone_aggregator.store.postgres_store import PostgresStore
+from undertone_aggregator.store.sql_leases import SqlLeases
+from undertone_aggregator.store.sqlite_store import SqliteStore
+from undertone_aggregator.store.store import Batch, StoreError, open_store
+
+ROLES = [COORDINATOR, "0of2", "1of2"]
+Opened = Callable[[], SqliteStore | PostgresStore]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+    """Opens one database, as often as it is called. Servers use leases on PostgreSQL alone; the statements are the
+    same."""
+    where = str(tmp_path / "s.sqlite")
+    if request.param == "postgres":
+        where = request.getfixturevalue("postgres").new_database()
+    make = PostgresStore if request.param == "postgres" else SqliteStore
+    return lambda: make(where.removeprefix("postgresql:"))
+
+
+def test_a_role_has_one_owner_at_a_time(opened: Opened) -> None:
+    with opened() as store:
+        leases = SqlLeases(store)
+        leases.reset(ROLES)
+        assert sorted(leases.free()) == sorted(ROLES)
+        lease = leases.take("0of2", "a", 60)
+        assert lease is not None
+        assert leases.take("0of2", "b", 60) is None
+        assert leases.owners() == {COORDINATOR: "", "0of2": "a", "1of2": ""}
+        leases.renew(lease)
+        leases.release(lease)
+        after = leases.take("0of2", "b", 60)
+        assert after is not None
+        assert after.token > lease.token
+        for act in (leases.renew, leases.begin):
+            with pytest.raises(Fenced, match="0of2: it is another worker's now"):
+                act(lease)
+        # What is another's is not let go.
+        leases.release(lease)
+        assert leases.owners()["0of2"] == "b"
+
+
+def pass_seconds(store: SqliteStore | PostgresStore, table: Table, seconds: float) -> None:
+    """As if so much time had gone by for what this table holds; a machine that is slow has not lost it earlier."""
+    store.execute(update(table).values(until=table.c.until - seconds))
+
+
+def test_a_lease_that_is_not_renewed_ends_by_the_databases_clock(opened: Opened) -> None:
+    with opened() as store:
+        leases = SqlLeases(store)
+        leases.reset(ROLES)
+        lease = leases.take("0of2", "a", 60)
+        assert lease is not None
+        assert leases.owners()["0of2"] == "a"
+        pass_seconds(store, tables.leases, 61)
+        assert leases.owners()["0of2"] == ""
+        # Nobody has taken it: it is still ours to renew.
+        leases.renew(lease)
+        assert leases.take("0of2", "b", 60) is None
+        pass_seconds(store, tables.leases, 61)
+        assert leases.take("0of2", "b", 60) is not None
+        with pytest.raises(Fenced):
+            leases.renew(lease)
+
+
+def test_a_late_commit_is_refused_and_leaves_nothing(opened: Opened) -> None:
+    with opened() as store, opened() as other:
+        leases, theirs = SqlLeases(store), SqlLeases(other)
+        leases.reset(ROLES)
+        lease = leases.take("0of2", "a", 0.1)
+        assert lease is not None
+        store.fence(lambda: leases.renew(lease))
+        store.commit("0of2", Batch(outcomes=Counter(counted=1), seen=bytearray(b"\1")))
+        time.sleep(0.3)
+        assert theirs.take("0of2", "b", 60) is not None
+        for late in (
+            lambda: store.commit("0of2", Batch(outcomes=Counter(counted=5), seen=bytearray(b"\2"))),
+            lambda: store.set_meta({"status": "late"}),
+            lambda: store.compact_seen("0of2", b"\3"),
+            lambda: store.set_devices([]),
+        ):
+            with pytest.raises(Fenced):
+                late()
+        store.fence(None)
+        assert other.outcomes() == {"counted": 1, "received": 1}
+        assert list(other.seen()) == [(False, b"\1")]
+        assert other.meta() == {}
+
+
+def test_a_new_server_dispossesses_everybody_and_remembers_which_sessions_began(opened: Opened) -> None:
+    with opened() as store:
+        leases = SqlLeases(store)
+        leases.reset(ROLES)
+        held = [leases.take(role, "a", 60) for role in ROLES]
+        assert not leases.begun()
+        for lease in held:
+            assert lease is not None
+            leases.begin(lease)
+        assert leases.begun()
+        leases.reset(ROLES)
+        assert leases.begun()
+        for lease in held:
+            assert lease is not None
+            with pytest.raises(Fenced):
+                leases.renew(lease)
+        leases.reset([COORDINATOR, "0of1"])
+        assert sorted(leases.owners()) == ["0of1", COORDINATOR]
+        assert not leases.begun()
+
+
+def test_members_come_and_go(opened: Opened) -> None:
+    with opened() as store:
+        leases = SqlLeases(store)
+        leases.join("a", 64, 60)
+        leases.join("b", 3, 60)
+        leases.join("a", 2, 600)
+        assert leases.members() == {"a": 2, "b": 3}
+        pass_seconds(store, tables.members, 61)
+        assert leases.members() == {"a": 2}
+        leases.leave("a")
+        assert leases.members() == {}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "members", "shares"),
+    [
+        (8, {"a": 64}, {"a": 8}),
+        (8, {"a": 64, "b": 64, "c": 64}, {"a": 3, "b": 3, "c": 2}),
+        (8, {"a": 1, "b": 64}, {"a": 1, "b": 7}),
+        (8, {"a": 1, "b": 2}, {"a": 1, "b": 2}),
+        (2, {"a": 64, "b": 64, "c": 64}, {"a": 1, "b": 1, "c": 0}),
+        (8, {}, {}),
+    ],
+)
+def test_shares_are_fair(partitions: int, members: dict[str, int], shares: dict[str, int]) -> None:
+    assert fair_shares(partitions, members) == shares
+
+
+@pytest.mark.services
+def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database ends its session, and with it the hold on the lease's row."""
+    monkeypatch.setattr("undertone_aggregator.store.postgres_store._IDLE_MILLISECONDS", 5000)
+    url = postgres.new_database()
+    with open_store(url) as store, open_store(url) as other:
+        leases, theirs = store.leases, other.leases
+        assert leases is not None
+        assert theirs is not None
+        leases.reset(ROLES)
+        lease = leases.take("0of2", "a", 0.1)
+        assert lease is not None
+        stopped, go_on = threading.Event(), threading.Event()
+        ended: list[BaseException] = []
+
+        def commit() -> None:
+            try:
+                with store.transaction():
+                    leases.renew(lease)
+                    stopped.set()
+                    go_on.wait(120)
+                    store.commit("0of2", Batch(outcomes=Counter(counted=1)))
+            except StoreError as wrong:
+                ended.append(wrong)
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        assert stopped.wait(60)
+        # The lease is over, the transaction that renews it is not.
+        time.sleep(0.2)
+        assert theirs.take("0of2", "b", 60) is None, "it was not held, or waited for until its session was ended"
+        wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
+        go_on.set()
+        thread.join(60)
+        assert ended, "the late commit was kept"
+        assert other.outcomes()["counted"] == 0

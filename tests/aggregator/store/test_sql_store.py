@@ -1,0 +1,245 @@
+"""What the databases add to the contract: files from before, several campaigns in one, a server that goes away."""
+
+import contextlib
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.postgres import Postgres
+from undertone_aggregator.counts.partial import pack_counts
+from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.counts.sequences import Sequences
+from undertone_aggregator.store.postgres_store import PostgresStore
+from undertone_aggregator.store.sqlite_store import SqliteStore
+from undertone_aggregator.store.store import Batch, NoRoom, Store, StoreError, open_store
+from undertone_aggregator.store.tables import HEAD
+from undertone_shared.errors import Invalid
+
+# The schema of stores from before revisions, version 2, as it was written then.
+BEFORE = """
+    CREATE TABLE migrations (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE epochs (
+        epoch INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL, issued_at INTEGER NOT NULL,
+        threshold TEXT, decoded TEXT
+    );
+    CREATE TABLE partials (
+        slot INTEGER NOT NULL, fingerprint BLOB NOT NULL, kind INTEGER NOT NULL, grp TEXT NOT NULL,
+        worker TEXT NOT NULL, counts BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX partial_key ON partials (slot, fingerprint, kind, grp, worker);
+    CREATE TABLE counters (
+        worker TEXT NOT NULL, outcome TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (worker, outcome)
+    ) WITHOUT ROWID;
+    CREATE TABLE seen (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, is_snapshot INTEGER NOT NULL, data BLOB NOT NULL
+    );
+    CREATE TABLE audit (
+        device TEXT NOT NULL, digest BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (device, digest)
+    ) WITHOUT ROWID;
+    CREATE TABLE chains (id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, data BLOB NOT NULL);
+    PRAGMA application_id = 1431588401;
+    INSERT INTO migrations VALUES (1, 0), (2, 0);
+    INSERT INTO meta VALUES ('campaign', 'load'), ('epsilon', '1');
+    INSERT INTO counters VALUES ('0of1', 'counted', 3), ('0of1', 'late', 1);
+    INSERT INTO seen VALUES (5, '0of1', 1, x'01'), (9, '0of1', 0, x'02');
+    INSERT INTO audit VALUES ('d', x'0a', 'counted');
+    INSERT INTO chains VALUES (3, '0of1', x'0b');
+"""
+
+
+# A threshold epoch, a report epoch and a stream's of wire 1, as stores hold them.
+WIRE_1 = (
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793491200,"last_slot":999999,"default":0,"cohort":{"seed":'
+    b'"000102030405060708090a0b0c0d0e0f","share":16777216,"mechanism":{"kind":"square-wave","a":2,"b":1,"window":3,'
+    b'"edges":[0,100,200,500,1000]}},"report":null}',
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793577600,"last_slot":999999,"default":0,"cohort":{"seed":'
+    b'"000102030405060708090a0b0c0d0e0f","share":838861,"mechanism":{"kind":"square-wave","a":2,"b":1,"window":3,'
+    b'"edges":[0,100,200,500,1000]}},"report":{"low":0,"theta":300,"mechanism":{"kind":"hybrid","coin":20000,'
+    b'"rounding":[2,1],"piecewise":[2,1,3,2,16]}}}',
+    b'{"version":1,"campaign":"load","sensor":"energy","unit":"Wh","measure":"sum","offset":0,"bound":1000,'
+    b'"slot_seconds":1800,"cycle":48,"epoch":1793664000,"last_slot":999999,"default":0,"cohort":null,"report":null,'
+    b'"stream":{"kind":"gaussian","low":0,"theta":300,"levels":1000,"slew":50,"shift":8,"reuse":217,'
+    b'"noise":[65000000,1000000000000],"dimension":1,"lag":1,"reports":48,"chains":2,"restart":0,"renewal":48}}',
+)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    path = tmp_path / "before.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.executescript(BEFORE)
+        counts = pack_counts(np.array([1, 2, 0]))
+        database.execute("INSERT INTO partials VALUES (7, x'0102', 1, 'all', '0of1', ?)", (counts,))
+    return path
+
+
+def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
+    with pytest.raises(Invalid, match=f"from before {HEAD}: undertone migrate"):
+        open_store(before, read_only=True)
+    for _ in range(2):
+        with open_store(before) as store:
+            assert store.meta() == {"campaign": "load", "epsilon": "1"}
+            assert store.outcomes() == {"counted": 3, "late": 1, "received": 4}
+            assert list(store.seen()) == [(True, b"\x01"), (False, b"\x02")]
+            assert list(store.chains()) == [b"\x0b"]
+            assert list(store.audit()) == [("d", b"\x0a", "counted")]
+            ((key, counts),) = store.partial().items()
+            assert (key.campaign, key.slot, key.fingerprint, counts.tolist()) == ("load", 7, b"\x01\x02", [1, 2, 0])
+    with open_store(before, campaign="load") as store:
+        store.commit("0of1", Batch(seen=bytearray(b"\x03")))
+        assert [data for _, data in store.seen()] == [b"\x01", b"\x02", b"\x03"]
+
+
+def test_epochs_of_wire_1_are_still_there(before: Path) -> None:
+    with contextlib.closing(sqlite3.connect(before)) as database, database:
+        for number, body in enumerate(WIRE_1):
+            old = hashlib.sha256(body).digest()[:4]
+            epoch = 1793491200 + 86400 * number
+            database.execute("INSERT INTO epochs VALUES (?, ?, ?, 5, NULL, NULL)", (epoch, old, body))
+            counts = pack_counts(np.array([number, 2, 0]))
+            database.execute("INSERT INTO partials VALUES (?, ?, 1, 'all', '0of1', ?)", (100 + number, old, counts))
+    for _ in range(2):
+        with open_store(before) as store:
+            epochs = [epoch.campaign for epoch in store.epochs()]
+            assert [len(campaign.fingerprint) for campaign in epochs] == [8, 8, 8]
+            assert [campaign.schedule.cohort_stride for campaign in epochs] == [1, 23, 0]
+            assert (epochs[0].report, epochs[1].report.theta, epochs[2].rule.law) == (None, 300, "gaussian")
+            assert epochs[1].cohort.mechanism.edges == (0, 100, 200, 500, 1000)
+            by_slot = {key.slot: (key.fingerprint, counts.tolist()) for key, counts in store.partial(100).items()}
+            assert by_slot == {100 + i: (campaign.fingerprint, [i, 2, 0]) for i, campaign in enumerate(epochs)}
+
+
+def test_a_store_of_revision_0005_opens_and_goes_on(tmp_path: Path) -> None:
+    """A dump of what the last version before workers on several machines left: 11 reports, of six devices."""
+    path = tmp_path / "s.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(Path(__file__).with_name("store_0005.sql").read_text(encoding="utf-8"))
+    for _ in range(2):
+        with open_store(path, campaign="meters") as store:
+            assert store.outcomes() == {"counted": 11, "duplicate": 1, "received": 12}
+            assert store.partial().reports == 11
+            assert [epoch.campaign.rule.theta for epoch in store.epochs()] == [None, 500]
+            assert store.devices()["d9"].state == "revoked"
+            assert len(list(store.audit())) == 11
+            seen, sequences = Seen(), Sequences()
+            seen.load(store.seen())
+            sequences.load(store.sequences())
+            assert (len(seen), len(sequences)) == (6, 6)
+            assert (store.groups(), store.conflicts()) == ({}, {})
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
+        assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)
+
+
+def test_a_move_that_fails_leaves_the_file_as_it_was(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(sqlite3.connect(before)) as database, database:
+        database.execute("DROP TABLE audit")
+        database.execute("CREATE TABLE audit (device TEXT, digest BLOB, outcome TEXT)")
+        database.execute("INSERT INTO audit VALUES ('d', x'0a', NULL)")
+    with pytest.raises(Invalid, match="cannot be used as a store"):
+        open_store(before)
+    with contextlib.closing(sqlite3.connect(before)) as database:
+        assert database.execute("SELECT max(version) FROM migrations").fetchone() == (2,)
+        assert database.execute("SELECT n FROM counters WHERE outcome = 'counted'").fetchone() == (3,)
+
+
+def test_a_file_holds_one_campaign(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path).close()
+    with open_store(path, campaign="load") as store:
+        store.set_meta({"campaign": "load"})
+    with pytest.raises(Invalid, match="holds the campaign load, not water: use another store"):
+        open_store(path, campaign="water")
+    with open_store(path, read_only=True) as store:
+        assert store.meta() == {"campaign": "load"}
+
+
+@pytest.mark.services
+def test_campaigns_in_one_database_do_not_meet(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    for number, name in enumerate(("load", "water"), 1):
+        with open_store(url, campaign=name) as store:
+            store.set_meta({"campaign": name})
+            store.commit("0of1", Batch(outcomes=Counter(counted=number), seen=bytearray(name.encode())))
+    for number, name in enumerate(("load", "water"), 1):
+        with open_store(url, campaign=name, read_only=True) as store:
+            assert store.meta() == {"campaign": name}
+            assert store.outcomes() == {"counted": number, "received": number}
+            assert [data for _, data in store.seen()] == [name.encode()]
+            with pytest.raises(StoreError):
+                store.set_meta({"campaign": "other"})
+    with pytest.raises(Invalid, match="holds the campaigns load, water: name one of them"):
+        open_store(url)
+    with pytest.raises(Invalid, match="holds no campaign gas"):
+        open_store(url, campaign="gas", read_only=True)
+    with open_store(url, campaign="load") as load, open_store(url, campaign="water") as water:
+        water.compact_seen("0of1", b"", everyone=True)
+        assert [data for _, data in load.seen()] == [b"load"]
+        with load.exclusive(0), water.exclusive(0):
+            pass
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="expected postgresql://user@host/database"):
+        open_store("postgresql://a:b:c:d")
+
+
+def test_a_server_that_is_not_there_is_a_store_error(free_port: Callable[[], int]) -> None:
+    with pytest.raises(StoreError, match="refused"):
+        open_store(f"postgresql://u@127.0.0.1:{free_port()}/none")
+
+
+@pytest.mark.services
+def test_a_server_that_is_killed_loses_nothing_that_was_committed(free_port: Callable[[], int]) -> None:
+    server = Postgres(free_port())
+    try:
+        store: Store = open_store(server.new_database())
+        store.commit("0of1", Batch(outcomes=Counter(counted=2)))
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        server.start()
+        assert store.outcomes()["counted"] == 2
+        store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        assert store.outcomes()["counted"] == 3
+        store.close()
+    finally:
+        server.close()
+
+
+def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqliteStore)
+        store._connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(NoRoom, match="database or disk is full"):
+            store.set_meta({"long": "x" * 100_000})
+        store._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+        store.set_meta({"long": "x" * 100_000})
+        store._connection.exec_driver_sql("DROP TABLE meta")
+        with pytest.raises(StoreError, match="no such table") as caught:
+            store.set_meta({"long": "y"})
+        assert not isinstance(caught.value, NoRoom)
+    for state, expected in (("53100", True), ("53200", False), (None, False)):
+        error = RuntimeError("could not extend file")
+        error.sqlstate = state  # type: ignore[attr-defined]
+        assert PostgresStore._no_room(None, error) == expected  # type: ignore[arg-type]
+
+
+def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="power") as store:
+        store.compact_sequences("0of1", b"\x01" * 24)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0007'")
+        database.execute("UPDATE sequences SET data = ?", (b"\x01" * 16 + b"\x02" * 16,))
+    with open_store(path, campaign="power") as store:
+        assert list(store.sequences()) == [b"\x01" * 16 + bytes(8) + b"\x02" * 16 + bytes(8)]

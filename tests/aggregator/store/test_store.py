@@ -1,0 +1,330 @@
+"""The contract of every store, and what the SQLite file adds to it."""
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.memory_store import MemoryStore
+from support.server import FIRST, delivery, two_epochs
+from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.store.inventory import Device, tombstone
+from undertone_aggregator.store.store import SETTLED, Batch, Store, StoreError, open_store
+from undertone_aggregator.threshold import Threshold
+from undertone_shared.errors import Invalid
+
+
+def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
+    """A batch of one report per symbol, each from another device."""
+    epochs = two_epochs()
+    admission = Admission("undertone-test/server", "meters", 1, Seen(), cells=cells_of, audit=True)
+    admission.timeline = Timeline(epochs)
+    batch = Batch()
+    for number, symbol in enumerate(symbols):
+        admission.judge(*delivery(epochs[0].campaign, f"d{number}", slot, symbol), False, FIRST + 200, batch)
+    return batch
+
+
+@pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.services)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens one store of each kind, as often as it is called."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").new_database()
+        return lambda: open_store(url)
+    if request.param == "sqlite":
+        return lambda: open_store(tmp_path / "s.sqlite")
+    kept = MemoryStore()
+    return lambda: kept
+
+
+def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -> None:
+    expected = judged([0, 1, 1]).partial.merge(judged([2, 2]).partial).merge(judged([0]).partial)
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of2", judged([0, 1, 1]))
+        store.commit("1of2", judged([2, 2]))
+    with opened() as store:
+        store.commit("1of2", judged([0]))
+        assert store.partial() == expected
+        assert store.partial(kind=1).reports == 0
+        assert store.partial(FIRST + 51).reports == 0
+        assert store.outcomes() == {"counted": 6, "received": 6}
+        assert store.newest_slot() == FIRST + 50
+
+
+def test_what_comes_after_its_slot_settled_is_kept_apart(opened: Callable[[], Store]) -> None:
+    slot, in_time, late = FIRST + 50, judged([0, 1, 1]).partial, judged([2, 2])
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of2", Batch(in_time))
+        store.set_meta({SETTLED: str(slot)})
+        for worker in ("0of2", "0of2", "1of2"):
+            store.commit(worker, late)
+        store.commit("1of2", judged([0], FIRST + 51))
+    with opened() as store:
+        assert store.partial(slot, slot, late=False) == in_time
+        assert store.partial(slot, slot).reports == 3 + 6
+        assert store.partial(late=False).reports == 3 + 1
+        assert store.late_reports() == 6
+        assert store.newest_slot() == FIRST + 51
+        assert store.counted_groups() == store.counted_groups(FIRST + 60) == {"all"}
+        assert store.meta(SETTLED) == {SETTLED: str(slot)}
+
+
+def test_conflicts_add_up_by_group(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.commit("0of2", Batch(outcomes=Counter(conflict=3), conflicts=Counter(north=2, south=1)))
+        store.commit("1of2", Batch(outcomes=Counter(conflict=1), conflicts=Counter(north=1)))
+    with opened() as store:
+        store.commit("0of2", Batch(outcomes=Counter(conflict=4), conflicts=Counter(north=4)))
+        assert store.conflicts() == {"north": 7, "south": 1}
+        assert store.outcomes()["conflict"] == 8
+
+
+def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        batch = judged([0])
+        batch.audit.append(("d", b"x", None))  # type: ignore[arg-type]
+        with pytest.raises(StoreError):
+            store.commit("0of1", batch)
+        assert store.partial().reports == 0
+        assert not list(store.seen())
+        assert store.outcomes()["received"] == 0
+
+
+def test_what_settled_up_to_a_slot_is_late_from_then_on(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        assert (store.newest_slot(), store.late_reports()) == (None, 0)
+        store.set_meta({"campaign": "meters"})
+        store.commit("0of1", judged([0], FIRST))
+        assert (store.late_reports(), store.newest_slot(), store.partial().reports) == (0, FIRST, 1)
+        store.set_meta({SETTLED: str(FIRST + 5)})
+        for slot, late in ((5, 1), (6, 1), (4, 2), (7, 2)):
+            store.commit("0of1", judged([1], FIRST + slot))
+            assert store.late_reports() == late
+        slots = [store.partial(FIRST + slot, FIRST + slot).reports for slot in (0, 4, 5, 6, 7, 8)]
+        assert slots == [1, 1, 1, 1, 1, 0]
+        between = [store.partial(FIRST + 4, FIRST + 6, late=late).reports for late in (True, False)]
+        assert between == [3, 1]
+        assert store.newest_slot() == FIRST + 7
+        assert (store.partial(kind=0).reports, store.partial(kind=1).reports) == (5, 0)
+
+
+def test_losses_add_up_by_group_and_slot(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.commit("0of2", Batch(lost=Counter({("north", 5): 3, ("south", 5): 1})))
+        store.commit("1of2", Batch(lost=Counter({("north", 5): 2, ("north", 6): 4})))
+        store.commit("0of2", Batch(lost=Counter({("north", 5): -1})))
+        assert store.losses() == {("north", 5): 4, ("south", 5): 1, ("north", 6): 4}
+
+
+def test_the_audit_keeps_the_first_outcome_unless_counted_later(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        for outcome in ("future", "counted", "duplicate"):
+            store.commit("0of1", Batch(outcomes=Counter({outcome: 1}), audit=[("d", b"x", outcome)]))
+        assert list(store.audit()) == [("d", b"x", "counted")]
+
+
+def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        batch = judged([0, 1, 1])
+        store.commit("0of1", batch)
+        seen = Seen()
+        seen.load(store.seen())
+        assert len(seen) == 3
+        store.compact_seen("0of1", seen.snapshot())
+        assert [is_snapshot for is_snapshot, _ in store.seen()] == [True]
+        again = Seen()
+        again.load(store.seen())
+        assert again.snapshot() == seen.snapshot()
+
+
+def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callable[[], Store]) -> None:
+    def data(store: Store) -> list[list[bytes]]:
+        return [[bytes(data) for _, data in store.seen()], list(store.chains()), list(store.sequences())]
+
+    with opened() as store:
+        for worker in ("0of2", "1of2"):
+            for number in (b"1", b"2"):
+                part = bytearray(worker.encode() + number)
+                store.commit(worker, Batch(seen=part, chains=part, sequences=part))
+        before = [b"0of21", b"0of22", b"1of21", b"1of22"]
+        assert [sorted(rows) for rows in data(store)] == [before] * 3
+        store.compact_seen("0of2", b"seen")
+        store.compact_chains("0of2", b"chains")
+        store.compact_sequences("0of2", b"sequences")
+        assert data(store) == [[*before[2:], name] for name in (b"seen", b"chains", b"sequences")]
+        assert [is_snapshot for is_snapshot, _ in store.seen()] == [False, False, True]
+        store.compact_seen("0of1", b"all", everyone=True)
+        store.compact_chains("0of1", b"all", everyone=True)
+        store.compact_sequences("0of1", b"all", everyone=True)
+    with opened() as store:
+        assert data(store) == [[b"all"]] * 3
+
+
+def test_epochs_come_back_whole(opened: Callable[[], Store]) -> None:
+    chosen = Threshold(
+        theta=500,
+        low=400,
+        high=600,
+        bias=1.5,
+        bias_se=float("nan"),
+        expected_mse=2.0,
+        density=np.array([0.25, 0.75]),
+        edges=(0, 10, 1001),
+        method="robust",
+        warnings=["few reports"],
+    )
+    first, second = two_epochs()
+    second = Epoch(second.campaign, second.issued_at, threshold_to_json(chosen))
+    with opened() as store:
+        for epoch in (first, second):
+            store.add_epoch(epoch)
+        assert store.epoch_count() == 2
+        old, new = store.epochs()
+    assert (old.campaign.body, old.threshold) == (first.campaign.body, None)
+    assert (new.campaign.body, new.issued_at) == (second.campaign.body, second.issued_at)
+    assert new.threshold is not None
+    assert new.threshold.quantile(0.5) == chosen.quantile(0.5)
+    assert new.threshold.warnings == ["few reports"]
+    assert np.isnan(new.threshold.bias_se)
+
+
+def test_a_failed_transaction_leaves_nothing(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        with contextlib.suppress(KeyError), store.transaction():
+            store.set_meta({"campaign": "meters"})
+            raise KeyError
+        assert store.meta() == {}
+
+
+def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> None:
+    store, other = opened(), opened()
+    with store.shared(0), other.shared(0), pytest.raises(Invalid, match="another aggregator"), opened().exclusive(0):
+        pass
+    with store.exclusive(0):
+        for hold in (other.shared, other.exclusive):
+            with pytest.raises(Invalid, match="another aggregator"), hold(0):
+                pass
+    with other.exclusive(0):
+        pass
+
+
+def test_it_has_one_server_whatever_its_workers_hold(opened: Callable[[], Store]) -> None:
+    """Between a server's take-over and its workers' start nobody else may take the sessions over."""
+    first, worker, second = opened(), opened(), opened()
+    with first.serving(0):
+        with first.exclusive(0):
+            pass
+        with pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+            pass
+        with worker.shared(0), pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+            pass
+    with second.serving(0):
+        pass
+
+
+def test_the_same_epoch_twice_is_an_error(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.add_epoch(two_epochs()[0])
+        with pytest.raises(StoreError):
+            store.add_epoch(two_epochs()[0])
+
+
+def test_the_inventory_changes_as_a_whole(opened: Callable[[], Store]) -> None:
+    devices = [Device("d1", "north", "active", 5), Device("d2", "all", "revoked", 6)]
+    with opened() as store:
+        store.set_devices(devices)
+        assert list(store.devices().values()) == devices
+        assert store.revoked_count() == 1
+        store.set_devices([devices[0]._replace(state="revoked")], without=["d2"])
+        assert store.devices() == {"d1": Device("d1", "north", "revoked", 5)}
+        assert store.revoked_count() == 1
+        store.set_devices([tombstone(devices[1], 7)])
+        assert store.revoked_count() == 2
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(Invalid, match="scheme is 'oracle', expected sqlite, postgresql"):
+        open_store("oracle:somewhere")
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="there is no store"):
+        open_store(tmp_path / "none", read_only=True)
+    text = tmp_path / "text"
+    text.write_text("hello, I am a text file\n" * 100)
+    foreign = tmp_path / "foreign"
+    with sqlite3.connect(foreign) as database:
+        database.execute("CREATE TABLE mine (x)")
+    database.close()
+    for path in (text, foreign):
+        before = path.read_bytes()
+        for read_only in (True, False):
+            with pytest.raises(Invalid):
+                open_store(path, read_only=read_only)
+        if path is text:
+            assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    for read_only in (True, False):
+        with pytest.raises(Invalid, match="upgrade it"):
+            open_store(path, read_only=read_only)
+
+
+def test_reading_does_not_write(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path).close()
+    with open_store(path, read_only=True) as store, pytest.raises(StoreError):
+        store.set_meta({"a": "b"})
+
+
+def test_nobody_else_reads_a_store(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = tmp_path / "s.sqlite"
+        left = tmp_path / "left.sqlite"
+        left.touch(0o644)
+        for each in (path, left):
+            with open_store(each) as store:
+                store.set_meta({"campaign": "meters"})
+                with store.shared(0):
+                    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+        assert set(modes.values()) == {0o600}
+        assert len(modes) >= 6, "store, log, index and lock of each"
+    finally:
+        os.umask(before)
+
+
+def test_another_process_that_comes_and_goes_does_not_cut_us_off(tmp_path: Path) -> None:
+    """Two connections here, one elsewhere: it must not delete the log when it leaves."""
+    path = tmp_path / "s.sqlite"
+    program = (
+        "import sys; from pathlib import Path; from undertone_aggregator.store.store import open_store\n"
+        "with open_store(Path(sys.argv[1])) as store: store.set_meta({'from': 'there'})"
+    )
+    with open_store(path) as first:
+        first.set_meta({"campaign": "meters"})
+        second = open_store(path)
+        subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=240)
+        assert first.meta()["from"] == "there"
+        second.set_meta({"back": "here"})
+        second.close()
+        assert first.meta()["back"] == "here"
+    with open_store(path, read_only=True) as store:
+        assert store.meta() == {"campaign": "meters", "from": "there", "back": "here"}

@@ -1,0 +1,220 @@
+"""`undertone init` and `undertone doctor`: a folder that works without editing, and what is wrong with others."""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.deliveries import wait_for
+from support.many import PLAN, Running, undertone
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_aggregator.mqtt.signing import make_key
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.files import write_private
+from undertone_aggregator.store.store import open_store
+from undertone_device.settings import DEFAULT_OUTBOX
+from undertone_operate import doctor_broker
+from undertone_operate.doctor import examine
+from undertone_operate.doctor_broker import OUTBOX
+
+
+def results(folder: Path) -> dict[str, str]:
+    return {finding.check: finding.result for finding in examine(folder)}
+
+
+@pytest.fixture(autouse=True)
+def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    # A broker beside a busy machine's other work answers late; what it must not do it does within this time, too.
+    monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 2.0)
+
+
+def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    made = undertone("init", str(folder), "--managed")
+    assert made.returncode == 0, made.stderr
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
+    assert undertone("init", str(folder)).returncode == 2, "nothing is replaced"
+    for options in (("--health", "a b"), ("--page", "8080"), ("--host", "a b")):
+        refused = undertone("init", str(tmp_path / "other"), *options)
+        assert (refused.returncode, "'" + options[1] + "', expected" in refused.stderr) == (2, True), refused.stderr
+    assert not (tmp_path / "other").exists()
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
+        wait_for(lambda: "epoch" in running.events("power"))
+        examined = undertone("doctor", str(folder), "--json")
+        results = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
+        # How fast a disk is that others write to is no fact of this folder.
+        assert results.pop("sync") in ("ok", "warning")
+        assert set(results.values()) == {"ok"}, examined.stdout
+        assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
+        assert examined.returncode == 0
+        rung = {event for _, event in running.server.journal.rung}  # type: ignore[union-attr]
+        assert rung <= {"silent"}, "a server that runs is not disturbed; that nobody reports is an alarm in time"
+        assert {"broker's file", "ports"} <= set(results)
+        # Another's signature.
+        key = folder / "signing.key"
+        key.rename(folder / "kept.key")
+        make_key(key)
+        broken = {finding.check: finding for finding in examine(folder) if finding.result == "failure"}
+        assert list(broken) == ["broadcast of power"]
+        assert "is not signed by" in broken["broadcast of power"].sentence
+    finally:
+        running.end()
+
+
+def test_init_of_a_direct_endpoint_with_certificates_is_served(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    folder, port = tmp_path / "home", free_port()
+    for options in (("--managed", "--direct"), ("--certificates",), ("--direct", "--host", "meters.example.org")):
+        assert undertone("init", str(folder), *options).returncode == 2
+    wanted = ("--direct", "--tls", "--certificates", "--host", "localhost", "--port", str(port))
+    made = undertone("init", str(folder), *wanted, "--health", "127.0.0.1:0")
+    assert made.returncode == 0, made.stderr
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert undertone("devices", "add", "2", "--home", str(folder)).returncode == 0
+    device = folder / "fleets/power/devices/power-002"
+    settings = json.loads((device / "device.json").read_text())["broker"]
+    assert settings == {"host": "localhost", "port": port, "tls": {"ca": "ca.crt", "identity": "device"}}
+    assert not (device / "password").exists()
+    running = Running(folder)
+    try:
+        wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200)
+        context = ssl.create_default_context(cafile=str(device / "ca.crt"))
+        context.load_cert_chain(str(device / "device.crt"), str(device / "device.key"))
+        with (
+            socket.create_connection(("127.0.0.1", port), 60) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            # MQTT's CONNECT, with the device's name and nothing else; its answer is a CONNACK that accepts.
+            name = b"power-002"
+            connect = b"\x00\x04MQTT\x04\x82\x00\x3c" + (len(name).to_bytes(2, "big") + name) * 2
+            secure.sendall(bytes([0x10, len(connect)]) + connect)
+            assert secure.recv(4) == b"\x20\x02\x00\x00"
+        wait_for(lambda: results(folder)["server"] == "ok", what="the state that is written every second")
+    finally:
+        running.end()
+
+
+def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    missing = undertone("doctor", str(folder))
+    assert missing.returncode == 1
+    assert missing.stdout.count("undertone init") == 1
+    assert undertone("init", str(folder)).returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["broker"] == "failure", "nobody listens there"
+    access = tmp_path / "access"
+    access.write_text("pattern readwrite #\n")
+    with ManagedBroker(
+        tmp_path / "b", passwords=folder / "broker/passwords", access=access, own_client_ids=True
+    ) as broker:
+        server = folder / "server.toml"
+        server.write_text(server.read_text().replace("port = 1883", f"port = {broker.port}"))
+        checks = results(folder)
+        assert {check for check, result in checks.items() if result == "failure"} == {"access", "client ids"}
+        assert checks["broadcast of power"] == "warning", "the server does not run"
+        write_private(folder / "aggregator.password", "another\n")
+        assert results(folder)["password"] == "failure"
+    (folder / "signing.key").chmod(0o644)
+    assert results(folder)["modes"] == "failure"
+    text = undertone("doctor", str(folder)).stdout
+    assert f"(fix: chmod 600 {folder / 'signing.key'})" in text
+
+
+def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]) -> None:
+    folder = tmp_path / "home"
+    made = undertone("init", str(folder), "--tls", "--host", "localhost", "--port", str(free_port()))
+    assert made.returncode == 0, made.stderr
+    config = folder / "broker/mosquitto.conf"
+    assert "use_username_as_clientid true" in config.read_text()
+    with subprocess.Popen([mosquitto_binary, "-c", str(config)], stderr=subprocess.DEVNULL) as child:
+        try:
+            Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+            wait_for(lambda: results(folder)["broker"] == "ok")
+            assert "failure" not in results(folder).values()
+        finally:
+            child.terminate()
+
+
+def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look_at_all_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--host", "127.0.0.1").returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["broker's file"] == "ok"
+    config = folder / "broker/mosquitto.conf"
+    config.write_text(config.read_text().replace("persistence true", "persistence false"))
+    told = next(finding for finding in examine(folder) if finding.check == "broker's file")
+    assert told.result == "failure"
+    assert told.sentence.endswith("does not say persistence true")
+    store = folder / "stores/power.sqlite"
+    store.parent.mkdir(exist_ok=True)
+    with open_store(store, campaign="power") as opened:
+        opened.set_meta({"campaign": "power", "filler": "x" * 50_000})
+    assert results(folder)["store of power"] == "ok"
+    data = bytearray(store.read_bytes())
+    data[-4096 * 4 : -4096] = bytes(4096 * 3)
+    store.write_bytes(data)
+    assert results(folder)["store of power"] == "failure"
+    config.unlink()
+    assert results(folder)["broker's file"] == "warning", "what cannot be known is said"
+
+
+@pytest.mark.parametrize(("seconds", "result"), [(1800, "ok"), (5, "warning")])
+def test_how_long_a_direct_server_may_be_away_is_said(tmp_path: Path, seconds: int, result: str) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder)).returncode == 0
+    plan = PLAN.format(name="power", epsilon=1)
+    slots = f"slot_seconds = {seconds}"
+    plan = re.sub(r"slot_seconds = \d+", slots, plan) if "slot_seconds" in plan else f"{plan}\n{slots}\n"
+    Home(folder).write_plan("power", plan)
+    credentials.write_passwords(folder / "passwords", {"d1": "secret"})
+    (folder / "server.toml").write_text('[broker]\nmode = "direct"\npasswords = "passwords"\n')
+    absence = next(finding for finding in examine(folder) if finding.check == "absence")
+    assert absence.result == result
+    assert OUTBOX == DEFAULT_OUTBOX
+    assert f"{96 * seconds / 3600:.3g} hours" in absence.sentence
+
+
+def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--managed", "--page", "[::1]:0").returncode == 0
+    Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+    assert results(folder)["store of power"] == "ok", "its server makes it"
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        assert results(folder)["ports"] == "ok"
+    # As a power cut leaves them.
+    for name in ("port", "mosquitto.pid"):
+        (folder / "broker" / name).write_text("")
+    assert results(folder)["broker"] == "ok", "it does not run"
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "TemporaryFile", full)
+        assert results(folder)["sync"] == "failure"
+    (folder / "server.toml").write_text("[server]\nworkers = 0\n")
+    told = [finding for finding in examine(folder) if finding.result == "failure"]
+    assert [(finding.check, finding.fix) for finding in told] == [("server", f"edit {folder / 'server.toml'}")]
+
+
+def test_init_goes_on_where_an_earlier_one_was_cut_short(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder), "--managed").returncode == 0
+    key = (folder / "signing.key").read_bytes()
+    (folder / "server.toml").unlink()
+    assert undertone("init", str(folder), "--managed").returncode == 0
+    assert (folder / "signing.key").read_bytes() == key

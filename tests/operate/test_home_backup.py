@@ -1,0 +1,133 @@
+"""A server's folder in one file, and on an empty machine again, where it serves."""
+
+import contextlib
+import io
+import json
+import shutil
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.deliveries import wait_for
+from support.many import PLAN, Running, undertone
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import Batch, open_store
+from undertone_operate import home_backup
+from undertone_operate.home_backup import back_up_home, restore_home
+from undertone_shared.errors import Invalid
+
+
+@pytest.fixture
+def home(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A server's folder with a campaign, some devices and a store, as a machine has it that will be lost."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    folder = tmp_path / "home"
+    made = undertone("init", str(folder), "--managed", "--port", str(free_port()), "--health", "127.0.0.1:0")
+    assert made.returncode == 0, made.stderr
+    (folder / "campaigns" / "power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    made = undertone("devices", "add", "3", "--home", str(folder), "--campaign", "power")
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@contextlib.contextmanager
+def serving(home: Path) -> Iterator[None]:
+    """A server of this folder that takes in reports."""
+    running = Running(home)
+    try:
+        wait_for(lambda: bool(running.port) and running.ready("power"), 120, "the server")
+        yield
+    finally:
+        running.end()
+
+
+def fill(home: Path) -> None:
+    with open_store(Home(home).config("power").store_url, campaign="power") as store:
+        store.commit("0of1", Batch(outcomes=Counter(counted=7), seen=bytearray(16)))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    with serving(home):
+        done = undertone("backup", str(home), str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert {"signing.key", "fleets/power"} <= {secret["name"] for secret in said["secrets"]}
+    before = contents(home)
+    shutil.rmtree(home)
+
+    elsewhere = tmp_path / "new" / "server"
+    done = undertone("restore", str(file), str(elsewhere))
+    assert done.returncode == 0, done.stderr
+    assert "power: 1 epochs, 0 reports" in done.stdout
+    kept = contents(elsewhere)
+    for name in ("signing.key", "server.toml", "campaigns/power.toml"):
+        assert kept[name] == before[name]
+    assert {name for name in kept if name.startswith("fleets/")} == {n for n in before if n.startswith("fleets/")}
+    assert str(elsewhere).encode() in kept["undertone.service"]
+    assert str(home).encode() not in kept["undertone.service"]
+    with serving(elsewhere):
+        pass
+
+
+def test_stores_are_whole_and_nothing_is_replaced(home: Path, tmp_path: Path) -> None:
+    fill(home)
+    file = tmp_path / "backup.tar"
+    made = back_up_home(home, file)
+    assert made.files > 5
+    for wrong in (file, home / "inside.tar"):
+        with pytest.raises(Invalid, match=r"exists already|is inside"):
+            back_up_home(home, wrong)
+    fill(home)
+    with pytest.raises(Invalid, match="holds something already"):
+        restore_home(file, home)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    restore_home(file, empty)
+    with open_store(Home(empty).config("power").store_url, campaign="power", read_only=True) as store:
+        assert store.outcomes()["counted"] == 7
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("wrong", ["cut", "changed", "outside", "empty"])
+def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str) -> None:
+    file, target = tmp_path / "backup.tar", tmp_path / "target"
+    back_up_home(home, file)
+    data = file.read_bytes()
+    if wrong == "cut":
+        file.write_bytes(data[: len(data) * 2 // 3])
+    elif wrong == "changed":
+        at = data.index(b"[broker]")
+        file.write_bytes(data[:at] + b"[Broker]" + data[at + 8 :])
+    else:
+        entry = {"name": "../escaped", "size": 1, "mode": 0o600, "sha256": ""}
+        files = [entry] if wrong == "outside" else []
+        manifest = json.dumps({"format": "undertone-home-1", "folder": "/x", "files": files}).encode()
+        with tarfile.open(file, "w:") as archive:
+            for name, content in (("manifest.json", manifest), ("home/../escaped", b"x")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(Invalid):
+        restore_home(file, target)
+    assert not target.exists()
+    assert not (tmp_path / "escaped").exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_backup_that_fails_leaves_nothing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home_backup, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        back_up_home(home, tmp_path / "backup.tar")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
