@@ -10,7 +10,7 @@ from support.many import undertone
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 
-OLD = Path(__file__).parents[1] / "aggregator/collect/store_0005.sql"
+OLD = Path(__file__).parents[1] / "aggregator/store/store_0005.sql"
 
 
 def old(path: Path) -> Path:
