@@ -26,7 +26,6 @@ def test_a_device_names_its_sensors() -> None:
         "value_template": "{{ value_json.estimate }}",
         "expire_after": 300,
         "unit_of_measurement": "Wh",
-        "state_class": "measurement",
     }
     assert value["components"]["on"]["payload_on"] == "True"
     assert config_topic("homeassistant", "undertone_load") == "homeassistant/device/undertone_load/config"

@@ -126,7 +126,7 @@ def test_progress_and_the_aggregators_words(demo):
     assert display.done > 0.8
     kinds = Counter(event["event"] for event in display.events)
     assert kinds["epoch"] == 4
-    assert kinds["slot"] > SLOTS
+    assert kinds["slot"] >= 2, "a line for each kind of number, and then one a minute"
     assert sum("killed" in sentence for sentence, loud in display.said if loud) == 1
 
 

@@ -1,5 +1,6 @@
 """One campaign of one configuration, served as `undertone serve` does: for programs and tests."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.runner import Options
 from undertone_aggregator.ingest.ingest import Failpoint, nowhere
 from undertone_aggregator.server.plan_file import PlanFile
-from undertone_aggregator.server.supervisor import open_server
+from undertone_aggregator.server.supervisor import Stopped, open_server
 from undertone_aggregator.settings.config import Config
 
 
@@ -26,9 +27,8 @@ def serve(
     stopped.
 
     The options: see `undertone_aggregator.campaign.runner.Options`. Raises Invalid for a store of another campaign,
-    a plan that
-    has changed, a campaign of another server, bad files, or a broker that does not start.
+    a plan that has changed, a campaign of another server, bad files, or a broker that does not start.
     """
     options = Options(clock, failpoint, apply, take_over)
-    with open_server(PlanFile(config), stop, journal, options) as server:
+    with contextlib.suppress(Stopped), open_server(PlanFile(config), stop, journal, options) as server:
         server.run(stop)

@@ -270,11 +270,15 @@ class Server:
                     break
 
 
+class Stopped(Exception):
+    """The server was asked to stop while it waited for room on its disk: an orderly end, before anything ran."""
+
+
 @contextmanager
 def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
     """The broker or endpoint runs, the way out is open. Waits for the first campaign.
 
-    Raises Invalid, at once where another server serves the folder.
+    Raises Invalid, at once where another server serves the folder; Stopped.
     """
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"
@@ -283,7 +287,7 @@ def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, 
         config = _first(home, stop, journal)
         source = enter_source(opened, config, journal, stop)
         if source is None:
-            raise Invalid("it was stopped while it waited for room")
+            raise Stopped
         if config.broker.mode == DIRECT and len(home.names()) > 1:
             raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
         outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))

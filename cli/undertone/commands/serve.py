@@ -1,5 +1,6 @@
 """``undertone serve``: the aggregation server for any number of campaigns."""
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +48,7 @@ def serve(
     from undertone_aggregator.server.health import serve_health
     from undertone_aggregator.server.page_process import run_page
     from undertone_aggregator.server.plan_file import PlanFile
-    from undertone_aggregator.server.supervisor import open_server
+    from undertone_aggregator.server.supervisor import Stopped, open_server
 
     if sample_config:
         from undertone_aggregator.settings import sample
@@ -66,6 +67,7 @@ def serve(
     # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
+        contextlib.suppress(Stopped),
         open_server(home, stop, journal, Options(apply=apply, take_over=take_over)) as server,
         serve_health(server, health),
         run_page(home, journal),

@@ -50,7 +50,7 @@ def test_nothing_is_acknowledged_that_is_not_kept(tmp_path: Path, monkeypatch: p
         endpoint.listen()
         stop = threading.Event()
         ingest = Ingest(plan, store, endpoint, clock=lambda: FIRST + 200.5)
-        thread = threading.Thread(target=ingest.run, args=(stop, lambda: None))
+        thread = threading.Thread(target=ingest.run, args=(stop, lambda ready: None))
         thread.start()
         devices = [Device(endpoint.port, user) for user in users]
         for device in devices:
