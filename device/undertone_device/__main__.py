@@ -99,9 +99,7 @@ def _pause(config: Config, command: str, at_once: bool, hours: int) -> int:
     if command == "resume":
         pause = pauses.end(current, now, slot, policy.rest_seconds)
     else:
-        pause = pauses.begin(now, slot, policy.rest_seconds, at_once, hours * 3600)
-        if current[0] <= pause[0] <= current[1]:
-            pause = (current[0], max(pause[1], current[1]) if hours else pause[1])
+        pause = pauses.extend(current, pauses.begin(now, slot, policy.rest_seconds, at_once, hours * 3600), now)
     pauses.write(storage, pause)
     for line in household.pause_lines(list(pause), now) or ["no pause: reports go on"]:
         print(line)

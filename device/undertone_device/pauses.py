@@ -30,11 +30,23 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
 
 
 def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, int]:
-    """The pause, ending at the first slot's edge after now, and after a rest of it; nothing if it is not in force."""
+    """The pause, ending at the first slot's edge after now, and after a rest of it; nothing if it is not in force.
+
+    One that began at once, and so at no slot's edge, lasts a day at least: it was made by somebody who knew what was
+    measured, and must not leave out one slot alone.
+    """
     start, until = pause
     if not start <= now < until:
         return 0, 0
-    return start, min(until, _edge(max(now, start + max(rest, slot)), slot))
+    least = max(rest, DAY if start % slot else slot)
+    return start, min(until, _edge(max(now, start + least), slot))
+
+
+def extend(pause: tuple[int, int], more: tuple[int, int], now: int) -> tuple[int, int]:
+    """Both pauses as one, with the time between them; ``more`` alone if the other one is over."""
+    if pause[1] <= now:
+        return more
+    return min(pause[0], more[0]), max(pause[1], more[1])
 
 
 def _edge(seconds: int, slot: int) -> int:
@@ -81,13 +93,14 @@ class Span:
         if until <= start:
             return False
         if self._by_ticks:
-            self._look(start, until, now, uptime)
+            self._look(start, until, now, uptime, end)
         return (begin < until and start < end) or (opened < self._ends and self._begins < uptime)
 
-    def _look(self, start: int, until: int, now: int, uptime: int) -> None:
+    def _look(self, start: int, until: int, now: int, uptime: int, end: int) -> None:
         ahead = max(start - now, 0)
-        # A slot that ends as the pause begins is not in it, whatever the oscillator is off by.
-        begins = uptime + ahead + ahead // 32 + (1 if ahead else 0)
+        # A slot that ends as the pause begins is not in it, whatever the oscillator is off by. One that ends later is
+        # in it: a clock that says that the pause is over, too, may have jumped before anybody looked.
+        begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
         ends = uptime + ahead + in_ticks(until - start)
         if start != self._start or uptime < self._seen:
             # New, or the ledger is not the one that counted.

@@ -129,6 +129,7 @@ class OpenSlot:
         self._seconds = 0
         self._whole = False
         self._opened = 0
+        self._opened_at = 0
         self._opened_before = 0
 
     def lasts(self, now: int) -> bool:
@@ -141,7 +142,11 @@ class OpenSlot:
         campaign = self._campaign
         if campaign is None or self.value is None:
             return -1
-        value = self.value.close(self._ticks())
+        now = self._ticks()
+        if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
+            # Nobody looked when it ended, as in a suspend: time after it is no part of it.
+            now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
+        value = self.value.close(now)
         if self._whole:
             # A counter's value begins at a reading of the slot before.
             opened = self._opened_before if campaign.measure == "counter" else self._opened
@@ -153,6 +158,7 @@ class OpenSlot:
         """Begin the campaign's slot that holds ``now``, at ``uptime``; ``end`` is where the one before it ended."""
         self._opened_before = self._opened
         self._opened = uptime
+        self._opened_at = self._ticks()
         dimension = campaign.rule.dimension
         seconds = campaign.slot_seconds
         self._slot = now // seconds

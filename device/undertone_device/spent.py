@@ -23,14 +23,20 @@ def drawn_since(sums: "Sums", start: int) -> int:
     return total
 
 
-def month(sums: "Sums", day: int, days: int = DAYS) -> int:
-    """Units of epsilon of the ``days`` UTC days up to ``day``; 31 hold any thirty times 24 hours up to now."""
+def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
+    """Units of epsilon of the ``days`` UTC days up to ``day``; 31 hold any thirty times 24 hours up to now.
+
+    ``ever``: what all days together were spent, which counts where a day's sum does not fit its place.
+    """
     buffer = sums.buffer
     newest = struct.unpack(">I", buffer[20:24])[0]
     total = 0
     for old in range(max(newest, day) - days + 1, newest + 1):
         i = MONTH + 4 * (old % DAYS)
-        total += struct.unpack(">I", buffer[i : i + 4])[0]
+        units = struct.unpack(">I", buffer[i : i + 4])[0]
+        if units == 0xFFFFFFFF:
+            return ever
+        total += units
     return total
 
 

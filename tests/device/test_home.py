@@ -24,6 +24,9 @@ STATUS = {
     "ever": 5 << 20,
     "ever_rho": 0,
     "lifetime": 0,
+    "losses": 0,
+    "time": 1_800_000_000,
+    "began": 1_790_000_000,
     "streams": None,
     "spent_until": 0,
     "paused": None,
@@ -76,6 +79,14 @@ def test_what_streams_may_cost_is_no_zero():
 def test_a_household_sees_how_much_of_its_lifetime_is_used():
     assert seen_of(STATUS)["life"] is None
     assert seen_of(STATUS | {"lifetime": 40 << 20})["life"] == 12.5
+
+
+def test_what_a_lost_ledger_held_is_no_zero():
+    lost = STATUS | {"losses": 1, "began": STATUS["time"] - 20 * 86400}
+    assert (seen_of(lost)["month"], seen_of(lost)["ever"]) == (None, None)
+    # With a lifetime, all of it counts; and after a month its days are over.
+    later = lost | {"began": STATUS["time"] - 40 * 86400, "lifetime": 40 << 20}
+    assert (seen_of(later)["month"], seen_of(later)["ever"]) == (3.0, 5.0)
 
 
 def test_without_a_file_there_is_no_home(config):

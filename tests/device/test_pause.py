@@ -65,6 +65,30 @@ def test_a_pause_at_once_lasts_a_rest_and_a_day_at_least(home):
     assert until == -(-home.times[0] // SLOT) * SLOT
 
 
+def test_a_pause_at_once_without_an_end_lasts_a_day_whenever_it_is_ended(home, tmp_path):
+    policy = json.loads((tmp_path / "policy.json").read_text())
+    del policy["rest_seconds"]
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    home("pause", "--now")
+    home.times[0] += 60
+    home("resume")
+    start, until = pauses.read(home.storage, 0)
+    # No single slot is left out by somebody who knows what was measured in it.
+    assert start == START + 100
+    assert until >= start + DAY
+
+
+def test_a_second_pause_takes_nothing_from_the_first(home):
+    """The rest before a pause begins may be longer than what is left of the pause in force."""
+    home("pause", "--now", "--hours", "30")
+    first = pauses.read(home.storage, 0)
+    home.times[0] += 29 * 3600
+    home("pause", "--hours", "48")
+    start, until = pauses.read(home.storage, 0)
+    assert start == first[0]
+    assert until >= home.times[0] + DAY + 48 * 3600
+
+
 def test_a_second_pause_does_not_move_the_begun_one(home):
     home("pause", "--now", "--hours", "100")
     first = pauses.read(home.storage, 0)

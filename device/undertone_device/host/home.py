@@ -27,6 +27,7 @@ _RETRY_SECONDS = 30
 # News at least so often: a state that is older is unknown.
 _ALIVE_SECONDS = 60
 _STALE_SECONDS = 300
+_MONTH = 31 * 86400
 _VERSION = "2"
 
 
@@ -119,11 +120,13 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     campaign = status["campaign"]
     streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]
+    lost, began = status["losses"], status["began"]
     return {
         "day": _day(status),
-        # Streams are not counted by day: of a month with them nothing is known.
-        "month": None if streams else round(status["month"] / UNIT, 3),
-        "ever": round(status["ever"] / UNIT + at_delta(streams), 3),
+        # Streams are not counted by day, and a lost ledger took its days with it: then nothing is known of the month.
+        "month": None if streams or (lost and status["time"] - began < _MONTH) else round(status["month"] / UNIT, 3),
+        # What was lost is counted as the whole lifetime; without one, nobody knows.
+        "ever": None if lost and not status["lifetime"] else round(status["ever"] / UNIT + at_delta(streams), 3),
         "life": round(100 * status["ever"] / status["lifetime"], 1) if status["lifetime"] else None,
         "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
         "paused": status["paused"] == "pause",

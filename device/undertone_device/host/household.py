@@ -138,7 +138,10 @@ def _day(state: dict[str, Any]) -> list[str]:
     )
     if state["rest_by"] == "clock":
         text += " (this trusts whoever sets the device's clock)"
-    lines = [text, f"drawn       epsilon = {state['recent'] / UNIT:.2f} of slots that began yesterday or today (UTC)"]
+    drawn = f"drawn       epsilon = {state['recent'] / UNIT:.2f} of slots that began yesterday or today (UTC)"
+    if state["losses"] and state["time"] - state["began"] < 2 * _DAY:
+        drawn += f", not counting what was lost before {_date(state['began'])}"
+    lines = [text, drawn]
     streams = state["streams"]
     if streams is not None:
         rho = rho_a_day(streams)

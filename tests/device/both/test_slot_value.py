@@ -2,8 +2,10 @@
 
 from array import array
 
+from rig import SLOT, START, Ticks, make_campaign
+
 from undertone_device.buffers import total
-from undertone_device.slot_value import SlotValue
+from undertone_device.slot_value import OpenSlot, SlotValue
 from undertone_shared.errors import Invalid
 
 
@@ -56,6 +58,33 @@ def test_duration_counts_the_seconds_in_the_state_across_slots():
     slot.add(0, 43000)
     assert slot.close(50000) == 1
     assert slot.close(60000) is None
+
+
+def test_a_duration_ends_with_its_slot_however_late_anybody_looks():
+    """A machine that was suspended at the end of a slot: the hours until it woke are no part of the slot."""
+    ticks = Ticks()
+    ticks.now = (1 << 30) - 700000
+    campaign = make_campaign(measure="duration", unit="s", bound=SLOT)
+    opened = OpenSlot(ticks, 0, None)
+    opened.open(campaign, START, START, 0)
+    ticks.now += (SLOT - 300) * 1000
+    opened.value.add(1, ticks())
+    ticks.now += 7200 * 1000
+    opened.close()
+    assert opened.finished[2] == 300
+    # In time, or a little late: the next slot goes on where this one ended.
+    ticks.now += 5
+    opened.open(campaign, START + SLOT, START + SLOT, 0)
+    ticks.now += SLOT * 1000
+    opened.close()
+    opened.open(campaign, START + 2 * SLOT, START + 2 * SLOT, 0)
+    ticks.now += SLOT * 1000 + 900
+    opened.close()
+    opened.open(campaign, START + 3 * SLOT, START + 3 * SLOT, 0)
+    opened.value.add(0, ticks())
+    ticks.now += (SLOT - 1) * 1000
+    opened.close()
+    assert opened.finished[2] == 0
 
 
 def test_duration_survives_the_wrap_of_the_ticks():

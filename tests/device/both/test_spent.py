@@ -18,11 +18,22 @@ def test_a_month_has_its_oldest_day_and_none_before():
     made = sums()
     made.spend(TODAY, 5)
     made.spend(TODAY + DAYS - 1, 7)
-    assert month(made, TODAY + DAYS - 1) == 12
+    assert month(made, TODAY + DAYS - 1, 0) == 12
     # A day later the oldest one is over, also while nothing is spent.
-    assert month(made, TODAY + DAYS) == 7
+    assert month(made, TODAY + DAYS, 0) == 7
     made.spend(TODAY + DAYS, 1)
-    assert month(made, TODAY + DAYS) == 8
+    assert month(made, TODAY + DAYS, 0) == 8
+
+
+def test_a_day_that_costs_more_than_its_place_holds_is_shown_no_less():
+    made = sums()
+    ever = 0
+    # Slots of two seconds at epsilon = 1, all day.
+    for _ in range(5):
+        made.spend(TODAY, 8640 << 20)
+        ever += 8640 << 20
+    assert month(made, TODAY, ever) == ever
+    assert month(made, TODAY + DAYS, ever) == 0
 
 
 def test_draws_since_count_whole_groups():

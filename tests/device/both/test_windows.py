@@ -209,6 +209,39 @@ def test_a_lying_clock_does_not_end_a_pause():
             assert drawn > 40, (lie, boots, drawn)
 
 
+def test_a_clock_that_jumps_before_a_pause_was_ever_seen_does_not_skip_it():
+    for lie in (2 * DAY, 10 * DAY):
+        device, campaign = beginning()
+        for _ in range(4):
+            device.slot()
+        device.pass_time(600)
+        device.reporter.close_slot(device.now)
+        # At once, in the middle of a slot; no slot ends before the clock jumps beyond the pause.
+        pause = pauses.begin(device.now, SLOT, 0, True, DAY)
+        device.storage.files["pause"] = b"%d %d" % pause
+        device.now += lie
+        device.reporter.close_slot(device.now)
+        assert device.reporter.paused == "clock"
+        drawn = 0
+        for passed in range(0, 3 * DAY, SLOT):
+            device.accept(campaign, device.now)
+            report = device.slot()
+            drawn += report is not None
+            assert report is None or passed >= in_ticks(DAY), (lie, passed)
+        assert drawn > 40, (lie, drawn)
+
+
+def test_a_slot_that_ends_as_a_pause_begins_is_reported():
+    device, _ = beginning()
+    for _ in range(4):
+        device.slot()
+    edge = device.now // SLOT * SLOT + SLOT
+    device.storage.files["pause"] = b"%d %d" % (edge, edge + DAY)
+    assert device.slot() is not None
+    assert device.slot() is None
+    assert device.reporter.paused == "pause"
+
+
 def test_a_pause_that_a_device_slept_through_is_over_when_its_owner_says_so():
     device, campaign = beginning()
     for _ in range(4):
