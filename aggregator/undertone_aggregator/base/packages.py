@@ -10,7 +10,7 @@ Need = tuple[str, tuple[str, ...], str]
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
-_CHARTS = Path(__file__).with_name("web") / "static/vendor/uPlot.iife.min.js"
+_CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"
 
 
 def missing_packages(need: Need) -> str:

@@ -15,6 +15,7 @@ import pytest
 from undertone_aggregator.base import packages
 from undertone_aggregator.base.packages import METRICS, PAGE, chart_warning, check_packages, missing_packages
 from undertone_aggregator.store.store import open_store
+from undertone_aggregator.web.app import STATIC
 from undertone_shared.errors import Invalid
 
 
@@ -97,6 +98,11 @@ def test_serve_checks_its_page_before_it_starts(tmp_path: Path, free_port: Calla
     assert done.stderr.splitlines() == [
         "error: the page needs starlette, sse_starlette, uvicorn: pip install 'undertone-ldp[web]'"
     ]
+
+
+def test_the_chart_library_is_looked_for_where_the_page_has_it():
+    assert packages._CHARTS.parents[1] == STATIC
+
 
 
 def test_a_checkout_without_the_chart_library_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
