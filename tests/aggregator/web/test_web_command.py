@@ -104,7 +104,6 @@ def test_the_chart_library_is_looked_for_where_the_page_has_it():
     assert packages._CHARTS.parents[1] == STATIC
 
 
-
 def test_a_checkout_without_the_chart_library_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(packages, "_CHARTS", tmp_path / "uPlot.iife.min.js")
     assert "scripts/vendor.py" in chart_warning()
