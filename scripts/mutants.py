@@ -38,7 +38,13 @@ def _both(name: str) -> str:
 
 
 _SLOT = (f"{DEVICE}/test_reporter.py", f"{DEVICE}/test_stream.py", f"{DEVICE}/test_policy_limits.py")
-_DEVICE = (*_SLOT, *(f"{DEVICE}/test_{name}.py" for name in ("rest", "signature", "turns", "rest_model")))
+_DEVICE = (
+    *_SLOT,
+    *(
+        f"{DEVICE}/test_{name}.py"
+        for name in ("device_limits", "rest", "windows", "signature", "turns", "window_model", "rest_model")
+    ),
+)
 _CERTIFICATE = (
     "tests/aggregator/design/test_certificate.py",
     "tests/aggregator/design/test_published.py",
@@ -58,14 +64,26 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "device/undertone_device/guard.py": _DEVICE,
     "device/undertone_device/ledger.py": (
-        "tests/device/test_ledger_file.py",
-        *_DEVICE,
+        f"{DEVICE}/test_spent.py",
+        *_DEVICE[:-1],
         "tests/device/test_storage.py",
+        "tests/device/test_ledger_file.py",
     ),
-    "device/undertone_device/spent.py": (*_DEVICE, "tests/device/test_ledger_file.py", "tests/device/test_status.py"),
+    "device/undertone_device/spent.py": (
+        f"{DEVICE}/test_spent.py",
+        f"{DEVICE}/test_device_limits.py",
+        f"{DEVICE}/test_windows.py",
+        *_SLOT,
+        "tests/device/test_status.py",
+    ),
     "device/undertone_device/acceptance.py": _DEVICE,
     "device/undertone_device/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
-    "device/undertone_device/pauses.py": (*_SLOT, "tests/device/test_pause.py"),
+    "device/undertone_device/pauses.py": (
+        f"{DEVICE}/test_device_limits.py",
+        f"{DEVICE}/test_windows.py",
+        *_SLOT,
+        "tests/device/test_pause.py",
+    ),
     "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
     "aggregator/undertone_aggregator/ingest/admission.py": (
         "tests/aggregator/ingest/test_admission.py",
@@ -139,6 +157,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/estimate/test_reconstruct.py",
         "tests/aggregator/estimate/test_stale.py",
     ),
+    "aggregator/undertone_aggregator/estimate/publication.py": ("tests/aggregator/estimate/test_publication.py",),
+    "aggregator/undertone_aggregator/design/window.py": ("tests/aggregator/design/test_window.py",),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
 }
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")

@@ -80,3 +80,35 @@ def test_what_any_window_can_touch_is_said_and_no_more():
             assert worst <= most, (rest, seconds)
             if not rest and seconds == 6:
                 assert (worst, touched(slot, rest, seconds, None)) == (4, 3) == (most, most - 1)
+
+
+def test_the_newest_group_counts_what_it_holds_and_the_others_are_full():
+    made = sums(96)
+    for start in range(1, 6):
+        made.add(start, start)
+    # Groups of two: two are full, the third one holds one.
+    assert drawn_since(made, 0) == drawn_since(made, 1) == 5
+    assert drawn_since(made, 4) == 3
+    assert drawn_since(made, 5) == 1
+    made = sums(4)
+    made.add(1, 1)
+    assert drawn_since(made, 0) == 1, "the first second is one"
+
+
+def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow():
+    slot, day = 1800, 86400
+    policy = make_policy(reports_per_period=4)
+    for seconds, value, counter in (
+        (slot, 2, 3),
+        (day, 5, 6),
+        (day + 1, 6, 7),
+        (day + 3 * slot, 8, 9),
+        (2 * day - 1, 9, 10),
+        (2 * day, 9, 10),
+    ):
+        assert most_reports(policy, seconds, False) == value, seconds
+        assert most_reports(policy, seconds, True) == counter, seconds
+    resting = make_policy(rest_seconds=2 * slot)
+    # Of 41 slots of time, every third one; of a counter of two slots, every fourth one of 42.
+    assert most_reports(resting, 40 * slot, False) == 14
+    assert most_reports(resting, 40 * slot, True) == 11
