@@ -221,7 +221,7 @@ def test_what_is_reserved_counts_as_drawn_until_it_is():
         ledger = again.reporter.ledger
         # Three are on file from the first one on.
         assert (ledger.sequence, ledger.ever, device.reporter.ledger.sequence) == (3, 3 * UNITS, drawn)
-        assert month(ledger.sums, START // DAY) == 3 * UNITS
+        assert month(ledger.sums, START // DAY, ledger.ever) == 3 * UNITS
         assert drawn_since(ledger.sums, START) == 3
     device.reporter._guard.write()
     assert Ledger(device.storage, 96).sequence == 3
