@@ -21,7 +21,7 @@ from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import MODELS
-from undertone_aggregator.estimate.publication import only_told, publication_of, settle, told_groups
+from undertone_aggregator.estimate.publication import only_told, publication_of, settle, tell_groups
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.ingest.lag import Lag
@@ -288,7 +288,7 @@ class Coordinator:
         if newest is None:
             return
         outcomes, late = self.store.outcomes(), self.store.late_reports()
-        told = told_groups(self.store, publication_of(self.store, self.plan.min_reports))
+        told = tell_groups(self.store, self.plan.min_reports)
         lost = self._lost(told)
         cost = guarantee_of(self._timeline, self._budget)
         message = status_message(

@@ -32,6 +32,10 @@ class PublicResults(Results):
         """As of a store, of the groups of which counts may be told; `EVERYBODY`: all of them together."""
         return only_told(super().lost(), told_groups(self._store, self.publication))
 
+    def registered(self, group: str) -> int | None:
+        """As of a store, of the groups of which counts may be told, else None: a selection names it and its total."""
+        return super().registered(group) if group in told_groups(self._store, self.publication) else None
+
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
         publication = self.publication
         shown = publication.select(self._store.partial(first, min(last, publication.settled), late=False))

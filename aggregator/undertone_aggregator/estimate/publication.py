@@ -1,11 +1,14 @@
 """Publication: decides which numbers everybody may see. Every outlet asks this module, and no other one decides.
 
-The unit is a *cell*: the reports of one group, one slot and one kind, as they were when the slot settled. Three rules:
+The unit is a *cell*: the reports of one group, one slot, one kind and one epoch, as they were when the slot settled.
+Three rules:
 
 1. A slot settles once (`settle`). The store keeps reports that come later apart, so what a settled slot holds, and
    every number made of it, is final. Late reports are in the operator's own view of the store alone.
 2. Of one slot the numbers of several groups, and of all devices together, are published only if each of them, and the
    *remainder* of all devices less the published groups, is over no report or at least ``min_reports``: see `released`.
+   This holds for the reports of each epoch by themselves: where an epoch begins, a few devices still send reports of
+   the last one, and what two mechanisms drew can be told apart in a sum.
 3. Everything else that is published (filtered series, means over slots, quantiles) is made of released cells alone.
    Quantiles need the few reports for the threshold, of which a slot alone has too few: see `Released.pooled`.
 
@@ -14,7 +17,7 @@ One that is not empty therefore covers at least one of them whole.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,6 +28,8 @@ from undertone_shared import report
 
 # The fact that holds [first slot, min_reports] for every change of min_reports, as slots settled under it.
 _SINCE = "min_reports_since"
+# The fact that holds the groups of which counts were ever told.
+_TOLD = "told_groups"
 
 Sizes = Mapping[str, int]
 
@@ -59,50 +64,48 @@ def smallest(sizes: Sizes, shown: frozenset[str]) -> int:
 
 @dataclass
 class Slot:
-    """The cells of one settled slot. ``sizes``: kind -> group -> reports; ``least``: the min_reports that holds here.
+    """The cells of one settled slot. ``sizes``: (kind, fingerprint) -> group -> reports.
 
-    ``then``: the min_reports under which it settled, at most ``least``.
+    ``least``: the min_reports that holds here; ``then``: the one under which it settled, at most ``least``.
     """
 
     least: int
     then: int
-    sizes: dict[int, dict[str, int]] = field(default_factory=dict)
+    sizes: dict[tuple[int, bytes], dict[str, int]] = field(default_factory=dict)
     cells: list[tuple[Key, Counts]] = field(default_factory=list)
 
     def add(self, key: Key, counts: Counts) -> None:
         """Take in one histogram."""
-        groups = self.sizes.setdefault(key.kind, {})
+        groups = self.sizes.setdefault((key.kind, key.fingerprint), {})
         groups[key.group] = groups.get(key.group, 0) + reports_in(key.kind, counts)
         self.cells.append((key, counts))
 
     @cached_property
-    def measured(self) -> dict[str, int]:
-        """Reports by group of the kind that a measured mean is made of; empty in a slot of a threshold round."""
-        kinds = [kind for kind in sorted(self.sizes) if kind != report.COHORT and any(self.sizes[kind].values())]
-        return self.sizes[kinds[0]] if kinds else {}
+    def measured(self) -> list[dict[str, int]]:
+        """Reports by group, in each epoch, that a measured mean is made of; empty in a slot of a threshold round."""
+        return [sizes for (kind, _), sizes in self.sizes.items() if kind != report.COHORT and any(sizes.values())]
 
-    @cached_property
-    def members(self) -> int:
-        """Number of reports for the threshold: all of a threshold round's, a few of any other slot's."""
-        return sum(self.sizes.get(report.COHORT, {}).values())
+    def members(self, fingerprint: bytes) -> int:
+        """Number of an epoch's reports for the threshold: all of a threshold round's, a few of any other slot's."""
+        return sum(self.sizes.get((report.COHORT, fingerprint), {}).values())
 
     @cached_property
     def shown(self) -> frozenset[str]:
         """The groups whose mean is released."""
-        return released(self.measured or self.sizes.get(report.COHORT, {}), self.least)
+        cohort = [sizes for (kind, _), sizes in self.sizes.items() if kind == report.COHORT]
+        return frozenset().union(*(released(sizes, self.least) for sizes in self.measured or cohort))
 
     @cached_property
-    def shown_cohort(self) -> frozenset[str]:
-        """The groups whose reports for the threshold are released."""
-        return self.shown & released(self.sizes.get(report.COHORT, {}), self.least)
+    def _shown_of(self) -> dict[tuple[int, bytes], frozenset[str]]:
+        """(kind, fingerprint) -> the groups whose cells of these are released."""
+        return {of: self.shown & released(sizes, self.least) for of, sizes in self.sizes.items()}
 
     def released(self, group: str) -> list[tuple[Key, Counts]]:
         """The cells that are released for a group."""
         return [
             (key, counts)
             for key, counts in self.cells
-            if group in (key.group, EVERYBODY)
-            and group in (self.shown_cohort if key.kind == report.COHORT else self.shown)
+            if group in (key.group, EVERYBODY) and group in self._shown_of[key.kind, key.fingerprint]
         ]
 
 
@@ -123,7 +126,9 @@ class Released:
 
         Slots of threshold rounds are left out.
         """
-        fewest = (smallest(slot.measured, slot.shown) for slot in self._slots.values() if slot.measured)
+        fewest = (
+            smallest(sizes, released(sizes, slot.least)) for slot in self._slots.values() for sizes in slot.measured
+        )
         return min(filter(None, fewest), default=0)
 
     def of(self, group: str) -> Partial:
@@ -135,33 +140,46 @@ class Released:
     def pooled(self, cycle: int, every: int, first: int, last: int) -> Partial:
         """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
 
-        In the report phase few reports of a slot are for the threshold, so whole bundles of slots are released: within
-        a cycle of slots, the shortest ones with at least min_reports of them, as it was when they settled. A bundle
-        depends on no selection. One that two runs would share, or the selection cuts, is left out.
+        In the report phase few reports of a slot are for the threshold, so whole bundles of slots are released, see
+        `_bundles`. A bundle depends on no selection. One that two runs would share, or the selection cuts, is left out.
         """
-        rows = []
-        bundles: list[list[int]] = []
+        rows = [
+            cell
+            for number, slot in self._slots.items()
+            if first <= number <= last
+            for cell in slot.released(EVERYBODY)
+            if cell[0].kind != report.COHORT
+        ]
+        epochs = {of for slot in self._slots.values() for kind, of in slot.sizes if kind == report.COHORT}
+        for fingerprint in sorted(epochs):
+            for bundle in self._bundles(cycle, fingerprint):
+                within = first <= bundle[0] and bundle[-1] <= last and bundle[0] // every == bundle[-1] // every
+                least = max(self._slots[each].least for each in bundle)
+                if within and sum(self._slots[each].members(fingerprint) for each in bundle) >= least:
+                    cells = [cell for each in bundle for cell in self._slots[each].cells]
+                    rows += [
+                        cell for cell in cells if (cell[0].kind, cell[0].fingerprint) == (report.COHORT, fingerprint)
+                    ]
+        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in rows)
+
+    def _bundles(self, cycle: int, fingerprint: bytes) -> Iterator[list[int]]:
+        """Yield bundles of slots within a cycle, the shortest with at least min_reports for an epoch's threshold.
+
+        With the min_reports under which they settled.
+        """
         open_slots: list[int] = []
         for number in sorted(self._slots):
             slot = self._slots[number]
+            members = slot.members(fingerprint)
             if open_slots and number // cycle != open_slots[0] // cycle:
                 open_slots = []
-            if slot.members >= slot.then:
-                bundles.append([number])
-            elif slot.measured and slot.members:
+            if members >= slot.then:
+                yield [number]
+            elif slot.measured and members:
                 open_slots.append(number)
-                if sum(self._slots[each].members for each in open_slots) >= slot.then:
-                    bundles.append(open_slots)
+                if sum(self._slots[each].members(fingerprint) for each in open_slots) >= slot.then:
+                    yield open_slots
                     open_slots = []
-            if first <= number <= last and EVERYBODY in slot.shown:
-                rows += [cell for cell in slot.cells if cell[0].kind != report.COHORT]
-        for bundle in bundles:
-            within = first <= bundle[0] and bundle[-1] <= last and bundle[0] // every == bundle[-1] // every
-            least = max(self._slots[each].least for each in bundle)
-            if within and sum(self._slots[each].members for each in bundle) >= least:
-                cells = [cell for each in bundle for cell in self._slots[each].cells]
-                rows += [cell for cell in cells if cell[0].kind == report.COHORT]
-        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in rows)
 
 
 @dataclass(frozen=True)
@@ -169,18 +187,19 @@ class Publication:
     """What a store says of publishing. ``settled``: the newest settled slot, -1 before the first.
 
     ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
-    larger of the two: what was withheld when it settled stays so.
+    larger of the two: what was withheld when it settled stays so. ``told``: the groups of which counts were ever told.
     """
 
     settled: int
     least: int
     since: tuple[tuple[int, int], ...] = ()
+    told: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, meta: Mapping[str, str], least: int) -> "Publication":
         """Read it from a store's facts."""
         since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
-        return cls(int(meta.get(SETTLED, -1)), least, since)
+        return cls(int(meta.get(SETTLED, -1)), least, since, frozenset(json.loads(meta.get(_TOLD, "[]"))))
 
     def then(self, slot: int) -> int:
         """The min_reports under which a slot settled."""
@@ -201,7 +220,7 @@ class Publication:
 
 def publication_of(store: Store, least: int) -> Publication:
     """Return what a store says of publishing now, for min_reports ``least``."""
-    return Publication.of(store.meta(SETTLED, _SINCE), least)
+    return Publication.of(store.meta(SETTLED, _SINCE, _TOLD), least)
 
 
 def settle(store: Store, slot: int, least: int) -> Publication:
@@ -214,24 +233,60 @@ def settle(store: Store, slot: int, least: int) -> Publication:
         if not since or since[-1][1] != least:
             since = (*since, (before.settled + 1, least))
         store.set_meta({_SINCE: json.dumps(since), SETTLED: str(slot)})
-    return Publication(slot, least, since)
+    return Publication(slot, least, since, before.told)
+
+
+def tell_groups(store: Store, least: int) -> frozenset[str]:
+    """Return the groups of which counts may be told from now on, as `told_groups`, and note them in the store.
+
+    Counts add up over time, so a group joins those that were ever told only if all of them together may be told now:
+    otherwise two groups that are told in turn would leave a third one. Raises StoreError.
+    """
+    publication = publication_of(store, least)
+    sizes, ever = _households(store, publication), publication.told
+    for group in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        if group != EVERYBODY and ever | {group} <= _told(sizes, ever | {group}, least):
+            ever |= {group}
+    if ever != publication.told:
+        store.set_meta({_TOLD: json.dumps(sorted(ever))})
+    return _told(sizes, ever, least)
 
 
 def told_groups(store: Store, publication: Publication) -> frozenset[str]:
     """Return the groups of which counts (devices, losses) may be told: with their remainder they are large enough.
 
-    By the active devices of the inventory; without one by the reports of the newest settled slot. A count of a group
-    of one would say whether that household is there.
+    They are among those that `tell_groups` noted. A count of a group of one would say whether that household is there.
     """
-    sizes: dict[str, int] = {}
-    for device in store.devices().values():
-        if device.state == ACTIVE:
-            sizes[device.group] = sizes.get(device.group, 0) + 1
-    if sizes:
-        return released(sizes, publication.least)
+    return _told(_households(store, publication), publication.told, publication.least)
+
+
+def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
+    """Return which of the groups that were ``ever`` told, and of `EVERYBODY`, are large enough; see `_households`."""
+    # A group of which nobody is known is there, and hides nobody: it weighs less than a household.
+    weight = len(sizes) + 1
+    merged: dict[str, int] = {}
+    for group, n in sizes.items():
+        name = group if group in ever else EVERYBODY
+        merged[name] = merged.get(name, 0) + (weight * n or 1)
+    return released(merged, weight * least)
+
+
+def _households(store: Store, publication: Publication) -> dict[str, int]:
+    """Return the households of each group, 0 for a group that has counts and of which none is known.
+
+    By the active devices of the inventory; without one by the reports of the newest settled slot.
+    """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()
-    return frozenset(publication.select(partial).groups)
+    counted = {group for group, _ in store.losses()} | set(store.conflicts()) | {key.group for key in partial}
+    sizes = dict.fromkeys(sorted(counted), 0)
+    active = [device.group for device in store.devices().values() if device.state == ACTIVE]
+    for group in active:
+        sizes[group] = sizes.get(group, 0) + 1
+    if not active:
+        for key, counts in partial.items():
+            sizes[key.group] += reports_in(key.kind, counts)
+    return sizes
 
 
 def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:

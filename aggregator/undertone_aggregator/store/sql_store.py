@@ -42,6 +42,8 @@ class SqlStore(Database):
     def set_meta(self, values: Mapping[str, str]) -> None:
         rows = [{"name": name, "value": value} for name, value in values.items()]
         with self.transaction():
+            if SETTLED in values:
+                self.execute(self._locking(read=False))
             self.upsert(tables.meta, rows, lambda new: {"value": new.value})
             if "campaign" in values:
                 own = tables.campaigns.c.id == self._campaign
@@ -135,8 +137,18 @@ class SqlStore(Database):
             # SQLite has one writer at a time, and knows no such lock.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
-        value: str | None = self.execute(self.kept("settled", build)).scalar_one_or_none()
+        query = self.kept("settled", build)
+        value: str | None = self.execute(query).scalar_one_or_none()
+        if value is None:
+            # There is no row to lock before the first slot settles: lock the campaign's, and look again.
+            self.execute(self._locking(read=True))
+            value = self.execute(query).scalar_one_or_none()
         return -1 if value is None else int(value)
+
+    def _locking(self, *, read: bool) -> Any:
+        """Return a query that locks the campaign's row, shared if ``read``, until this transaction ends."""
+        table = tables.campaigns
+        return select(table.c.id).where(table.c.id == self._campaign).with_for_update(read=read, key_share=not read)
 
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
         """One select for all histograms of a batch, one upsert."""

@@ -3,16 +3,19 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from support import landed
 from support.postgres import Postgres
 from undertone.app import app
 from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import parse_config
-from undertone_aggregator.store.store import campaigns_in, open_store
+from undertone_aggregator.store.store import SETTLED, Batch, StoreError, campaigns_in, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_aggregator.web.site import HomeSite, StoreSite, named
 from undertone_shared.errors import Invalid
@@ -32,8 +35,8 @@ def url(postgres: Postgres, tmp_path: Path) -> str:
     return made
 
 
-def reports(text: str) -> int:
-    return sum(row["reports"] + row["cohort"] for row in json.loads(text)["slots"])
+def reports(output: str) -> int:
+    return sum(row["reports"] + row["cohort"] for row in json.loads(output)["slots"])
 
 
 @pytest.mark.services
@@ -113,3 +116,21 @@ def test_no_sentence_shows_the_password_of_a_database(postgres: Postgres) -> Non
     with pytest.raises(Invalid, match="has no epoch yet") as raised:
         open_results(url, "meters")
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.services
+def test_the_first_slot_settles_after_the_commits_that_have_begun(url: str) -> None:
+    """No row says yet what has settled, so a commit locks the campaign's: none of its reports is late unnoticed."""
+    batch = Batch(Partial({Key("meters", bytes(8), 1, "all", landed.START): np.ones(3, dtype=np.int64)}))
+    with open_store(url, campaign="meters") as worker, open_store(url, campaign="meters") as server:
+        assert SETTLED not in server.meta()
+        before = server.partial().reports
+        server.execute(text("SET lock_timeout = 300"))
+        with worker.transaction():
+            worker.commit("0of1", batch)
+            with pytest.raises(StoreError, match="lock timeout"):
+                server.set_meta({SETTLED: str(landed.START)})
+        server.set_meta({SETTLED: str(landed.START)})
+        assert server.partial(late=False).reports == before + 3
+        worker.commit("0of1", batch)
+        assert (server.partial(late=False).reports, server.late_reports()) == (before + 3, 3)

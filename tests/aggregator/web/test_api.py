@@ -23,8 +23,10 @@ from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.distribution import Run
 from undertone_aggregator.estimate.estimates import plain
+from undertone_aggregator.estimate.publication import settle, tell_groups
 from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.store import sql_store
+from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import SETTLED, Batch, open_store
 from undertone_aggregator.web import api, login, quantiles
 from undertone_aggregator.web.app import make_app
@@ -477,6 +479,31 @@ def test_every_outlet_obeys_min_reports_and_a_plan_that_is_applied(site: StoreSi
     with open_store(store) as opened:
         opened.set_meta({"min_reports": "10"})
     assert get(site, f"campaigns/{name}").json()["newest"] is not None
+
+
+def test_a_selection_names_no_number_of_devices_that_others_give_away(site: StoreSite, name: str, store: Path) -> None:
+    """All devices less those of published groups would be those of a group of one; a total is a multiple of them."""
+    with open_store(store) as opened:
+        newest = opened.newest_slot()
+        assert newest is not None
+        batch = Batch()
+        for key, counts in opened.partial(newest, newest).items():
+            for group in ("east", "west"):
+                batch.partial.add_counts(key._replace(slot=newest + 1, group=group), counts)
+        opened.commit("0of1", batch)
+        sizes = {"east": 500, "solo": 1, "west": 400}
+        opened.set_devices(
+            Device(f"{group}-{number}", group, ACTIVE, 0) for group, n in sizes.items() for number in range(n)
+        )
+        settle(opened, newest + 1, 10)
+        assert tell_groups(opened, 10) == {"all", "east"}
+    named_devices = {}
+    for group in ("all", "east", "west"):
+        (row,) = get(site, f"campaigns/{name}/selection", group=group).json()["selections"]
+        assert (row["devices"] is None) == (row["total"] is None) == (row["total_se"] is None)
+        named_devices[group] = row["devices"]
+    assert named_devices == {"all": 901, "east": 500, "west": None}
+    assert get(site, f"campaigns/{name}/selection", group="solo").status_code == 400
 
 
 def test_groups_are_told_without_reading_a_histogram(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
