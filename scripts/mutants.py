@@ -61,6 +61,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         _both("stream"),
         f"{DEVICE}/test_policy_limits.py",
         f"{DEVICE}/test_stream.py",
+        f"{DEVICE}/test_windows.py",
     ),
     "device/undertone_device/guard.py": _DEVICE,
     "device/undertone_device/ledger.py": (
@@ -84,7 +85,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         *_SLOT,
         "tests/device/test_pause.py",
     ),
-    "device/undertone_device/stream_state.py": (f"{DEVICE}/test_stream.py",),
+    "device/undertone_device/stream_state.py": tuple(
+        f"{DEVICE}/test_{name}.py" for name in ("stream", "device_limits", "windows")
+    ),
     "aggregator/undertone_aggregator/ingest/admission.py": (
         "tests/aggregator/ingest/test_admission.py",
         "tests/aggregator/ingest/test_fast_path.py",

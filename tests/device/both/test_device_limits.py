@@ -3,14 +3,17 @@
 import sys
 
 from rig import DAY, SLOT, START, Device, Memory, make_campaign
+from stream_rig import rule, stream_campaign
 
 from undertone_device import pauses
 from undertone_device.guard import BEGUN
 from undertone_device.ledger import BUILT, Ledger, in_ticks
+from undertone_device.slot_value import SlotValue
 from undertone_device.spent import drawn_since, month
+from undertone_device.stream_state import Chain, VectorValue
 from undertone_device.units import epsilon_units
 from undertone_shared import intake
-from undertone_shared.errors import Refused
+from undertone_shared.errors import Invalid, Refused
 
 LAST = (START + 300 * DAY) // SLOT
 UNITS = epsilon_units(2, 1)
@@ -336,3 +339,53 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
         for now in (360, 680, 40):
             covered(span, pause, now - 60, now, now, 940, 1000)
         assert covered(span, pause, 5000, 5060, 5060, opened, uptime) == touched, (opened, uptime)
+
+
+# Streams
+
+
+def streaming(stream, period=400 * DAY):
+    device = Device(now=START - SLOT, stream={"rho": 1 << 30, "period_seconds": period, "dimension": stream.dimension})
+    device.accept(stream_campaign(stream))
+    device.reporter.close_slot(device.now)
+    return device, device.reporter._guard._carried["stream"]
+
+
+def test_a_chain_goes_on_over_fewer_missed_slots_than_restart_it():
+    for lag in (1, 3):
+        stream = rule(lag=lag, chains=3, restart=2)
+        _, state = streaming(stream)
+        state._chains[0] = kept = Chain(5, (0,), (0,), 99)
+        goes_on = [state._chain(stream, 0, 99 + lag * step) is kept for step in (1, 2, 3, 4)]
+        assert goes_on == [True, True, False, False], lag
+        assert state._chain(stream, 1, 99 + lag) is None
+
+
+def test_a_period_of_ticks_is_counted_from_when_its_sum_began():
+    _, state = streaming(rule(), DAY)
+    ledger = state._ledger
+    cost = rule().charge()
+    ledger.rho = ledger.rho_period = 0
+    sums = []
+    for day, uptime in ((20, 1000), (22, 1000 + in_ticks(DAY)), (24, 999 + 2 * in_ticks(DAY))):
+        ledger.uptime = uptime
+        campaign = stream_campaign(rule(), epoch=START + day * DAY, last_slot=START // SLOT + day * 48 + 47)
+        state.charge(campaign, START + day * DAY)
+        sums.append((ledger.rho // cost, ledger.rho_since))
+    assert sums == [(1, 1000), (1, 1000 + in_ticks(DAY)), (2, 1000 + in_ticks(DAY))]
+
+
+def test_every_slot_of_a_long_window_is_drawn():
+    device, _ = streaming(rule(renewal=96))
+    device.slot()
+    assert [device.slot() is not None for _ in range(5)] == [True] * 5
+
+
+def test_a_sample_of_several_coordinates_is_taken_whole_or_not():
+    value = VectorValue([SlotValue("last"), SlotValue("last")])
+    value.add_many([(1, 2), (3, 4)], 0)
+    try:
+        value.add((5, 6.5), 0)
+    except Invalid:
+        pass
+    assert value.close(0) == (3, 4)
