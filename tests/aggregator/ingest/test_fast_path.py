@@ -156,6 +156,20 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
     assert quick >= 3 * LEAST
 
 
+def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
+    """Of another epoch, slot, kind and group in one batch: two histograms."""
+    old, new = EPOCHS["scalar"]
+    rule = new.campaign.schedule
+    late = [name for name in (f"d{n}" for n in range(999)) if not rule.is_member(rule.place(name), FIRST + 100)][:LEAST]
+    early = [f"e{number}" for number in range(LEAST)]
+    known = [Delivery(*delivery(old.campaign, name, FIRST + 60, 1, 1), False, None) for name in early + late]
+    mixed = [Delivery(*delivery(old.campaign, name, FIRST + 99, 1, 2), False, None) for name in early]
+    mixed += [Delivery(*delivery(new.campaign, name, FIRST + 100, 1, 2), False, None) for name in late]
+    groups = dict.fromkeys(early, "north") | dict.fromkeys(late, "south")
+    counted = compare([old, new], known + mixed, 2 * LEAST, FIRST + 150, groups=groups)
+    assert counted == (4 * LEAST, 2 * LEAST)
+
+
 def test_a_device_takes_the_lane_so_many_times_in_a_batch_and_no_more() -> None:
     """Each time costs a look at the whole batch: the rest of who sends hundreds is judged one by one."""
     size = module._ROUNDS + LEAST
