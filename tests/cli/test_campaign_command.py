@@ -1,10 +1,13 @@
 """A campaign of a server's folder that has not begun yet."""
 
+import tomllib
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from support.many import undertone
+from undertone.commands.campaign import _toml
 from undertone_aggregator.campaign.binding import open_campaign
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
@@ -45,18 +48,38 @@ def test_its_backup_names_no_slot(folder: Path, tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path / 'copy.sqlite'}: 0 reports\n"
 
 
-def test_a_unit_of_any_characters_is_kept(folder: Path) -> None:
-    made = undertone("campaign", "create", str(folder), "odd", "--sensor", "load", "--unit", '"\N{GRINNING FACE}\\',
-                     "--bound", "10", "--epsilon", "1")  # fmt: skip
+def create(folder: Path, unit: str) -> "CompletedProcess[str]":
+    given = ("--sensor", "load", "--bound", "10", "--epsilon", "1", "--unit", unit)
+    return undertone("campaign", "create", str(folder), "odd", *given)
+
+
+@pytest.mark.parametrize("unit", ["\N{GRINNING FACE}", "m³/h", "l'heure", "% #1 {a}"])
+def test_a_unit_of_any_visible_characters_is_kept(folder: Path, unit: str) -> None:
+    made = create(folder, unit)
     assert made.returncode == 0, made.stderr
-    assert Home(folder).config("odd").campaign.unit == '"\N{GRINNING FACE}\\'
+    assert Home(folder).config("odd").campaign.unit == unit
     Home(folder).file("odd").unlink()
+
+
+@pytest.mark.parametrize("unit", ['"', "\\", "=1+1", "@A1", "\x7f", "\x1b[2J", "W\u202eh", "W\nsensor = 'x'"])
+def test_a_unit_that_devices_or_readers_would_misread_is_refused_by_its_name(folder: Path, unit: str) -> None:
+    """A campaign's one canonical form has no escapes, so that devices refuse what needs one."""
+    made = create(folder, unit)
+    assert made.returncode == 2
+    assert "campaign.unit " in made.stderr, made.stderr
+    assert len(made.stderr.splitlines()) == 1
+    assert not Home(folder).file("odd").exists()
+
+
+def test_a_text_becomes_toml_that_reads_as_the_same_text() -> None:
+    for text in ('"', "\\", "\x7f", "\x00\x1b\n\t", "\u2028", "\N{GRINNING FACE}"):
+        assert tomllib.loads(f"unit = {_toml(text)}") == {"unit": text}
 
 
 def test_a_store_that_cannot_be_read_is_not_new(folder: Path) -> None:
     given = ("--sensor", "load", "--unit", "Wh", "--bound", "10", "--epsilon", "1")
     assert undertone("campaign", "create", str(folder), "worn", *given).returncode == 0
-    assert "worn: new, 0 epochs" in undertone("campaign", "list", str(folder)).stdout
+    assert "worn: new (no server runs), 0 epochs" in undertone("campaign", "list", str(folder)).stdout
     (folder / "stores/worn.sqlite").write_bytes(b"x" * 5000)
     assert "worn.sqlite cannot be used as a store: file is not" in undertone("campaign", "list", str(folder)).stdout
     Home(folder).file("worn").unlink()

@@ -71,11 +71,11 @@ class Journal:
         """Log what an operator has to look at."""
         self.say(event, f"alarm: {sentence}", level=ALARM, **fields)
 
-    def rang(self, since: float) -> list[str]:
-        """The alarms of this campaign, and of none, since a Unix second: their sentences, the newest first."""
+    def rang(self, since: float) -> list[Alarm]:
+        """Return the alarms of this campaign, and of none, since a Unix second, the newest first."""
         # A copy in one step: other threads' alarms ring meanwhile.
         newest = reversed(tuple(self.alarms))
-        return [alarm.sentence for alarm in newest if alarm.time > since and alarm.campaign in ("", self._campaign)]
+        return [alarm for alarm in newest if alarm.time > since and alarm.campaign in ("", self._campaign)]
 
     def say_once(self, event: str, sentence: str, **fields: Any) -> None:
         """Log one event unless its sentence is the same as the last time, and was said not long ago.

@@ -303,11 +303,12 @@ class Coordinator:
         if missing:
             said += f"; {missing} reports were drawn and never came"
         if late:
-            said += f"; {late} reports came after their slot had settled, and are in no published number"
+            said += f"; {late} reports came after their slot had settled, and are in no published mean"
         self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
         # For readers of the store, as the page is one.
-        facts = {"time": now, "alarms": self.journal.rang(now - _DAY), "devices": self._devices(lost, told)}
+        alarms = [{"time": int(alarm.time), "sentence": alarm.sentence} for alarm in self.journal.rang(now - _DAY)]
+        facts = {"time": now, "alarms": alarms, "devices": self._devices(lost, told)}
         self.store.set_meta({"status": json.dumps(facts)})
 
     def _devices(

@@ -74,6 +74,16 @@ class ServerState:
 
     def problems(self, now: float) -> list[str]:
         """One sentence for each reason why reports are not taken in; empty when all is well."""
+        found = self._common_problems(now)
+        if not self.campaigns:
+            found.append("there is no campaign")
+        return found + [sentence for name in sorted(self.campaigns) for sentence in self._problems_of(name)]
+
+    def problems_of(self, name: str, now: float) -> list[str]:
+        """One sentence for each reason why reports of campaign ``name`` are not taken in."""
+        return self._common_problems(now) + self._problems_of(name)
+
+    def _common_problems(self, now: float) -> list[str]:
         found = []
         if not self.alive(now):
             found.append(f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs")
@@ -81,15 +91,16 @@ class ServerState:
             found.append("the broker cannot be reached: reports wait there, and nothing is published")
         if self.free < NO_ROOM:
             found.append(f"{self.free >> 20} MB are free where the stores are: reports cannot be kept")
-        if not self.campaigns:
-            found.append("there is no campaign")
-        for name, campaign in sorted(self.campaigns.items()):
-            if campaign.state in (FAILED, STARTING):
-                found.append(f"campaign {name} is {campaign.sentence()}")
-            elif campaign.state in _OPEN and not campaign.ready:
-                why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
-                found.append(f"campaign {name} takes in no reports: {why}")
         return found
+
+    def _problems_of(self, name: str) -> list[str]:
+        campaign = self.campaigns.get(name)
+        if campaign is not None and campaign.state in (FAILED, STARTING):
+            return [f"campaign {name} is {campaign.sentence()}"]
+        if campaign is not None and campaign.state in _OPEN and not campaign.ready:
+            why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
+            return [f"campaign {name} takes in no reports: {why}"]
+        return []
 
     def row(self, now: float) -> dict[str, Any]:
         """As JSON has it, with what is wrong at Unix second ``now``."""

@@ -13,6 +13,8 @@ Z = 1.959963984540054
 MEASURED = "report"
 RELEASED = "stream"
 MODEL = "model"
+# No estimate: nobody reported, or too few did for a published number.
+ABSENT = "absent"
 
 
 class Series(NamedTuple):
@@ -63,6 +65,8 @@ class Estimate(Row):
     95 % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a slot of a threshold round, while
     θ is learnt: the mean of a fitted distribution, which can be far off and has no standard error. No outlet shows it
     as an estimate: in rows it is the column ``model``, and ``estimate`` is None.
+    ``absent``: a slot without a number, because nobody reported, or (of what is published) because too few did: no
+    reports are counted in the row, and its ``estimate`` is nan here and None in rows.
     ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
     ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
     interval that adds it; None where no threshold round came before.
@@ -103,10 +107,20 @@ class Estimate(Row):
         """Whether the slot is of a threshold round, which estimates no mean."""
         return self.kind == MODEL
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the slot has no number."""
+        return self.kind == ABSENT
+
+    @classmethod
+    def absent(cls, slot: int, start: int, series: Series) -> "Estimate":
+        """Return the row of a slot without a number."""
+        return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
+
     def row(self) -> dict[str, Any]:
         """Column -> value, flat; a threshold round's number is ``model``, and its ``estimate`` None."""
-        columns = super().row()
-        return columns | ({"estimate": None, "model": self.estimate} if self.is_learning else {"model": None})
+        columns = super().row() | {"model": self.estimate if self.is_learning else None}
+        return columns | ({"estimate": None} if self.is_learning or self.is_absent else {})
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
@@ -117,7 +131,9 @@ class Estimate(Row):
         """The estimate that ``row`` made these columns of. Raises KeyError where one is missing."""
         values = {name: columns[name] for name in cls.columns()}
         model, series = values.pop("model"), Series(*(values.pop(name) for name in Series._fields))
-        return cls(**values | ({} if model is None else {"estimate": model}), series=series)
+        if values["kind"] in (MODEL, ABSENT):
+            values["estimate"] = math.nan if model is None else model
+        return cls(**values, series=series)
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ class OpenCampaign:
 
     @property
     def unpublished(self) -> int:
-        """Number of counted reports that came after their slot had settled: no published number holds them."""
+        """Number of counted reports that came after their slot had settled: no published mean holds them."""
         return self._store.late_reports()
 
     @property

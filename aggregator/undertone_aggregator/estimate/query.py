@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
+from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
 from undertone_aggregator.estimate.misfit import ALARMING
@@ -40,13 +41,15 @@ class Results(OpenCampaign):
         *,
         filtered: bool = False,
         settled: bool = False,
+        absent: bool = False,
     ) -> list[Estimate]:
         """The estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
         Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
         moment without a zone is in the campaign's. ``filtered``: the filtered series beside the raw one, each slot
-        given the whole store. ``settled``: without the slots that reports still come for. Raises Invalid for a group
-        that has no report.
+        given the whole store. ``settled``: without the slots that reports still come for. ``absent``: also a raw row
+        for each slot without a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a
+        group that has no report.
         """
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
@@ -54,7 +57,8 @@ class Results(OpenCampaign):
         raw = self._raw(0, _LAST, wanted) if filtered else self._raw(low, high, wanted)
         if filtered:
             raw = sorted(raw + self.filter.smoothed(raw), key=lambda estimate: (estimate.slot, estimate.series))
-        return [estimate for estimate in raw if low <= estimate.slot <= high]
+        rows = [estimate for estimate in raw if low <= estimate.slot <= high]
+        return self._with_absent(rows, low, high, wanted) if absent else rows
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
@@ -152,6 +156,11 @@ class Results(OpenCampaign):
         rows = [row for names, partial in parts for row in self._estimator.estimates(partial, names)]
         return sorted((row for row in rows if row.slot >= first), key=lambda row: (row.slot, row.series))
 
+    def _with_absent(self, rows: list[Estimate], low: int, high: int, groups: list[str] | None) -> list[Estimate]:
+        low = max(low, self.timeline.epochs[0].campaign.first_slot)
+        high = min(high, self.ends // self.campaign.slot_seconds - 1)
+        return with_absent(rows, low, high, self.campaign.slot_seconds, self.groups if groups is None else groups)
+
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
         """Some of the wanted groups with the reports that their estimates are made of, until all were given."""
         yield groups, self._store.partial(first, last)
@@ -165,7 +174,7 @@ class Results(OpenCampaign):
 
         None where nothing of them is published.
         """
-        slots = [estimate.slot for estimate in estimates]
+        slots = [estimate.slot for estimate in estimates if not estimate.is_absent]
         if not slots:
             return None
         publication = publication_of(self._store, self.min_reports)
@@ -174,6 +183,7 @@ class Results(OpenCampaign):
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Plain sentences about what these estimates cannot show, and about how θ was chosen."""
+        estimates = [estimate for estimate in estimates if not estimate.is_absent]
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         said = list(chosen.warnings) if chosen is not None else []
         said += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
@@ -209,12 +219,13 @@ class Results(OpenCampaign):
         *,
         filtered: bool = False,
         settled: bool = False,
+        absent: bool = False,
     ) -> Any:
         """The estimates as a pandas DataFrame indexed by the slot's start in the campaign's zone. Needs pandas.
 
         ``attrs`` say the campaign, unit, ε, δ, guarantee and, where series are filtered, what that assumes.
         """
-        estimates = self.estimates(first, last, groups, filtered=filtered, settled=settled)
+        estimates = self.estimates(first, last, groups, filtered=filtered, settled=settled, absent=absent)
         frame = self._framed(estimates, Estimate)
         if filtered:
             frame.attrs["filter"] = self.filter.sentence

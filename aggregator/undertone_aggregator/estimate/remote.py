@@ -153,6 +153,7 @@ class RemoteResults(Results):
         *,
         filtered: bool = False,
         settled: bool = True,
+        absent: bool = False,
     ) -> list[Estimate]:
         """As of a store; only what is published: slots that have settled, over enough reports."""
         wanted = self._wanted(groups)
@@ -162,7 +163,8 @@ class RemoteResults(Results):
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
                 rows += [Estimate.of_row(self._fields(line)) for line in text.splitlines()]
-        return sorted(rows, key=lambda estimate: (estimate.slot, estimate.series))
+        kept = [row for row in rows if absent or not row.is_absent]
+        return sorted(kept, key=lambda estimate: (estimate.slot, estimate.series))
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
@@ -208,6 +210,7 @@ class RemoteResults(Results):
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """What the server says about these slots of their group."""
+        estimates = [estimate for estimate in estimates if not estimate.is_absent]
         if not estimates:
             return []
         slots = [estimate.slot for estimate in estimates]

@@ -41,6 +41,11 @@ def unit(name: str, value: object) -> str:
     checked = check_text(name, text(name, value), LONGEST_UNIT)
     if checked.startswith(FORMULA):
         raise Invalid(f"{name} is {value!r}, expected a unit that no spreadsheet takes for a formula")
+    if '"' in checked or "\\" in checked:
+        raise Invalid(
+            f"{name} is {value!r}, expected a unit without quotation marks and backslashes: devices refuse"
+            " campaigns with escaped text"
+        )
     return checked
 
 

@@ -24,6 +24,7 @@ from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.web import api
+from undertone_aggregator.web.guides import guide
 from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
@@ -83,6 +84,7 @@ class Pages:
         each = "/api/v1/campaigns/{name}"
         return [
             Route("/", self.page),
+            Route("/guides/{name}.md", self.guide),
             Route("/api/v1/openapi.json", self.openapi),
             Route("/api/v1/campaigns", self.campaigns),
             Route(each, self.campaign),
@@ -101,6 +103,13 @@ class Pages:
     async def page(self, request: Request) -> Response:
         """The page: one for all campaigns, which it names in its own fragment."""
         return FileResponse(STATIC / "index.html")
+
+    async def guide(self, request: Request) -> Response:
+        """A guide that the page links to, as text."""
+        text = await anyio.to_thread.run_sync(guide, request.path_params["name"])
+        if text is None:
+            raise HTTPException(404, f"there is no guide {request.path_params['name']!r} here")
+        return PlainTextResponse(text)
 
     async def openapi(self, request: Request) -> Response:
         """What this API offers, for programs."""
@@ -201,7 +210,7 @@ class Pages:
 
         def file(results: PublicResults) -> bytes:
             first, last = query.span(results)
-            rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
+            rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True, absent=True)
             return form.write(results, rows, Estimate)
 
         body = await anyio.to_thread.run_sync(self._site.read, name, file)

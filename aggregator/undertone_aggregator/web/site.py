@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -30,8 +31,9 @@ class Site(Protocol):
     def state(self, name: str) -> dict[str, Any]:
         """What the running server says of a campaign (devices, losses, alarms); empty when none runs.
 
-        Of a server's folder also ``state`` and ``reason``, ``newest_report`` (Unix second), and ``problems``: why the
-        server takes in no reports.
+        Of a server's folder also ``state`` and ``reason``, ``newest_report`` (the Unix second at which the newest slot
+        with a report ended), ``reachable`` (the broker answers, or the direct endpoint listens; None without a server)
+        and ``problems``: why the server takes in no reports of this campaign.
         """
 
     def mark(self, name: str) -> Mark:
@@ -130,7 +132,18 @@ class HomeSite(StoreSite):
         said = self.read(name, lambda results: {"life": results.life, **results.status})
         state = state_of(served, name, said.pop("life"), now)
         facts = {"state": state.state, "reason": state.reason, "newest_report": state.newest}
-        return {**said, **facts, "problems": [] if served is None else served.problems(now)}
+        alive = served is not None and served.alive(now)
+        facts |= {"reachable": served.reachable if served is not None and alive else None}
+        return {**said, **facts, "problems": [] if served is None else served.problems_of(name, now)}
+
+    def mark(self, name: str) -> Mark:
+        """As of a store; another one also when the server says something else of the campaign."""
+        now, served = time.time(), read_state(self._home.state)
+        # Seconds since a dead server's last word change nothing.
+        heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))
+        state = state_of(served, name, None, now)
+        told = zlib.crc32(repr((heard, state.state, state.reason if heard else "")).encode())
+        return (told, *super().mark(name))
 
     def names(self) -> list[str]:
         known: list[str] = []

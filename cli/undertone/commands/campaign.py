@@ -191,8 +191,8 @@ _life("retire", "Take the campaign off the air for good; what is under way is st
 
 
 def _toml(text: str) -> str:
-    """JSON's escapes are TOML's, but for the pairs that stand for a character beyond 16 bits."""
-    return json.dumps(text, ensure_ascii=False)
+    """TOML of a text. JSON's escapes are TOML's, which also escapes U+007F and has no pairs of surrogates."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _value(text: str) -> str:

@@ -24,7 +24,8 @@ def export(
 ) -> None:
     """Write every group's settled series, raw and filtered, with epochs, θ's history and the guarantee beside them.
 
-    Slots over fewer reports than the campaign's min_reports are left out, as on the page.
+    A slot whose number may not be published, or that nobody reported, is a row of kind absent without a number, as on
+    the page.
     """
     from undertone_aggregator.campaign.results import open_public
     from undertone_aggregator.estimate import export as write
@@ -34,7 +35,7 @@ def export(
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
     with open_public(store, campaign) as results:
-        rows = results.estimates(groups=None, filtered=True, settled=True)
+        rows = results.estimates(groups=None, filtered=True, settled=True, absent=True)
         facts = write.document(results, [])
         folder.mkdir(parents=True)
         series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"

@@ -82,7 +82,7 @@ def query(
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
         wanted = None if groups or (by == "group" and not group) else group or ["all"]
-        estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled)
+        estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled, absent=True)
         if newest is not None:
             kept = set(sorted({estimate.slot for estimate in estimates})[-newest:])
             estimates = [estimate for estimate in estimates if estimate.slot in kept]
@@ -217,21 +217,25 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]
+    lines.append(
+        "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
+        " fewer reports than may be published; undertone export writes what may be published"
+    )
     world = results.world(estimates)
     if world is not None:
-        lines.append(world.sentence("a cycle of slots"))
+        lines.append(f"of what is published: {world.sentence('a cycle of slots')}")
     if results.mechanism is not None:
         lines.append(results.mechanism.sentence())
     if any(estimate.series.filtered for estimate in estimates):
         lines.append(results.filter.sentence)
     if any(estimate.slot > results.settled for estimate in estimates):
-        lines.append("… reports still come for this slot")
+        lines.append("… marks slots that have not settled: reports still come for them")
     outcomes, late = results.outcomes(), results.unpublished
     if late:
         share = late / max(outcomes.get("counted", 0), late)
         lines.append(
             f"{late} reports ({share:.2%}) came after their slot had settled: they are in these numbers, and in no"
-            " published one"
+            " published mean"
         )
     received = outcomes.pop("received", 0)
     lines.append(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
@@ -261,6 +265,8 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     # A slot that reports still come for.
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
+    if isinstance(row, Estimate) and row.is_absent:
+        return [*head, "0", "nobody reported", "", "", "", ""]
     if isinstance(row, Estimate) and row.standard_error is None:
         return [*head, str(row.cohort), "learning θ", "", "", "a threshold round", ""]
     raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"

@@ -1,6 +1,9 @@
 """The state of a server: what it says is wrong, and that every outlet says the same."""
 
+import contextlib
 import json
+import shutil
+import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.many import PLAN, undertone
+from support.stores import simulated_store
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.state import (
     CHOOSING,
@@ -55,6 +59,15 @@ def test_each_thing_that_keeps_reports_out_is_a_problem(state: ServerState, fact
     (sentence,) = state.problems(NOW)
     assert fact in sentence
     assert not state.row(NOW)["ready"]
+
+
+def test_a_campaign_has_its_own_problems_and_the_servers() -> None:
+    water = CampaignState(FAILED, "no groups")
+    two = replace(WELL, campaigns={"power": POWER, "water": water})
+    assert (two.problems_of("power", NOW), len(two.problems_of("water", NOW))) == ([], 1)
+    (sentence,) = replace(two, reachable=False).problems_of("power", NOW)
+    assert "broker" in sentence
+    assert WELL.problems_of("gas", NOW) == []
 
 
 @pytest.mark.parametrize("state", [RUNNING, CHOOSING, PAUSED, RETIRED, OVER])
@@ -124,5 +137,43 @@ def test_list_show_doctor_and_page_say_that_a_campaign_fails_and_why(home: Home)
         home.write_plan("power", "bound = ")
         assert site.names() == ["power"]
         assert (listed(home)["state"], listed(home)["reason"]) == (FAILED, failed.reason)
+    finally:
+        site.close()
+
+
+def test_the_page_says_the_state_and_whether_reports_arrive(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = Path(home.config("power").store_url.removeprefix("sqlite:"))
+    store.parent.mkdir(exist_ok=True)
+    shutil.copy(simulated_store(tmp_path_factory, devices=200, slots=60), store)
+    with contextlib.closing(sqlite3.connect(store)) as database, database:
+        database.execute("UPDATE campaigns SET name = 'power'")
+    site = HomeSite(home)
+    assert site.names() == ["power"]
+    try:
+        unserved = site.state("power")
+        assert (unserved["state"], unserved["reachable"], unserved["problems"]) == (STOPPED, None, [])
+        now = time.time()
+        marks = [site.mark("power")]
+        for served in (
+            ServerState(now, now, True, 1 << 40, {"power": POWER}),
+            ServerState(now, now, False, 1 << 40, {"power": POWER}),
+            ServerState(now, now, True, 1 << 40, {"power": replace(POWER, ready=False)}),
+        ):
+            served.write(home.state)
+            said = site.state("power")
+            assert (said["state"], said["reachable"]) == (RUNNING, served.reachable)
+            assert said["newest_report"] == POWER.newest
+            assert said["problems"] == served.problems_of("power", now)
+            marks.append(site.mark("power"))
+        assert len(set(marks)) == len(marks), "an open page learns of each change"
+        before = site.mark("power")
+        replace(served, time=now - 1).write(home.state)
+        assert site.mark("power") == before, "time alone is no news"
+        replace(served, time=now - STALE_SECONDS - 60).write(home.state)
+        said = site.state("power")
+        assert (said["state"], said["reachable"]) == (STOPPED, None)
+        assert "has not advanced" in said["problems"][0]
     finally:
         site.close()

@@ -14,6 +14,8 @@ from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import square_wave
+from undertone_aggregator.estimate.absent import LONGEST_GAP, with_absent
+from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.store import store as stores
@@ -246,6 +248,57 @@ def test_an_unknown_group_is_an_error_everywhere(store: Path) -> None:
             assert len(ask(groups="north")) == len(ask(groups=["north"]))
         with pytest.raises(Invalid, match="group is 'west'"):
             results.arrays(group="west")
+
+
+def test_a_slot_that_nobody_reported_is_a_row_without_a_number(store: Path) -> None:
+    with open_results(store) as results:
+        without = results.estimates(groups=None)
+        rows = results.estimates(groups=None, absent=True)
+        assert [row for row in rows if not row.is_absent] == without
+        for group in ("all", "north", "south"):
+            assert [row.slot - FIRST for row in rows if row.group == group] == list(range(112))
+        absent = [row for row in rows if row.is_absent and row.group == "all"]
+        assert [row.slot - FIRST for row in absent] == list(range(4, 100))
+        for row in absent:
+            columns = row.row()
+            assert (columns["kind"], columns["reports"], columns["cohort"]) == ("absent", 0, 0)
+            assert columns["start"] == row.slot * results.campaign.slot_seconds
+            assert all(columns[name] is None for name in ("estimate", "model", "standard_error", "low", "high"))
+            assert type(row).of_row(columns) == row
+        # What is said of estimates is the same with these rows.
+        assert results.warnings(rows) == results.warnings(without)
+        assert results.world(rows) == results.world(without)
+        assert results.world(absent) is None
+        pytest.importorskip("pandas")
+        frame = results.frame(absent=True)
+        assert len(frame) == 112
+        assert frame["estimate"].isna().sum() == 100
+        assert len(results.arrays()["slot"]) == 16
+    answer = json.loads(command(store, "--json", "--first", FIRST + 98, "--last", FIRST + 100).stdout)
+    assert [(slot["kind"], slot["reports"], slot["estimate"] is None) for slot in answer["slots"]] == [
+        ("absent", 0, True),
+        ("absent", 0, True),
+        ("report", 800, False),
+    ]
+    table = command(store, "--first", FIRST + 98, "--last", FIRST + 100)
+    assert table.stdout.count("nobody reported") == 2
+    influx = command(store, "--format", "influx", "--first", FIRST + 99, "--last", FIRST + 99).stdout
+    assert ",kind=absent " in influx
+    assert "reports=0i" in influx
+    assert "estimate=" not in influx
+
+
+def test_a_gap_of_more_than_a_year_of_half_hours_has_no_rows() -> None:
+    ends = [Estimate.absent(slot, slot, Series()) for slot in (0, LONGEST_GAP + 1, 2 * LONGEST_GAP + 3)]
+    made = with_absent(ends, 0, ends[-1].slot, 1, ["all"])
+    assert [row.slot for row in made] == [*range(LONGEST_GAP + 2), ends[-1].slot]
+    two = [Estimate.absent(5, 5, Series("north", 2)), Estimate.absent(5, 5, Series("north", 2, True))]
+    made = with_absent(two, 5, 6, 1, ["north"])
+    assert [(row.slot, row.series) for row in made] == [
+        (5, Series("north", 2)),
+        (5, Series("north", 2, True)),
+        (6, Series("north", 2)),
+    ]
 
 
 def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 import threading
+import tomllib
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -30,12 +31,14 @@ from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import SETTLED, Batch, open_store
 from undertone_aggregator.web import api, login, quantiles
 from undertone_aggregator.web.app import make_app
+from undertone_aggregator.web.guides import GUIDES
 from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token
 from undertone_aggregator.web.serve import is_loopback, serve_page
 from undertone_aggregator.web.site import StoreSite, named
 from undertone_shared.errors import Invalid
 
 PATIENCE = 60.0
+ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "a-token-of-at-least-thirty-two-characters"
 
 
@@ -105,7 +108,10 @@ def test_what_is_not_settled_or_over_few_reports_is_not_shown(store: Path) -> No
         (name,) = strict.names()
         assert get(strict, f"campaigns/{name}/estimates", filtered="true").json()["raw"]["slot"] == []
         assert get(strict, f"campaigns/{name}").json()["newest"] is None
-        assert get(strict, f"campaigns/{name}/download").text.count("\n") == 1
+        rows = list(csv.DictReader(io.StringIO(get(strict, f"campaigns/{name}/download").text)))
+        assert {(row["kind"], row["reports"], row["cohort"], row["estimate"], row["low"]) for row in rows} == {
+            ("absent", "0", "0", "", "")
+        }
     finally:
         strict.close()
 
@@ -163,7 +169,12 @@ def test_quantiles_of_many_runs_are_refused(
 def test_downloads(site: StoreSite, name: str) -> None:
     answer = get(site, f"campaigns/{name}/download", format="csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [int(row["slot"]) for row in rows] == get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]
+    shown = get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]
+    assert [int(row["slot"]) for row in rows if row["kind"] != "absent"] == shown
+    # A row for each slot, also those that nobody reported: the rounds leave some out.
+    assert [int(row["slot"]) for row in rows] == list(range(shown[0], shown[-1] + 1))
+    assert len(rows) > len(shown)
+    assert all((row["reports"], row["estimate"]) == ("0", "") for row in rows if row["kind"] == "absent")
     for row in rows:
         assert datetime.fromisoformat(row["time"]).timestamp() == int(row["start"])
     assert answer.headers["content-disposition"] == f'attachment; filename="{name}.csv"'
@@ -221,6 +232,21 @@ def test_the_description_names_every_route(site: StoreSite) -> None:
     described = set(get(site, "openapi.json").json()["paths"])
     routes = {route.path for route in make_app(site).routes if route.path.startswith("/api/v1/campaigns")}
     assert described == {path for path in routes if "actions" not in path}
+
+
+def test_the_guides_that_the_page_names_are_there(site: StoreSite) -> None:
+    page = talk(site, lambda client: client.get("/")).text
+    linked = re.findall(r'href="(guides/[^"]+)"', page)
+    assert {f"guides/{guide}.md" for guide in GUIDES} == set(linked)
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = packaged["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for link in linked:
+        answer = talk(site, lambda client, link=link: client.get(f"/{link}"))
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.text.startswith("# ")
+        assert included[f"docs/{link.removeprefix('guides/')}"] == f"undertone_aggregator/web/{link}"
+    assert talk(site, lambda client: client.get("/guides/operator.md")).status_code == 404
 
 
 def test_every_answer_keeps_the_page_to_itself(site: StoreSite, name: str) -> None:

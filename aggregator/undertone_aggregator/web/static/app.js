@@ -60,9 +60,24 @@ const ago = (seconds) => {
   const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
   return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
 };
-// An alarm is a sentence, or what rang with the second in which it did.
-const alarmed = (alarm, zone) => typeof alarm === "string" ? alarm
-  : `${alarm.time ? `${time(alarm.time, zone)}: ` : ""}${alarm.text ?? alarm.sentence ?? ""}`;
+const alarmed = (alarm, zone) => `${time(alarm.time, zone)}: ${alarm.sentence}`;
+
+// The campaign's state, and whether its reports arrive: lines of [words, class]. A store alone knows nothing of its server.
+const EXPECTING = ["running", "choosing", "paused"];
+function condition({ server, time_zone: zone }) {
+  if (!server.state) return [["state unknown: this page reads a store, and not its server", ""]];
+  const state = server.state === "choosing" ? "choosing θ" : server.state;
+  const lines = [[`${state}${server.reason ? ` (${server.reason})` : ""}`, server.state === "failed" ? "bad" : ""]];
+  if (EXPECTING.includes(server.state)) {
+    const newest = server.newest_report === null ? "none has come yet"
+      : `the newest slot with a report ended ${ago(Date.now() / 1000 - server.newest_report)}`;
+    if (server.problems.length) lines.push([`reports do not arrive: ${server.problems.join("; ")}`, "bad"]);
+    else if (server.reachable) lines.push([`reports can arrive; ${newest}`, ""]);
+  }
+  const alarms = server.alarms || [];
+  if (alarms.length) lines.push([`${alarms.length} ${alarms.length === 1 ? "alarm" : "alarms"} in 24 hours; ${alarmed(alarms[0], zone)}`, "warn"]);
+  return lines;
+}
 
 function card(campaign) {
   const made = element("article", "", "card");
@@ -84,6 +99,7 @@ function card(campaign) {
   link.append(element("div", `${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s; θ ${number(campaign.theta)}`, "small"));
   link.append(element("div", campaign.guarantee, "small"));
   if (newest) link.append(element("div", `newest slot ended ${ago(Date.now() / 1000 - newest.start - campaign.slot_seconds)}`, "small"));
+  for (const [words, kind] of condition(campaign)) link.append(element("div", words, `small ${kind}`.trim()));
   for (const sentence of campaign.warnings) link.append(element("div", sentence, "small warn"));
   return made;
 }
@@ -122,6 +138,8 @@ function glance(campaign) {
     ? `${time(newest.start, campaign.time_zone)}: ${reason ?? `${words} ${error}`.trim()}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports`
     : "No slot is settled yet.";
   const server = campaign.server;
+  $("state").replaceChildren(...condition(campaign).filter(([, kind]) => kind !== "warn")
+    .map(([words, kind]) => element("div", words, kind)));
   const alarms = [...campaign.warnings, ...(server.alarms || []).map((alarm) => alarmed(alarm, campaign.time_zone))];
   $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
   const late = campaign.unpublished;

@@ -1,0 +1,17 @@
+"""The guides that the page links to, as text: in the wheel they lie in this package, in a checkout in ``docs``."""
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_PLACES = (_HERE / "guides", _HERE.parents[2] / "docs")
+# Those that explain what is on the page; pyproject.toml puts the same ones into the wheel.
+GUIDES = ("privacy", "limits", "threats", "threshold", "filter", "glossary")
+
+
+def guide(name: str) -> str | None:
+    """Return a guide's text (Markdown); None for a name that is none, and where the installation lacks it."""
+    if name in GUIDES:
+        for place in _PLACES:
+            if (place / f"{name}.md").is_file():
+                return (place / f"{name}.md").read_text(encoding="utf-8")
+    return None
