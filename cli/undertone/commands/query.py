@@ -266,7 +266,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
     if isinstance(row, Estimate) and row.is_absent:
-        return [*head, "0", "nobody reported", "", "", "", ""]
+        return [*head, "0", "no report", "", "", "", ""]
     if isinstance(row, Estimate) and row.standard_error is None:
         return [*head, str(row.cohort), "learning θ", "", "", "a threshold round", ""]
     raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"

@@ -281,7 +281,7 @@ def test_a_slot_that_nobody_reported_is_a_row_without_a_number(store: Path) -> N
         ("report", 800, False),
     ]
     table = command(store, "--first", FIRST + 98, "--last", FIRST + 100)
-    assert table.stdout.count("nobody reported") == 2
+    assert table.stdout.count("no report") == 2
     influx = command(store, "--format", "influx", "--first", FIRST + 99, "--last", FIRST + 99).stdout
     assert ",kind=absent " in influx
     assert "reports=0i" in influx
