@@ -7,7 +7,7 @@ import sys
 
 # A C stack of 8 KB, as the Pico W has, holds three imports within each other. So the package loads first what the
 # modules of every device import, each after the ones that it imports itself.
-_LEAVES_FIRST = (
+for _name in (
     "undertone_shared.errors",
     "undertone_shared.checks",
     "undertone_shared.topics",
@@ -23,8 +23,7 @@ _LEAVES_FIRST = (
     "undertone_device.slot_value",
     "undertone_device.ledger",
     "undertone_device.campaign_files",
-)
-for _name in _LEAVES_FIRST:
+):
     __import__(_name)
 
 

@@ -6,7 +6,7 @@ Loaded when a campaign with a new body comes, and only then.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     # (Y - X, Y + X, 2Z, 2dT) of a point in extended coordinates, xy = T/Z: what an addition takes of one.
     Cached = tuple[int, int, int, int]
@@ -153,12 +153,11 @@ def _sha512(data: bytes) -> bytes:
     """SHA-512 of at most 111 bytes: one block (FIPS 180-4)."""
     block = data + b"\x80" + bytes(111 - len(data)) + (8 * len(data)).to_bytes(16, "big")
     w = [int.from_bytes(block[i : i + 8], "big") for i in range(0, 128, 8)]
-    constants = _fractions(3, 80)
-    start = _fractions(2, 8)
+    start = tuple(_fractions(2, 8))
     a, b, c, d, e, f, g, h = start
-    for i in range(80):
+    for i, constant in enumerate(_fractions(3, 80)):
         now = w[i & 15]
-        t = (h + _mix(e, 14, 18, 41) + (e & f ^ ~e & g) + constants[i] + now) & _WORD
+        t = (h + _mix(e, 14, 18, 41) + (e & f ^ ~e & g) + constant + now) & _WORD
         h, g, f, e = g, f, e, (d + t) & _WORD
         d, c, b, a = c, b, a, (t + _mix(a, 28, 34, 39) + (a & b ^ a & c ^ b & c)) & _WORD
         x = w[i + 1 & 15]
@@ -175,17 +174,19 @@ def _mix(x: int, i: int, j: int, k: int = 128) -> int:
     return (x >> i ^ x >> j ^ x >> k) & _WORD
 
 
-def _fractions(degree: int, count: int) -> list[int]:
-    """The first 64 bits behind the point of the roots of the first primes: the constants of SHA-512, not its table."""
-    leading: list[int] = []
-    primes: list[int] = []
-    n = 2
-    while len(leading) < count:
-        for prime in primes:
-            if n % prime == 0:
-                break
-        else:
-            primes.append(n)
+def _fractions(degree: int, count: int) -> "Iterator[int]":
+    """The first 64 bits behind the point of the roots of the first primes: the constants of SHA-512, not its table.
+
+    One at a time: on a board, all of them and the primes are 6 KB, in two pieces of 1 KB and many small ones.
+    """
+    n = 1
+    while count:
+        n += 1
+        divisor = 2
+        while n % divisor:
+            divisor += 1
+        if divisor == n:
+            count -= 1
             # Newton's method from above, on integers.
             power = n << 64 * degree
             root = 8 << 64
@@ -194,6 +195,4 @@ def _fractions(degree: int, count: int) -> list[int]:
                 if step >= root:
                     break
                 root = step
-            leading.append(root & _WORD)
-        n += 1
-    return leading
+            yield root & _WORD

