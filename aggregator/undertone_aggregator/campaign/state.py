@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,10 @@ def state_of(served: ServerState | None, name: str, life: str | None, now: float
     has begun.
     """
     if served is not None and served.alive(now) and name in served.campaigns:
-        return served.campaigns[name]
+        campaign = served.campaigns[name]
+        found = replace(served, campaigns={name: campaign}).problems(now)
+        hidden = found and campaign.state in _OPEN and not campaign.reason
+        return replace(campaign, reason=found[0]) if hidden else campaign
     why = "no server runs"
     if served is not None:
         why = "the server has not taken it up" if served.alive(now) else served.problems(now)[0]

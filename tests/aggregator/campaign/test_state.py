@@ -75,6 +75,23 @@ def test_what_takes_in_all_that_it_should_is_no_problem(state: str) -> None:
     assert campaign(state=state, ready=state not in (RETIRED, OVER)).problems(NOW) == []
 
 
+@pytest.mark.parametrize(
+    ("state", "fact"),
+    [
+        (replace(WELL, reachable=False), "broker"),
+        (replace(WELL, free=NO_ROOM - 1), "15 MB"),
+        (campaign(ready=False), "takes in no reports"),
+        (campaign(ready=False, reason="the disk is full"), "the disk is full"),
+    ],
+)
+def test_a_campaign_that_runs_and_takes_in_nothing_says_why(state: ServerState, fact: str) -> None:
+    """`campaign list` and `campaign show` must not say less than /readyz."""
+    told = state_of(state, "power", None, NOW)
+    assert told.state == RUNNING
+    assert fact in told.reason
+    assert state_of(WELL, "power", None, NOW) == POWER
+
+
 def test_silence_counts_while_reports_are_due() -> None:
     assert POWER.silence(NOW) == 60
     assert replace(POWER, newest=None).silence(NOW) == 86400, "since the first slot began"
