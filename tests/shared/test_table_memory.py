@@ -3,8 +3,6 @@
 The heap is that of the 64-bit unix port, whose words are twice a board's; the code is what boards load.
 """
 
-import json
-
 import designed_tables
 import pytest
 
@@ -50,10 +48,7 @@ print("drawn", table.levels, table.symbols, gc.mem_alloc())
 @pytest.fixture(scope="module")
 def code(tmp_path_factory):
     out = tmp_path_factory.mktemp("board")
-    installed = {name for name, _ in json.loads((mp.REPO / "package.json").read_text())["urls"]}
-    for path in mp.compile_mpy(mp.REPO / "shared/undertone_shared", out, optimise=3):
-        if f"{path.parent.name}/{path.stem}.py" not in installed:
-            path.unlink()
+    mp.compile_boards(out)
     return out
 
 
