@@ -48,8 +48,11 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger that comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
+        # One that comes late and closes nothing.
+        ([(100, 1), (102, 2), (101, 1)], [0, 0, 0]),
         # The same slot again, under another number.
         ([(100, 1), (100, 7)], [0, 0]),
+        ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
     ],
 )
 def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list[int]) -> None:
@@ -121,6 +124,10 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     # In the very next slot, and in the last of several.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
+    # What is noticed in an older slot leaves the newest one where it is.
+    older = MissingReports({("all", 9): 1})
+    older.note(1, "all", 5)
+    assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]
     losses.note(1, "all", 5)
     assert losses.note(CLOSES, "all", 5) == []
     assert losses.note(CLOSES, "all", 4) == [(("all", 5), -1)]

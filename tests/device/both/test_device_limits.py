@@ -375,6 +375,14 @@ def test_a_period_of_ticks_is_counted_from_when_its_sum_began():
     assert sums == [(1, 1000), (1, 1000 + in_ticks(DAY)), (2, 1000 + in_ticks(DAY))]
 
 
+def test_the_last_second_of_a_campaign_is_of_its_last_period():
+    _, state = streaming(rule(), DAY)
+    for last, period in ((START + DAY - 1, START // DAY), (START + DAY, START // DAY + 1)):
+        state._ledger.rho = state._ledger.rho_period = 0
+        state.charge(stream_campaign(rule(), slot_seconds=1, last_slot=last), START)
+        assert state._ledger.rho_period == period
+
+
 def test_every_slot_of_a_long_window_is_drawn():
     device, _ = streaming(rule(renewal=96))
     device.slot()

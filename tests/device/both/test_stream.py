@@ -422,6 +422,11 @@ def test_a_cap_per_report_holds_for_every_single_report():
     for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})
         assert refusal(device, stream_campaign(rule())) == reason
+    # As many slots as reports, and one slot less.
+    for slots, reason in ((48, None), (47, "rho")):
+        allowed = {"rho": rule().report_charge(), "period_seconds": 400 * DAY, "per_report": True}
+        device = Device(now=START - SLOT, stream=allowed)
+        assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + slots - 1)) == reason
 
 
 def test_a_streams_theta_reaches_the_bound_and_no_further():
