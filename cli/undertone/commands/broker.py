@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from undertone_aggregator.store.files import write_private
 from undertone_shared.errors import Invalid
 
 app = typer.Typer(help="The broker of a server's folder: its passwords.", no_args_is_help=True)
@@ -35,6 +34,7 @@ def rotate(
     """
     from undertone_aggregator.mqtt import credentials
     from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.store.files import write_private
 
     home = Home(folder)
     if user not in (credentials.AGGREGATOR, credentials.ANALYST):

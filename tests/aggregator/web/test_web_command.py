@@ -90,7 +90,7 @@ def test_serve_checks_its_page_before_it_starts(tmp_path: Path, free_port: Calla
     (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{free_port()}"\n')
     code = (
         f"import sys; sys.argv = ['undertone', 'serve', {str(tmp_path)!r}, '--seconds', '0']\n"
-        "from undertone_aggregator import packages\npackages.find_spec = lambda name: None\n"
+        "from undertone_aggregator.base import packages\npackages.find_spec = lambda name: None\n"
         "from undertone.__main__ import main\nsys.exit(main())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
