@@ -157,6 +157,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/campaign/test_rounds.py",
     ),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": (
+        "tests/aggregator/estimate/test_reconstruct_parts.py",
         "tests/aggregator/estimate/test_reconstruct.py",
         "tests/aggregator/estimate/test_stale.py",
     ),
