@@ -98,7 +98,7 @@ def back_up_home(folder: Path, file: Path) -> Backed:
 def restore_home(file: Path, folder: Path) -> list[str]:
     """Make a server's folder of a backup, whole or not at all; what is to be known.
 
-    Raises Invalid for a folder that holds anything, and for a file that is no whole backup; OSError.
+    Raises Invalid for a folder that is not empty and for a file that is not a complete backup; OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Invalid(

@@ -17,7 +17,7 @@ def notify(state: str) -> None:
 
 
 class Watchdog:
-    """systemd's watchdog: a server whose loop does not call ``beat`` for as long as WatchdogSec says is started again.
+    """systemd's watchdog: systemd restarts a server whose loop does not call ``beat`` within WatchdogSec.
 
     The loop itself beats, so that a loop that hangs is seen.
     """

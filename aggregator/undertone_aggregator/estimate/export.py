@@ -122,7 +122,7 @@ FORMATS = {
 
 
 def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
-    """Return the form of this word. Raises Invalid, ``field`` and what is expected named, ``others`` among it."""
+    """Return the format of this name. Raises Invalid, which names ``field`` and all accepted names, ``others`` too."""
     if word not in FORMATS:
         raise Invalid(f"{field} is {word!r}, expected one of {', '.join([*others, *FORMATS])}")
     return FORMATS[word]

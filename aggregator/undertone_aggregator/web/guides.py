@@ -1,4 +1,4 @@
-"""The guides that the page links to, as text: in the wheel they lie in this package, in a checkout in ``docs``."""
+"""The guides that the page links to, as text. The wheel has them in this package, a checkout in ``docs``."""
 
 from pathlib import Path
 

@@ -178,7 +178,7 @@ def test_theta_is_decided_while_a_quarter_of_the_devices_reports(
 def test_a_round_that_nobody_answered_goes_on(decide: Decide) -> None:
     epochs = server.two_epochs()
     assert decide(epochs[:1], NOW + 9, cohort_of=[])[0] is None
-    # A report epoch without a cohort still decides, by what is remembered.
+    # A report epoch without a cohort still chooses θ, from earlier evidence.
     assert decide(epochs, NOW + 109, theta=900, cohort_of=epochs[:1])[0] is not None
 
 

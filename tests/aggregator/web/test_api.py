@@ -441,7 +441,7 @@ def test_two_stores_of_one_campaign_are_refused(store: Path, name: str) -> None:
 
 
 def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One request is worked out while others are answered; equal ones are worked out once; a queue has an end."""
+    """Quantiles without a wait for others: one computation at a time, equal requests share it, the queue is bounded."""
     go_on, begun, worked_out = threading.Event(), threading.Event(), []
     posterior = Run.posterior
 
