@@ -133,9 +133,9 @@ class Server:
         self._leaving: dict[str, Member] = {}
         self._failure: Exception | None = None
         self._watchdog = Watchdog()
-        self._passed = time.time()
         self._written_at = -math.inf
         self._written: ServerState | None = None
+        self._state: ServerState | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
@@ -173,7 +173,10 @@ class Server:
         return bool(states) and all(state.ready or state.state == FAILED for state in states)
 
     def state(self) -> ServerState:
-        """Where the server and its campaigns stand, for every outlet; any thread may ask."""
+        """The state at the loop's last pass, as the file has it. Any thread may ask."""
+        return self._state or self._measure()
+
+    def _measure(self) -> ServerState:
         campaigns = {name: CampaignState(STOPPING) for name in tuple(self._leaving)}
         campaigns |= {name: member.state for name, member in sorted(self.members.items())}
         try:
@@ -181,23 +184,26 @@ class Server:
         except OSError:
             # A disk that is gone has no room.
             free = 0
-        return ServerState(self._passed, self.started, self.outlet.connected, free, campaigns)
+        return ServerState(time.time(), self.started, self.outlet.connected, free, campaigns)
 
     def _pass(self) -> None:
         """The loop goes on: systemd hears it unless a campaign hangs, and the state is written."""
-        self._passed = time.time()
         if not any(member.hangs for member in self.members.values()):
             self._watchdog.beat()
-        state, before = self.state(), self._written
+        state, before = self._measure(), self._written
         if before is None or state.campaigns != before.campaigns:
             self._tell(state, before)
-        elif state.reachable == before.reachable and time.monotonic() < self._written_at + _WRITE_SECONDS:
-            return
-        self._written, self._written_at = state, time.monotonic()
-        try:
-            state.write(self.home.state)
-        except OSError as wrong:
-            self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
+            due = True
+        else:
+            due = state.reachable != before.reachable or time.monotonic() >= self._written_at + _WRITE_SECONDS
+        if due:
+            self._written, self._written_at = state, time.monotonic()
+            try:
+                state.write(self.home.state)
+            except OSError as wrong:
+                self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
+        # After the file, so that nobody who heard of a change finds an older file.
+        self._state = state
 
     def _tell(self, state: ServerState, before: ServerState | None) -> None:
         """Log each campaign whose state is another one than before."""
