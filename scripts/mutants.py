@@ -46,8 +46,8 @@ _DEVICE = (
     ),
 )
 _CERTIFICATE = (
+    "tests/aggregator/design/test_audit.py",
     "tests/aggregator/design/test_certificate.py",
-    "tests/aggregator/design/test_published.py",
     "tests/cli/test_certify.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
@@ -108,8 +108,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/ingest/test_fast_path.py",
     ),
     "aggregator/undertone_aggregator/design/certificate.py": _CERTIFICATE,
-    "aggregator/undertone_aggregator/design/published.py": _CERTIFICATE,
-    "aggregator/undertone_aggregator/design/audit.py": ("tests/aggregator/design/test_table.py", *_CERTIFICATE),
+    "aggregator/undertone_aggregator/design/published.py": (
+        "tests/aggregator/design/test_published_formulas.py",
+        "tests/aggregator/design/test_published.py",
+    ),
+    "aggregator/undertone_aggregator/design/audit.py": _CERTIFICATE,
     "shared/undertone_shared/mechanism.py": (
         _both("mechanism_limits"),
         _both("mechanisms"),
@@ -161,9 +164,15 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/estimate/test_reconstruct.py",
         "tests/aggregator/estimate/test_stale.py",
     ),
-    "aggregator/undertone_aggregator/estimate/publication.py": ("tests/aggregator/estimate/test_publication.py",),
+    "aggregator/undertone_aggregator/estimate/publication.py": (
+        "tests/aggregator/estimate/test_publication_rules.py",
+        "tests/aggregator/estimate/test_publication.py",
+    ),
     "aggregator/undertone_aggregator/design/window.py": ("tests/aggregator/design/test_window.py",),
-    "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream.py",),
+    "aggregator/undertone_aggregator/estimate/stream.py": (
+        "tests/aggregator/estimate/test_stream_formulas.py",
+        "tests/aggregator/estimate/test_stream.py",
+    ),
 }
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"

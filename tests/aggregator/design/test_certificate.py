@@ -1,12 +1,14 @@
 """What a certificate says of a mechanism, number for number, and what it refuses to certify."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from support.designed import small_table
-from undertone_aggregator.design import certificate
+from support.server import two_epochs
+from undertone_aggregator.design import certificate, window
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism, certify_named, certify_table
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
@@ -72,3 +74,66 @@ def test_a_kind_of_rule_that_nobody_certifies_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(certificate, "Campaign", lambda _: rule)
     with pytest.raises(Invalid, match="the campaign's rule has kind 'sketch', expected one of scalar, stream"):
         certify_campaign(b"{}", "1")
+
+
+def test_a_certificate_names_the_range_that_its_moments_are_for() -> None:
+    """A table's values are in units of its θ; every other mechanism is checked on [-1, 1], of width 2."""
+    for name in certificate.CERTIFIED:
+        assert certify_named(name, "1", 8, 8).theta == (1000 if name == "optimal" else 2)
+    assert certify_table(json.dumps(small_table(0).describe()).encode(), "2").theta == 2
+    assert certify_table(table(12, list(small_table(0).decoded[0])), "2").theta == 12
+
+
+def test_a_day_has_48_reports_and_a_square_wave_128_bins_unless_told() -> None:
+    made = certify_named("square-wave", "1")
+    assert made.mechanism.describe() == window.square_wave("1", range(129)).describe()
+    assert made.as_json()["epsilon_per_day"] == 48 * made.epsilon_achieved
+    assert certify_named("piecewise", "1").mechanism.levels == 256
+    assert f"48 reports a day add up to {48 * made.epsilon_achieved:.6g} for" in "".join(made.lines())
+
+
+@pytest.mark.parametrize("name", ["stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal"])
+def test_the_worst_ratio_is_of_each_level_but_for_best_windows_and_tables(name: str) -> None:
+    """Those have the least worst variance: at some levels the other's is smaller, and only the worst two compare."""
+    made = certify_named(name, "1", 8)
+    assert made.levels is not None
+    assert made.formula is not None
+    worst = float(max(level.variance for level in made.levels))
+    assert made.variance_worst == worst
+    if name in ("piecewise-optimal", "optimal"):
+        assert made.variance_ratio_worst == worst / made.formula(1)
+    else:
+        ratios = [float(level.variance) / made.formula(float(level.reading)) for level in made.levels]
+        assert made.variance_ratio_worst == max(ratios)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"mechanism": window.hybrid("1", 4).describe()}, "mechanism is not a table"),
+        ({"decoded": {"0": 1}}, "decoded is {'0': 1}, expected a list of integers"),
+        ({"denominator": 0}, f"denominator is 0, expected an integer from 1 to {1 << 62}"),
+        ({"denominator": (1 << 62) + 1}, f"denominator is {(1 << 62) + 1}, expected an integer from 1 to {1 << 62}"),
+    ],
+)
+def test_a_decode_that_is_none_is_refused(changes: dict[str, object], sentence: str) -> None:
+    fields = json.loads(table(12, list(small_table(0).decoded[0])))
+    with pytest.raises(Invalid, match=re.escape(sentence)):
+        certify_table(json.dumps({**fields, **changes}).encode(), "2")
+
+
+def test_the_ends_of_a_denominator_are_taken() -> None:
+    fields = json.loads(table(12, [0, 0, 0, 0, 0]))
+    for denominator in (1, 1 << 62):
+        with pytest.raises(certificate.audit.NotCertified, match="the weights give the mean"):
+            certify_table(json.dumps({**fields, "denominator": denominator}).encode(), "2")
+
+
+def test_both_mechanisms_of_a_campaign_are_certified_over_their_own_range() -> None:
+    learning, reporting = two_epochs()
+    (only,) = certify_campaign(learning.campaign.body, "4")
+    assert (only.name, only.levels) == ("cohort", None)
+    cohort, report = certify_campaign(reporting.campaign.body, "4")
+    assert (cohort.name, cohort.levels, cohort.theta) == ("cohort", None, 2)
+    assert (report.name, report.theta) == ("report", 500)
+    assert report.levels is not None

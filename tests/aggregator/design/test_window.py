@@ -1,6 +1,7 @@
 from fractions import Fraction
 from math import exp
 
+import numpy as np
 import pytest
 
 from undertone_aggregator.design import continuous, window
@@ -111,3 +112,115 @@ def test_levels_shrink_for_wide_ranges():
 def test_bad_input_is_one_sentence(call, sentence):
     with pytest.raises(Invalid, match=sentence):
         call()
+
+
+SMALL = 1 << 30
+
+
+def test_a_mechanism_begins_at_symbol_0_unless_it_is_told() -> None:
+    assert window.piecewise("2", 8).first == window.piecewise_optimal("2", 8).first == 0
+    assert window.piecewise("2", 8, 5).first == window.piecewise_optimal("2", 8, 5).first == 5
+    made = window.hybrid("2", 8)
+    assert [part.first for part in made.parts] == [0, 2]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 8, 256, 1000, 1023, 1024, 1025, 5000])
+def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
+    """ceil(1024/K) cells a level: all levels together cover 1,024 cells at the least, and K more at the most."""
+    for made in (window.piecewise("2", levels), window.piecewise_optimal("2", levels)):
+        assert 1024 <= made.stride * levels < 1024 + levels
+        assert made.levels == levels
+
+
+@pytest.mark.parametrize("epsilon", ["0.05", "0.3", "0.609", "0.61", "1", "2.5", "4", "6.1", "8"])
+def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) -> None:
+    """(e^{ε/2} times narrower than the levels' cells, which is 1/(1 + e^{ε/2}) of all; the larger one if it must be."""
+    for levels in (1, 7, 256):
+        made = window.piecewise(epsilon, levels)
+        exact = made.stride * levels / (made.a / made.b) ** 0.5
+        assert made.window in (round(exact), int(exact) + 1)
+        nearest = window.WindowMechanism(made.a, made.b, round(exact), made.stride, levels)
+        allowed = 1.0005 * continuous.piecewise_variance(float(epsilon), 1)
+        assert (made.window == round(exact)) == (window.worst_variance(nearest) <= allowed or exact % 1 >= 0.5)
+
+
+@pytest.mark.parametrize("epsilon", ["0.05", "0.7", "2", "8"])
+@pytest.mark.parametrize("levels", [1, 9, 256])
+def test_no_other_window_has_a_smaller_worst_variance(epsilon: str, levels: int) -> None:
+    """Against the neighbours of the best: the worst variance has one minimum over the windows."""
+    best = window.piecewise_optimal(epsilon, levels)
+    at = {
+        w: window.worst_variance(window.WindowMechanism(best.a, best.b, w, best.stride, levels))
+        for w in range(max(best.window - 6, 1), best.window + 7)
+    }
+    assert min(at, key=at.__getitem__) == best.window
+
+
+def test_the_worst_variance_is_the_largest_of_all_levels() -> None:
+    for made in (window.piecewise("1", 5), window.piecewise_optimal("4", 6), window.stochastic_rounding("1")):
+        assert window.worst_variance(made) == max(
+            Fraction(*made.variance(level, 2)) for level in range(made.levels + 1)
+        )
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "0.61", "0.9", "1.7", "2.9", "5", "8"])
+def test_a_hybrids_coin_is_a_65536th_rounded_down(epsilon: str) -> None:
+    assert window.hybrid(epsilon, 4).coin == int(continuous.hybrid_share(float(epsilon)) * 65536)
+    assert window.hybrid(epsilon).levels == window.LEVELS == 256
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4", "8"])
+@pytest.mark.parametrize("bins", [2, 3, 4, 63, 64, 65, 256])
+def test_a_square_wave_of_few_bins_has_the_best_window_and_of_many_the_papers(epsilon: str, bins: int) -> None:
+    made = window.square_wave(epsilon, range(bins + 1))
+    papers = 2 * int(continuous.square_wave_half_width(float(epsilon)) * bins) + 1
+    if bins >= 64:
+        assert made.window == papers
+    elif bins > 4:
+        near = {
+            w: window.worst_tail_variance(made.a, made.b, w, bins) for w in (made.window - 1, made.window + 1, papers)
+        }
+        assert window.worst_tail_variance(made.a, made.b, made.window, bins) <= min(near.values())
+    else:
+        every = {w: window.worst_tail_variance(made.a, made.b, w, bins) for w in range(1, 2 * bins)}
+        assert made.window == min(every, key=every.__getitem__)
+    assert (made.stride, made.levels, len(made.edges)) == (1, bins - 1, bins + 1)
+
+
+def test_the_sizes_of_a_square_wave_have_ends() -> None:
+    assert window.square_wave(1, range(3)).levels == 1
+    assert window.square_wave(1, range(257)).levels == 255
+    for edges in (2, 258):
+        with pytest.raises(Invalid, match=f"there are {edges} edges, expected 3 to 257"):
+            window.square_wave(1, range(edges))
+
+
+@pytest.mark.parametrize("bins", [2, 3, 5, 9])
+@pytest.mark.parametrize("wide", [1, 2, 4, 9])
+def test_a_tail_excess_is_as_uncertain_as_the_channels_own_weights_say(bins: int, wide: int) -> None:
+    """Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² at the uniform f, the largest over L = (i - t)+, from the weights."""
+    made = window.WindowMechanism(7, 2, wide, 1, bins - 1)
+    channel = np.array([made.weights(level) for level in range(bins)], dtype=float).T / made.total
+    f = np.full(bins, 1 / bins)
+    inverse = np.linalg.inv(channel.T @ np.diag(1 / (channel @ f)) @ channel)
+    variances = []
+    for t in range(bins - 1):
+        excess = np.array([max(i - t, 0) for i in range(bins)], dtype=float)
+        variances.append(excess @ inverse @ excess - (excess @ f) ** 2)
+    assert window.worst_tail_variance(7, 2, wide, bins) == pytest.approx(max(variances), rel=1e-9)
+
+
+def test_most_levels_are_the_most_whose_product_with_the_width_stays_small() -> None:
+    for width in (1, 2, 3, SMALL // 4, SMALL // 3, SMALL // 2, SMALL - 1):
+        assert window.most_levels(width, SMALL - 1) == max((SMALL - 1) // width, 1)
+        assert window.most_levels(width, 1) == 1
+    for width, largest, name in ((0, 1, "width"), (SMALL, 1, "width"), (1, 0, "largest"), (1, SMALL, "largest")):
+        with pytest.raises(Invalid, match=rf"{name} is {width if name == 'width' else largest}, expected"):
+            window.most_levels(width, largest)
+
+
+@pytest.mark.parametrize("make", [window.piecewise, window.piecewise_optimal])
+def test_levels_out_of_range_are_named(make) -> None:
+    for levels in (0, SMALL, SMALL + 1):
+        with pytest.raises(Invalid, match=f"levels is {levels}, expected an integer from 1 to {SMALL - 1}"):
+            make(1, levels)

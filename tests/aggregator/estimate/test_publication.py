@@ -11,15 +11,11 @@ from support.memory_store import MemoryStore
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
 from undertone_aggregator.estimate.publication import (
     Publication,
-    only_told,
     publication_of,
     released,
     settle,
     smallest,
-    tell_groups,
-    told_groups,
 )
-from undertone_aggregator.store.inventory import Device
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
 
@@ -289,74 +285,3 @@ def test_pools_over_slots_are_of_one_epoch_each() -> None:
         partial.add_counts(Key(CAMPAIGN, EPOCH, report.REPORT, EVERYBODY, slot), np.array([3]))
     pooled = Publication(3, 3, ((0, 3),)).select(partial).pooled(SLOTS, SLOTS, 0, SLOTS - 1)
     assert {key.slot for key in pooled if key.kind == report.COHORT} == {1, 2, 3}
-
-
-# --- counts
-
-LEAST = 10
-
-
-def fleet_of(**sizes: int) -> MemoryStore:
-    """A store whose inventory has so many active devices of each group."""
-    store = MemoryStore()
-    enrol(store, **sizes)
-    return store
-
-
-def enrol(store: MemoryStore, **sizes: int) -> None:
-    """Replace the inventory."""
-    rows = [Device(f"{group}-{number}", group, "active", 0) for group, n in sizes.items() for number in range(n)]
-    store.set_devices(rows, without=list(store.devices()))
-
-
-def test_counts_are_told_of_groups_that_are_large_enough() -> None:
-    """Of a group of one household, "1 reporting, 0 silent" says that it is there."""
-    store = fleet_of(east=12, solo=1, west=11)
-    # East, west and everybody would leave solo.
-    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    assert told_groups(store, publication_of(store, LEAST)) == {EVERYBODY, "east"}
-    losses = {"east": (3, 70), "solo": (2, 60), "west": (1, 80)}
-    told = told_groups(store, publication_of(store, LEAST))
-    assert only_told(losses, told) == {"east": (3, 70), EVERYBODY: (6, 60)}
-    assert only_told({}, {"east"}) == {}
-
-
-def test_groups_that_are_told_in_turn_leave_no_other() -> None:
-    """Counts add up: east's today and west's tomorrow, with no loss in between, would leave solo's."""
-    store = fleet_of(east=12, solo=1, west=11)
-    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    enrol(store, east=11, solo=1, west=12)
-    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    enrol(store, east=9, solo=1, west=12)
-    assert tell_groups(store, LEAST) == {EVERYBODY}
-    enrol(store, east=12, solo=10, west=12)
-    assert tell_groups(store, LEAST) == {EVERYBODY, "east", "solo", "west"}
-
-
-@pytest.mark.parametrize("counted", ["lost", "conflicting", "reporting"])
-def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -> None:
-    """After the one device of a group was revoked, or where the inventory never had it, its counts stay."""
-    store = fleet_of(east=12, west=11)
-    batch = Batch()
-    if counted == "lost":
-        batch.lost["solo", 3] = 2
-    elif counted == "conflicting":
-        batch.conflicts["solo"] = 2
-    else:
-        batch.partial.add(Key(CAMPAIGN, EPOCH, report.REPORT, "solo", 0), 0, 1)
-    store.commit("0of1", batch)
-    settle(store, 0, LEAST)
-    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    # It hides nobody: nine of west and one of whom nothing is known are nine.
-    enrol(store, east=12, west=9)
-    assert tell_groups(store, LEAST) == {EVERYBODY}
-
-
-def test_without_an_inventory_the_newest_settled_slot_says_how_large_groups_are() -> None:
-    store = MemoryStore()
-    assert tell_groups(store, 2) == frozenset()
-    send(store, [(device, 7, "a" if device else "b", report.REPORT) for device in range(4)])
-    settle(store, 7, 1)
-    assert tell_groups(store, 2) == {EVERYBODY}
-    assert tell_groups(store, 1) == {EVERYBODY, "a", "b"}
-    assert told_groups(store, publication_of(store, 2)) == {EVERYBODY}

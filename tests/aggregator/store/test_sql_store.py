@@ -6,17 +6,21 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import Select
+from sqlalchemy.dialects import postgresql
 
 from support.postgres import Postgres
 from undertone_aggregator.counts.partial import pack_counts
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.counts.sequences import Sequences
 from undertone_aggregator.store.postgres_store import PostgresStore
+from undertone_aggregator.store.sql_store import SqlStore
 from undertone_aggregator.store.sqlite_store import SqliteStore
-from undertone_aggregator.store.store import Batch, NoRoom, Store, StoreError, open_store
+from undertone_aggregator.store.store import SETTLED, Batch, NoRoom, Store, StoreError, open_store
 from undertone_aggregator.store.tables import HEAD
 from undertone_shared.errors import Invalid
 
@@ -243,3 +247,37 @@ def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:
         database.execute("UPDATE sequences SET data = ?", (b"\x01" * 16 + b"\x02" * 16,))
     with open_store(path, campaign="power") as store:
         assert list(store.sequences()) == [b"\x01" * 16 + bytes(8) + b"\x02" * 16 + bytes(8)]
+
+
+def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """(condition, lock) of each lock that an action asks PostgreSQL for; SQLite, which runs it here, ignores them."""
+    statements: list[str] = []
+    run = store.execute
+
+    def execute(statement: Any, rows: Any = None) -> Any:
+        if isinstance(statement, Select):
+            statements.append(" ".join(str(statement.compile(dialect=postgresql.dialect())).split()))
+        return run(statement, rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "execute", execute)
+        action()
+    parts = [text.partition(" WHERE ")[2].partition(" FOR ") for text in statements if " FOR " in text]
+    return [(condition.partition("%")[0].strip(), lock) for condition, _, lock in parts]
+
+
+def test_who_settles_a_slot_and_who_counts_in_it_lock_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first slot settles there is no row that names it: then the campaign's own is locked."""
+    own, named = "campaigns.id =", "meta.campaign ="
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqlStore)
+
+        def commit() -> None:
+            store.commit("0of1", Batch())
+
+        assert locked(store, commit, monkeypatch) == [(named, "SHARE"), (own, "SHARE"), (named, "SHARE")]
+        assert locked(store, lambda: store.set_meta({"campaign": "load"}), monkeypatch) == []
+        assert locked(store, lambda: store.set_meta({SETTLED: "5"}), monkeypatch) == [(own, "NO KEY UPDATE")]
+        assert locked(store, commit, monkeypatch) == [(named, "SHARE")]

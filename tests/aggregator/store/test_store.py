@@ -16,6 +16,7 @@ from support.memory_store import MemoryStore
 from support.server import FIRST, delivery, two_epochs
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.store.inventory import Device, tombstone
@@ -118,6 +119,27 @@ def test_what_settled_up_to_a_slot_is_late_from_then_on(opened: Callable[[], Sto
         assert between == [3, 1]
         assert store.newest_slot() == FIRST + 7
         assert (store.partial(kind=0).reports, store.partial(kind=1).reports) == (5, 0)
+
+
+def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]) -> None:
+    """The first slot of all and the last that a report can name among them."""
+    slots = {"a": 0, "b": 5, "c": 0xFFFFFFFF}
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        partial = Partial()
+        for group, slot in slots.items():
+            partial.add(Key("meters", b"abcdefgh", 1, group, slot), 0, 2)
+        store.commit("0of1", Batch(partial))
+        assert {key.group for key in store.partial()} == {"a", "b", "c"}
+        assert {key.group for key in store.partial(0, 5)} == {"a", "b"}
+        assert {key.group for key in store.partial(1, 0xFFFFFFFE)} == {"b"}
+        assert [store.counted_groups(first) for first in (0, 1, 5, 6)] == [
+            {"a", "b", "c"},
+            {"b", "c"},
+            {"b", "c"},
+            {"c"},
+        ]
+        assert store.counted_groups() == {"a", "b", "c"}
 
 
 def test_losses_add_up_by_group_and_slot(opened: Callable[[], Store]) -> None:

@@ -1,0 +1,210 @@
+"""What is published, case by case: bundles of slots, what settles when, and the groups of which counts are told."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from support.memory_store import MemoryStore
+from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
+from undertone_aggregator.estimate.publication import (
+    Publication,
+    Released,
+    only_told,
+    publication_of,
+    settle,
+    smallest,
+    tell_groups,
+    told_groups,
+)
+from undertone_aggregator.store.inventory import Device
+from undertone_aggregator.store.store import Batch
+from undertone_shared import report
+
+CAMPAIGN = "meters"
+EPOCH = bytes(8)
+
+# --- pooled slots, of which quantiles are made
+
+
+def slots_of(counts: Iterable[int], others: int) -> Partial:
+    """Slots from 0 on, each with so many reports for the threshold and so many others."""
+    partial = Partial()
+    for slot, n in enumerate(counts):
+        for kind, number in ((report.COHORT, n), (report.REPORT, others)):
+            if number:
+                partial.add_counts(Key(CAMPAIGN, EPOCH, kind, EVERYBODY, slot), np.array([number]))
+    return partial
+
+
+def pooled_slots(shown: Released, every: int, first: int, last: int, kind: int) -> list[int]:
+    """The slots whose cells of a kind are pooled, in cycles of four."""
+    return sorted(key.slot for key in shown.pooled(4, every, first, last) if key.kind == kind)
+
+
+def test_a_bundle_is_the_shortest_run_within_a_cycle_with_enough_reports_for_the_threshold() -> None:
+    """Two and more make a bundle: [0, 1], [3], [8, 10]; of the one in 7 nothing more comes in its cycle."""
+    shown = Publication(11, 2, ((0, 2),)).select(slots_of((1, 1, 0, 2, 0, 0, 0, 1, 1, 0, 1, 0), 3))
+    assert pooled_slots(shown, 12, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
+    assert pooled_slots(shown, 12, 0, 11, report.REPORT) == list(range(12))
+    # A selection that cuts a bundle has none of it.
+    assert pooled_slots(shown, 12, 1, 11, report.COHORT) == [3, 8, 10]
+    assert pooled_slots(shown, 12, 0, 9, report.COHORT) == [0, 1, 3]
+    assert pooled_slots(shown, 12, 0, 1, report.COHORT) == [0, 1]
+    assert pooled_slots(shown, 12, 3, 3, report.COHORT) == [3]
+    assert pooled_slots(shown, 12, 4, 6, report.REPORT) == [4, 5, 6]
+    # Runs of one slot have room for a bundle of one alone; runs of three divide 8 from 10, runs of two as well.
+    assert pooled_slots(shown, 1, 0, 11, report.COHORT) == [3]
+    assert pooled_slots(shown, 2, 0, 11, report.COHORT) == pooled_slots(shown, 3, 0, 11, report.COHORT) == [0, 1, 3]
+    assert pooled_slots(shown, 4, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
+
+
+def test_a_bundle_begins_with_a_report_for_the_threshold() -> None:
+    shown = Publication(3, 2, ((0, 2),)).select(slots_of((0, 1, 0, 1), 3))
+    assert pooled_slots(shown, 4, 1, 3, report.COHORT) == [1, 3]
+
+
+def test_slots_of_a_threshold_round_are_bundled_with_no_other() -> None:
+    """One report for the threshold in each, and no other: a slot of its own, which is too small."""
+    shown = Publication(3, 2, ((0, 2),)).select(slots_of((1, 1, 2, 0), 0))
+    assert pooled_slots(shown, 4, 0, 3, report.COHORT) == [2]
+
+
+def test_a_bundle_over_a_change_of_min_reports_obeys_the_larger_one() -> None:
+    few = slots_of((1, 1, 1, 1), 5)
+    # Slot 0 settled under 4, the others under 2: they make the bundles [0, 1] and [2, 3].
+    shown = Publication(3, 2, ((0, 4), (1, 2))).select(few)
+    assert pooled_slots(shown, 4, 0, 3, report.COHORT) == [2, 3]
+    assert pooled_slots(Publication(3, 2, ((0, 2),)).select(few), 4, 0, 3, report.COHORT) == [0, 1, 2, 3]
+    assert pooled_slots(Publication(3, 3, ((0, 2),)).select(few), 4, 0, 3, report.COHORT) == []
+
+
+def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None:
+    partial = Partial()
+    for group, n in (("a", 5), ("b", 3), ("c", 2)):
+        partial.add_counts(Key(CAMPAIGN, EPOCH, report.COHORT, group, 7), np.array([n]))
+    shown = Publication(7, 3, ((0, 3),)).select(partial)
+    # Without b, c is among five.
+    assert shown.groups == ["a", EVERYBODY]
+    assert (shown.of("a").reports, shown.of(EVERYBODY).reports, shown.of("b").reports) == (5, 10, 0)
+    # A threshold round has no measured mean in which anybody could hide.
+    assert shown.smallest == 0
+
+
+def test_a_slot_obeys_the_larger_min_reports_of_then_and_now() -> None:
+    publication = Publication(9, 5, ((2, 3), (6, 4)))
+    assert [publication.then(slot) for slot in (0, 1, 2, 5, 6, 9)] == [5, 5, 3, 3, 4, 4]
+    assert Publication.of({}, 5) == Publication(-1, 5)
+
+
+def test_what_is_noted_when_slots_settle() -> None:
+    """The first slot under each min_reports; a slot that has settled changes nothing."""
+    store = MemoryStore()
+    for slot, least, since in [
+        (5, 2, ((0, 2),)),
+        (9, 2, ((0, 2),)),
+        (9, 4, ((0, 2),)),
+        (3, 4, ((0, 2),)),
+        (12, 4, ((0, 2), (10, 4))),
+        (13, 2, ((0, 2), (10, 4), (13, 2))),
+    ]:
+        settled = settle(store, slot, least)
+        assert settled == publication_of(store, least)
+        assert (settled.settled, settled.since) == (max(slot, 9) if slot == 3 else slot, since)
+
+
+def test_among_nothing_released_nobody_hides() -> None:
+    assert smallest({"a": 2}, frozenset()) == 0
+    assert Publication(9, 2).select(Partial()).smallest == 0
+    assert smallest({"a": 5, "b": 3}, frozenset({EVERYBODY})) == 8
+    assert smallest({"a": 5, "b": 3}, frozenset({EVERYBODY, "a"})) == 3
+
+
+# --- counts
+
+LEAST = 10
+
+
+def fleet_of(**sizes: int) -> MemoryStore:
+    """A store whose inventory has so many active devices of each group."""
+    store = MemoryStore()
+    enrol(store, **sizes)
+    return store
+
+
+def enrol(store: MemoryStore, **sizes: int) -> None:
+    """Replace the inventory."""
+    rows = [Device(f"{group}-{number}", group, "active", 0) for group, n in sizes.items() for number in range(n)]
+    store.set_devices(rows, without=list(store.devices()))
+
+
+def test_counts_are_told_of_groups_that_are_large_enough() -> None:
+    """Of a group of one household, "1 reporting, 0 silent" says that it is there."""
+    store = fleet_of(east=12, solo=1, west=11)
+    # East, west and everybody would leave solo.
+    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
+    assert told_groups(store, publication_of(store, LEAST)) == {EVERYBODY, "east"}
+    losses = {"east": (3, 70), "solo": (2, 60), "west": (1, 80)}
+    told = told_groups(store, publication_of(store, LEAST))
+    assert only_told(losses, told) == {"east": (3, 70), EVERYBODY: (6, 60)}
+    assert only_told({}, {"east"}) == {}
+
+
+def test_groups_that_are_told_in_turn_leave_no_other() -> None:
+    """Counts add up: east's today and west's tomorrow, with no loss in between, would leave solo's."""
+    store = fleet_of(east=12, solo=1, west=11)
+    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
+    enrol(store, east=11, solo=1, west=12)
+    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
+    enrol(store, east=9, solo=1, west=12)
+    assert tell_groups(store, LEAST) == {EVERYBODY}
+    enrol(store, east=12, solo=10, west=12)
+    assert tell_groups(store, LEAST) == {EVERYBODY, "east", "solo", "west"}
+
+
+@pytest.mark.parametrize("counted", ["lost", "conflicting", "reporting"])
+def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -> None:
+    """After the one device of a group was revoked, or where the inventory never had it, its counts stay."""
+    store = fleet_of(east=12, west=11)
+    batch = Batch()
+    if counted == "lost":
+        batch.lost["solo", 3] = 2
+    elif counted == "conflicting":
+        batch.conflicts["solo"] = 2
+    else:
+        batch.partial.add(Key(CAMPAIGN, EPOCH, report.REPORT, "solo", 0), 0, 1)
+    store.commit("0of1", batch)
+    settle(store, 0, LEAST)
+    assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
+    # It hides nobody: nine of west and one of whom nothing is known are nine.
+    enrol(store, east=12, west=9)
+    assert tell_groups(store, LEAST) == {EVERYBODY}
+
+
+def test_without_an_inventory_the_newest_settled_slot_says_how_large_groups_are() -> None:
+    store = MemoryStore()
+    assert tell_groups(store, 2) == frozenset()
+    partial = Partial()
+    for group, n in (("a", 3), ("b", 1)):
+        partial.add_counts(Key(CAMPAIGN, EPOCH, report.REPORT, group, 7), np.array([n]))
+    store.commit("0of1", Batch(partial))
+    settle(store, 7, 1)
+    assert tell_groups(store, 2) == {EVERYBODY}
+    assert tell_groups(store, 1) == {EVERYBODY, "a", "b"}
+    assert told_groups(store, publication_of(store, 2)) == {EVERYBODY}
+
+
+def test_groups_of_which_nobody_is_known_do_not_make_up_a_household() -> None:
+    """However many there are: two households are asked for, and there is one."""
+    for others in range(1, 6):
+        store = fleet_of(a=1)
+        batch = Batch()
+        names = [f"unknown-{number}" for number in range(others)]
+        for name in names:
+            batch.lost[name, 3] = 1
+        store.commit("0of1", batch)
+        assert tell_groups(store, 2) == frozenset()
+        assert tell_groups(store, 1) == {EVERYBODY}
+        assert told_groups(store, Publication(0, 2, told=frozenset({"a", *names}))) == frozenset()
+        enrol(store, a=2)
+        assert told_groups(store, Publication(0, 2, told=frozenset(names))) == {EVERYBODY}

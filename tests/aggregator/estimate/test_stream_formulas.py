@@ -1,0 +1,273 @@
+"""A stream's means and covariances against their formulas, summed report by report over made-up releases."""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.moments import LAGS, layout_of
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
+from undertone_aggregator.design.stream.integers import release_variance
+from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
+from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
+from undertone_shared.issue import build
+from undertone_shared.report import STREAM
+from undertone_shared.stream import GAUSSIAN, StreamRule, least_first_variance
+
+SLOT = 1800
+FIRST = 1_000_000
+DIMENSION = 2
+REPORTS = 6
+
+
+def epoch(first: int, last: int, *, low: int, theta: int, levels: int, lag: int, offset: int) -> Epoch:
+    """A stream's epoch; its noise keeps 3/4 of what it was a report before."""
+    shift, reuse, later = 2, 3, 400
+    rule = StreamRule(
+        {
+            "kind": "stream",
+            "law": GAUSSIAN,
+            "low": low,
+            "theta": theta,
+            "levels": levels,
+            "slew": 4,
+            "shift": shift,
+            "reuse": reuse,
+            "noise": [3 * least_first_variance(later, shift, reuse), later],
+            "dimension": DIMENSION,
+            "lag": lag,
+            "reports": REPORTS,
+            "chains": lag,
+            "restart": 0,
+            "renewal": 0,
+        }
+    )
+    campaign = build(
+        name="load",
+        sensor="energy",
+        unit="Wh",
+        measure="sum",
+        offset=offset,
+        bound=5000,
+        slot_seconds=SLOT,
+        cycle=48,
+        epoch=first * SLOT,
+        last_slot=last,
+        default=offset,
+        stream=rule,
+    )
+    return Epoch(campaign, (first - 1) * SLOT)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a device released in a slot, as report number ``index`` of its chain; ``chain`` names the chain."""
+
+    epoch: Epoch
+    group: str
+    slot: int
+    index: int
+    released: tuple[int, ...]
+    chain: object
+
+    @property
+    def rule(self) -> StreamRule:
+        rule: StreamRule = self.epoch.campaign.rule
+        return rule
+
+
+def partial_of(reports: list[Report]) -> Partial:
+    """What admission makes of these reports: each one's moments, and the pairs of slots of one chain."""
+    partial = Partial()
+    for report in reports:
+        layout = layout_of(report.rule)
+        key = Key("load", report.epoch.campaign.fingerprint, STREAM, report.group, report.slot)
+        earlier = [
+            report.slot - other.slot
+            for other in reports
+            if other.chain == report.chain and 0 < report.slot - other.slot <= LAGS
+        ]
+        added = layout.report(report.released, report.index)
+        added += [cell for gap in earlier for cell in layout.pair(gap)]
+        partial.add_moments(key, added, layout.cells)
+    return partial
+
+
+def mean_of(reports: list[Report], slot: int, coordinate: int) -> float:
+    """(1/n) Σ offset + low + width/2 + X width/G over the slot's n reports."""
+    terms = []
+    for report in reports:
+        if report.slot == slot:
+            rule = report.rule
+            x = report.released[coordinate - 1]
+            terms.append(report.epoch.campaign.offset + rule.low + rule.width / 2 + x * rule.width / rule.levels)
+    return sum(terms) / len(terms)
+
+
+def covariance_of(reports: list[Report], slot: int, other: int) -> float:
+    """The covariance of two slots' noise.
+
+    Of one slot Σ width² v(age) / n²; of two Σ width² v r^(gap/lag) / (n m) over the chains that are in both.
+    """
+    here, there = ([report for report in reports if report.slot == each] for each in (slot, other))
+    gap, total = slot - other, 0.0
+    for report in here:
+        rule = report.rule
+        if gap == 0:
+            age = min(report.index, layout_of(rule).ages)
+            total += rule.width**2 * release_variance(rule, age)
+        elif 0 < gap <= LAGS and any(before.chain == report.chain for before in there):
+            share = rule.reuse / (1 << rule.shift)
+            total += rule.width**2 * release_variance(rule) * share ** (gap // rule.lag)
+    return total / (len(here) * len(there))
+
+
+def fleet(of: Epoch, group: str, devices: int, seed: int) -> list[Report]:
+    """Devices of one group that report now and then over 80 slots, on as many chains as the rule interleaves."""
+    chance, campaign, reports = random.Random(seed), of.campaign, list[Report]()
+    lag = campaign.rule.lag
+    for device in range(devices):
+        index = [0] * lag
+        for slot in range(campaign.first_slot, campaign.first_slot + 80):
+            if chance.random() < 0.6:
+                index[slot % lag] += 1
+                released = tuple(chance.randrange(-300, 300) for _ in range(DIMENSION))
+                chain = (campaign.fingerprint, group, device, slot % lag)
+                reports.append(Report(of, group, slot, index[slot % lag], released, chain))
+    return reports
+
+
+OLD = epoch(FIRST, FIRST + 200, low=100, theta=1100, levels=64, lag=1, offset=-50)
+NEW = epoch(FIRST + 40, FIRST + 300, low=7, theta=1507, levels=32, lag=2, offset=20)
+NORTH = fleet(OLD, "north", 4, 1)
+EVERY = NORTH + fleet(OLD, EVERYBODY, 2, 2) + fleet(NEW, "south", 3, 3) + fleet(NEW, "north", 2, 4)
+PARTIAL = partial_of(EVERY)
+STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
+
+
+def of_group(group: str) -> list[Report]:
+    return [report for report in EVERY if group in (report.group, EVERYBODY)]
+
+
+@pytest.mark.parametrize("group", [EVERYBODY, "north", "south"])
+@pytest.mark.parametrize("coordinate", [1, 2])
+def test_a_curve_is_the_mean_of_each_slot_with_the_covariance_of_its_noise(group: str, coordinate: int) -> None:
+    """Two epochs at once, with ranges, offsets and chains of their own; gaps of up to 64 slots and more."""
+    curve = STREAMS.curve(PARTIAL, group, coordinate)
+    reports = of_group(group)
+    slots = sorted({report.slot for report in reports})
+    assert curve.slots.tolist() == slots
+    assert curve.reports.tolist() == [sum(report.slot == slot for report in reports) for slot in slots]
+    assert curve.mean == pytest.approx([mean_of(reports, slot, coordinate) for slot in slots], rel=1e-12)
+    assert curve.band.shape == (len(slots), LAGS + 1)
+    covariance = curve.covariance()
+    assert np.array_equal(covariance, covariance.T)
+    for i, slot in enumerate(slots):
+        for j, other in enumerate(slots[: i + 1]):
+            assert covariance[i, j] == pytest.approx(covariance_of(reports, slot, other), rel=1e-12), (slot, other)
+    assert curve.standard_error == pytest.approx([math.sqrt(row[i]) for i, row in enumerate(covariance)], rel=1e-12)
+
+
+def test_a_curve_is_of_everybody_and_of_the_first_coordinate_unless_it_is_told() -> None:
+    whole, first = STREAMS.curve(PARTIAL), STREAMS.curve(PARTIAL, EVERYBODY, 1)
+    assert whole.mean.tolist() == first.mean.tolist()
+
+
+def test_histograms_of_no_stream_are_left_out() -> None:
+    foreign = Key("load", b"another1", STREAM, "north", FIRST)
+    mixed = Partial({**dict(PARTIAL), foreign: np.array([5])})
+    assert STREAMS.curve(mixed, "north").mean.tolist() == STREAMS.curve(PARTIAL, "north").mean.tolist()
+    assert STREAMS.estimates(mixed) == STREAMS.estimates(PARTIAL)
+    only: Mapping[Key, Counts] = {foreign: np.array([5])}
+    assert STREAMS.estimates(only) == STREAMS.ranges(only, 8) == STREAMS.means(only, [FIRST]) == []
+
+
+def test_a_slot_that_counts_no_report_has_neither_mean_nor_error() -> None:
+    empty = {
+        Key("load", OLD.campaign.fingerprint, STREAM, EVERYBODY, FIRST): np.zeros_like(next(iter(PARTIAL.values())))
+    }
+    curve = STREAMS.curve(empty)
+    assert (curve.reports.tolist(), curve.mean.tolist(), curve.standard_error.tolist()) == ([0], [0.0], [0.0])
+
+
+def test_a_covariance_is_of_slots_up_to_64_apart() -> None:
+    slots = np.array([10, 11, 40, 73, 74, 75, 200])
+    chance = np.random.default_rng(5)
+    band = chance.uniform(1, 9, (len(slots), LAGS + 1))
+    curve = Curve(slots, np.ones(len(slots), dtype=np.int64), np.zeros(len(slots)), band)
+    covariance = curve.covariance()
+    for i, j in np.ndindex(covariance.shape):
+        gap = abs(int(slots[i] - slots[j]))
+        assert covariance[i, j] == (band[max(i, j), gap] if gap <= LAGS else 0.0), (i, j)
+
+
+def test_noise_is_carried_over_64_slots_at_most() -> None:
+    slots = np.array([0, 1, 64, 66, 130])
+    band = np.zeros((5, LAGS + 1))
+    band[:, 0] = [2.0, 4.0, 5.0, 8.0, 9.0]
+    band[2, 64], band[3, 2], band[4, 64] = 1.0, 3.0, 2.0
+    curve = Curve(slots, np.ones(5, dtype=np.int64), np.zeros(5), band)
+    assert curve.carried(2).tolist() == [0, 0, 1 / 2, 3 / 5, 2 / 8]
+    # Slot 1 is 65 before 66, and in no other chain of these.
+    assert curve.carried(5).tolist() == [0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("groups", [None, ["south"], ["north", EVERYBODY], []])
+def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list[str] | None) -> None:
+    wanted = [EVERYBODY, "north", "south"] if groups is None else groups
+    estimates = STREAMS.estimates(PARTIAL, groups)
+    rows = {(estimate.slot, estimate.series): estimate for estimate in estimates}
+    assert list(rows) == sorted(rows)
+    assert len(rows) == len(estimates)
+    assert {series for _, series in rows} == {Series(group, k) for group in wanted for k in (1, 2)}
+    for group in wanted:
+        for k in (1, 2):
+            curve = STREAMS.curve(PARTIAL, group, k)
+            carried = curve.carried(NEW.campaign.rule.lag)
+            assert [slot for slot, series in rows if series == Series(group, k)] == curve.slots.tolist()
+            for i, slot in enumerate(curve.slots.tolist()):
+                row, error = rows[slot, Series(group, k)], curve.standard_error[i]
+                assert (row.start, row.kind, row.reports, row.cohort) == (slot * SLOT, RELEASED, curve.reports[i], 0)
+                assert (row.estimate, row.standard_error, row.carried) == (curve.mean[i], error, carried[i])
+                assert (row.low, row.high) == (curve.mean[i] - Z * error, curve.mean[i] + Z * error)
+                assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset
+
+
+@pytest.mark.parametrize("every", [1, 7, 64, 65, 100])
+def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
+    for group in (EVERYBODY, "north"):
+        curve = STREAMS.curve(PARTIAL, group)
+        covariance = curve.covariance()
+        ranges = STREAMS.ranges(PARTIAL, every, [group])
+        assert ranges == sorted(ranges, key=lambda row: (row.first, row.series))
+        mine = [row for row in ranges if row.series == Series(group, 1)]
+        assert [row.first // every for row in mine] == sorted({slot // every for slot in curve.slots.tolist()})
+        for row in mine:
+            inside = (curve.slots >= row.first) & (curve.slots < row.first + every)
+            n = int(inside.sum())
+            assert (row.first % every, row.last, row.start) == (0, row.first + every - 1, row.first * SLOT)
+            assert (row.slots, row.reports) == (n, curve.reports[inside].sum())
+            assert row.estimate == pytest.approx(curve.mean[inside].mean(), rel=1e-12)
+            error = math.sqrt(covariance[np.ix_(inside, inside)].sum()) / n
+            assert row.standard_error == pytest.approx(error, rel=1e-12)
+            assert (row.low, row.high) == pytest.approx((row.estimate - Z * error, row.estimate + Z * error))
+
+
+def test_a_mean_over_chosen_slots_is_named_by_the_first_and_the_last_of_them() -> None:
+    slots = STREAMS.curve(PARTIAL, "south").slots.tolist()
+    chosen = [slots[5], slots[2], slots[9], slots[-1] + 50]
+    rows = STREAMS.means(PARTIAL, chosen, ["south"])
+    assert [(row.first, row.last, row.slots, row.series.coordinate) for row in rows] == [
+        (slots[2], slots[-1] + 50, 3, 1),
+        (slots[2], slots[-1] + 50, 3, 2),
+    ]
+    assert STREAMS.means(PARTIAL, [slots[-1] + 50], ["south"]) == []
+
+
+def test_the_newest_epoch_says_how_many_chains_there_are() -> None:
+    assert (STREAMS.chains, STREAMS.memory) == (NEW.campaign.rule.lag, LAGS)
+    assert STREAMS.warnings(STREAMS.estimates(PARTIAL)) == []
