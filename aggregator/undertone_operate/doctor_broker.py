@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,8 +129,8 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
         said = f"the broker's certificate is good for {days:.0f} days"
         soon = days < _LEAST_DAYS
         yield Finding("certificate", WARNING if soon else OK, said, "renew it, and SIGHUP the broker" if soon else "")
-    yield from _sessions(config, address)
-    yield from _retained(configs, address)
+    if (yield from _sessions(config, address)):
+        yield from _retained(configs, address)
 
 
 def _address(config: Config) -> Address | None:
@@ -146,17 +146,17 @@ def _address(config: Config) -> Address | None:
 
 
 class _Client:
-    """A connection that remembers its answer, what it hears, and whether it was thrown off."""
+    """A connection that remembers its answer, whether it heard anything, and whether it was thrown off."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.refused: str | None = None
-        self.heard: list[str] = []
+        self.heard = threading.Event()
         self.lost = threading.Event()
         self._answered = threading.Event()
         self._client = address.client(client_id, clean_session=True)
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = lambda *_: self.lost.set()
-        self._client.on_message = lambda _c, _d, message: self.heard.append(message.topic)
+        self._client.on_message = lambda *_: self.heard.set()
         self._client.connect(address.host, address.port, address.keepalive)
         self._client.loop_start()
         if not self._answered.wait(_WAIT_SECONDS):
@@ -181,8 +181,11 @@ class _Client:
         self._client.on_connect = self._client.on_disconnect = self._client.on_message = None
 
 
-def _sessions(config: Config, address: Address) -> Iterator[Finding]:
-    """With the last worker's user, which nobody uses unless 64 workers run: a server that runs is left alone."""
+def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool]:
+    """Log in as the last worker's user, which nobody uses unless 64 workers run: a server that runs is left alone.
+
+    Returns whether the broker let this user in.
+    """
     from undertone_aggregator.mqtt.sessions import WORKER_USERS
 
     worker = address.of_worker(WORKER_USERS - 1)
@@ -191,19 +194,20 @@ def _sessions(config: Config, address: Address) -> Iterator[Finding]:
         if client.refused is not None:
             fix = "give the broker the password file again; worker_users = false where it has but one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
-            return
+            return False
         yield Finding("password", OK, f"the broker knows the user {worker.user}")
         topic = config_topic(config.broker.prefix, "doctor")
         client.subscribe(topic)
         client.publish(topic)
-        time.sleep(_QUIET_SECONDS)
+        heard = client.heard.wait(_QUIET_SECONDS)
         fix = "give the broker the access file again (acl_file)"
-        if client.heard:
+        if heard:
             yield Finding("access", FAILURE, f"{worker.user} may publish {topic}: no access rules are in force", fix)
         else:
             yield Finding("access", OK, "a worker may not publish campaigns")
         if worker.user != address.user:
             yield _client_ids(address, worker, client)
+        return True
     finally:
         client.close()
 

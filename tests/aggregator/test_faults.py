@@ -4,13 +4,10 @@ What does not need a broker runs with one, and with devices that connect to the 
 """
 
 import contextlib
-import os
 import random
 import signal
 import sqlite3
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,12 +17,13 @@ from typing import Any
 import pytest
 
 from support import deliveries
-from support.child_server import CHILD, NOW, Server, external
-from support.deliveries import Sender, wait_for
+from support.child_server import Server, external
+from support.deliveries import Sender
 from support.direct_sender import DirectSender
 from support.private_broker import TLS
 from support.reports import expected, some_reports
 from support.server import delivery
+from support.waiting import wait_for
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.seen import digest
 from undertone_aggregator.mqtt import credentials
@@ -241,13 +239,13 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     wait_for(lambda: "were read again" in server.log())
     sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot)]))
     kept = sender.send([delivery(campaign, "d1", campaign.first_slot + 1)])
-    time.sleep(1.0)
-    assert not set(kept) & sender.acknowledged
+    wait_for(lambda: sender.refused("d1") > 0, what="the refusal of the old password")
     (server.folder / "passwords").write_text("nonsense:1\n")
     server._process.send_signal(signal.SIGHUP)
     wait_for(lambda: "that is not of the form" in server.log())
     sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot + 1)]))
     assert server.end() == 0
+    assert not set(kept) & sender.acknowledged
 
 
 @pytest.mark.long
@@ -303,19 +301,12 @@ def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Send
     assert digest(payload) == digest(bytes(payload))
 
 
-def test_a_store_in_use_is_refused(site: Site, tmp_path: Path) -> None:
+def test_a_store_in_use_is_refused(site: Site) -> None:
     server = site.server
     server.begin_campaign()
     server.start()
-    time.sleep(0.1)
     wait_for(lambda: "resuming campaign" in server.log())
-    second = subprocess.run(
-        [sys.executable, CHILD, tmp_path / "c.toml", "nowhere", "-1"],
-        env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert "another aggregator uses the store" in second.stderr
+    code, said = server.second()
+    assert code != 0
+    assert "another aggregator uses the store" in said
     assert server.running

@@ -12,8 +12,9 @@ import pytest
 
 from support import deliveries
 from support.child_server import Server, external
-from support.deliveries import Sender, wait_for
+from support.deliveries import Sender
 from support.server import delivery
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.store import disk_space

@@ -15,12 +15,13 @@ import pytest
 
 from support import deliveries
 from support.ci import unavailable
-from support.deliveries import Sender, wait_for
+from support.deliveries import Sender
 from support.machines import PARTITIONS, PREFIX, Site, Watchman
 from support.postgres import MISSING, Postgres, folder_of_binaries
 from support.rabbitmq import BINARIES, RabbitMQ
 from support.rabbitmq import MISSING as NO_RABBITMQ
 from support.reports import expected, some_reports
+from support.waiting import wait_for
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Outlet

@@ -3,17 +3,19 @@
 import io
 import json
 import threading
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import deliveries
 from support.child_server import Server
-from support.deliveries import wait_for
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.campaign.coordinator import Coordinator
 from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import credentials
@@ -54,12 +56,10 @@ def run(
     log, stop = io.StringIO(), threading.Event()
 
     def end() -> None:
-        deadline = time.monotonic() + 120
-        while '"epoch"' not in log.getvalue() and '"resumed"' not in log.getvalue() and time.monotonic() < deadline:
-            if stop.wait(0.05):
-                return
         try:
-            then(log)
+            wait_for(lambda: stop.is_set() or '"epoch"' in log.getvalue() or '"resumed"' in log.getvalue())
+            if not stop.is_set():
+                then(log)
         finally:
             stop.set()
 
@@ -88,16 +88,26 @@ def test_another_store_does_not_take_a_live_campaign(broker: ManagedBroker, tmp_
     assert alarms(run(broker, tmp_path, "typo.sqlite", take_over=True)) == ["take_over"]
 
 
-def test_a_campaign_that_somebody_else_broadcasts_rings(broker: ManagedBroker, tmp_path: Path) -> None:
+def test_a_campaign_that_somebody_else_broadcasts_rings(
+    broker: ManagedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(broker, tmp_path, "s.sqlite")
+    looks, look = Counter[str](), Coordinator.note_broker
+
+    def counted(coordinator: Coordinator, *heard: Any) -> None:
+        look(coordinator, *heard)
+        looks["done"] += 1
+
+    monkeypatch.setattr(Coordinator, "note_broker", counted)
 
     def broadcast(log: io.StringIO) -> None:
         outsider = deliveries.Sender(broker)
         outsider.flush(outsider.send([(f"{PREFIX}/meters/config", b"not a campaign of ours")], retain=True))
         outsider.close()
-        wait_for(lambda: '"alarm"' in log.getvalue())
+        wait_for(lambda: '"foreign"' in log.getvalue())
         # Once, however often it looks.
-        time.sleep(2)
+        enough = looks["done"] + 10
+        wait_for(lambda: looks["done"] >= enough)
 
     assert alarms(run(broker, tmp_path, "s.sqlite", broadcast)) == ["foreign"]
 
@@ -159,7 +169,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Ma
     said: list[str] = []
     plan = IngestPlan(PREFIX, "meters", 1, cells_of)
     inbox = open_intake([deliveries.address(broker)], plan, said.append)
-    deliveries.wait_for(lambda: bool(inbox.take(0.05)) or inbox.ready)
+    wait_for(lambda: bool(inbox.take(0.05)) or inbox.ready)
     sender = deliveries.Sender(broker)
     sender.flush(sender.send([(f"{PREFIX}/meters/1/d1/report", b"x")]))
     sender.close()
@@ -171,7 +181,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Ma
     inbox.acknowledge(taken)
     broker.start()
     came: list[Delivery] = []
-    deliveries.wait_for(lambda: bool(came.extend(inbox.take(0.05))) or bool(came))
+    wait_for(lambda: bool(came.extend(inbox.take(0.05))) or bool(came))
     assert [delivery.payload for delivery in came] == [b"x"]
     assert any("was lost" in sentence for sentence in said)
     assert said[-1].startswith("connected again")

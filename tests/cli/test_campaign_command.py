@@ -6,7 +6,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from support.many import undertone
+from support.command import undertone
 from undertone.commands.campaign import _toml
 from undertone_aggregator.campaign.binding import open_campaign
 from undertone_aggregator.server.folder import Home

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.many import undertone
+from support.command import undertone
 from undertone_aggregator.campaign.binding import apply_plan, open_campaign
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.many import undertone
+from support.command import undertone
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 

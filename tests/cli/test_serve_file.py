@@ -5,30 +5,32 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from support.command import undertone
+from support.waiting import wait_for
+from undertone_aggregator.campaign.binding import open_campaign
+from undertone_aggregator.settings.config import parse_config
+from undertone_aggregator.store.store import open_store
 
 COMMAND = [sys.executable, "-m", "undertone", "serve"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
-
-
 def sample() -> str:
-    done = run("--sample-config")
+    done = undertone("serve", "--sample-config")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    assert "serve needs a server's folder or a file" in run().stderr
+    assert "serve needs a server's folder or a file" in undertone("serve").stderr
     config = tmp_path / "c.toml"
-    assert run(str(config)).returncode == 2
+    assert undertone("serve", config).returncode == 2
     config.write_text(sample().replace("epsilon = 1", "epsilon = 100"))
-    done = run(str(config))
+    done = undertone("serve", config)
     assert done.returncode == 2
     assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a number from 0.05 to 8\n"
 
@@ -57,25 +59,21 @@ def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: s
     assert names[:1] == ["broker"]
     assert "epoch" in names
     pid = next(event["pid"] for event in events if event["event"] == "broker")
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists(), "the managed broker goes with the server"
+    wait_for(
+        lambda: not Path(f"/proc/{pid}").exists(), what="the end of the managed broker, which goes with the server"
+    )
 
 
-def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary: str) -> None:
-    config = tmp_path / "c.toml"
-    # The first needs half a second and ends after its time, the second never comes to it.
-    for name, seconds, code in (("meters", 8, 0), ("others", 240, 2)):
-        config.write_text(sample().replace('"meters"', f'"{name}"'))
-        done = subprocess.run(
-            [*COMMAND, str(config), "--seconds", str(seconds)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary, "OPENBLAS_NUM_THREADS": "1"},
-        )
-        assert done.returncode == code, done.stderr
+def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    file = tmp_path / "c.toml"
+    file.write_text(sample())
+    config = parse_config(sample(), tmp_path)
+    with open_store(config.store_url, campaign="meters") as store:
+        open_campaign(store, config.campaign, config.stream)
+    file.write_text(sample().replace('"meters"', '"others"'))
+    done = undertone("serve", file)
+    assert done.returncode == 2
     assert "holds the campaign meters, not others: use another store" in done.stderr
 
 

@@ -17,9 +17,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
 from support import micropython as mp
-from support.deliveries import wait_for
 from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
+from support.waiting import wait_for
 from undertone_shared import intake, issue
 
 sys.path.append(str(mp.REPO / "scripts"))

@@ -15,9 +15,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, hybrid, make_campaign
 
 from support import micropython as mp
-from support.deliveries import wait_for
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone_device import __main__ as command
 from undertone_device.assembly import read_policy
 from undertone_device.config import read_config

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.deliveries import wait_for
-from support.many import PLAN, Running, undertone
+from support.command import undertone
+from support.many import PLAN, Running, undertone_process
+from support.waiting import wait_for
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import Batch, open_store
 from undertone_operate import home_backup
@@ -56,7 +57,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
     with serving(home):
-        done = undertone("backup", str(home), str(file), "--json")
+        done = undertone_process("backup", str(home), str(file), "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert file.stat().st_mode & 0o777 == 0o600

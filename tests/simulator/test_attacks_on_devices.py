@@ -7,8 +7,9 @@ import json
 import pytest
 
 from support.designed import frozen_tables
-from support.lies import DAY, MINUTES, POLICY, SPEED, YEAR, Server, begin, campaign, reporting, until
+from support.lies import DAY, MINUTES, POLICY, SPEED, YEAR, Server, begin, campaign, reporting
 from support.stepped import PatientClock
+from support.waiting import wait_async
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, write_canonical
@@ -125,15 +126,17 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
         good, now = begin(world)
         server.publish(pack(good, now))
-        await until(lambda: all(device.reporter.campaign for device in fleet.devices), "accepting the campaign")
+        await wait_async(lambda: all(device.reporter.campaign for device in fleet.devices), "accepting the campaign")
         for reason, message in lies(int(world.clock.now()), good):
             before = fleet.refusals[reason]
             server.publish(message)
-            await until(lambda r=reason, n=before: fleet.refusals[r] == n + 2, f"refusing for {reason}: {message[:60]}")
+            await wait_async(
+                lambda r=reason, n=before: fleet.refusals[r] == n + 2, f"refusing for {reason}: {message[:60]}"
+            )
         # Beyond what a session reads: skipped, counted, and the connection stands.
         server.publish(b"x" * 60_000)
         drawn = [device.drawn for device in fleet.devices]
-        await until(
+        await wait_async(
             lambda: all(device.drawn > n + 2 for device, n in zip(fleet.devices, drawn, strict=True)), "going on"
         )
         assert [device.reporter.campaign.fingerprint for device in fleet.devices] == [good.fingerprint] * 2
@@ -142,7 +145,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
         # The good campaign issued in the far future: a date that no clock agrees with is not taken over.
         server.publish(pack(good, int(world.clock.now()) + 20 * YEAR))
         since = [device.drawn for device in fleet.devices]
-        await until(
+        await wait_async(
             lambda: all(device.drawn > n + 2 for device, n in zip(fleet.devices, since, strict=True)), "going on"
         )
         assert all(device.reporter.paused is None for device in fleet.devices)
@@ -187,7 +190,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
         device.start()
         good, now = begin(world)
         server.publish(pack(good, now))
-        await until(lambda: device.reporter.campaign, "accepting the campaign")
+        await wait_async(lambda: device.reporter.campaign, "accepting the campaign")
         # One slot per second: after the first draw the ticks say that no minute has passed.
         start = good.epoch - clock.now() + 5
         paused = [await at(start + 60 * i) for i in range(8)]
@@ -222,8 +225,10 @@ def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
     async def go():
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
-        await until(lambda: fleet.refusals["epsilon"] >= 3, "refusing")
-        await asyncio.sleep(3)
+        await wait_async(lambda: fleet.refusals["epsilon"] >= 3, "refusing")
+        # Three slots more, in which they would report.
+        until = world.clock.now() + 3 * 60
+        await wait_async(lambda: world.clock.now() >= until, "three slots")
         stop.set()
         await running
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.command import undertone
 from support.paho_client import leave
-from undertone.__main__ import main
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.hang_up import watch_hang_up
@@ -66,17 +66,16 @@ user root
 class Site:
     """Commands on one fleet, and what its devices connect to."""
 
-    def __init__(self, folder: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self.file = folder / "aggregator.toml"
         self.fleet = folder / "fleet"
         self.port = port
         self.mosquitto: subprocess.Popen[bytes] | None = None
-        self._monkeypatch = monkeypatch
 
     def command(self, *words: str) -> None:
         at = ["--config", str(self.file), "--fleet", str(self.fleet)] if words[0] == "devices" else []
-        self._monkeypatch.setattr("sys.argv", ["undertone", *words, *at])
-        assert main() == 0
+        done = undertone(*words, *at)
+        assert done.returncode == 0, done.stderr
         if self.mosquitto is not None:
             os.kill(self.mosquitto.pid, signal.SIGHUP)
 
@@ -149,10 +148,8 @@ def endpoint(site: Site, folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(params=["direct", pytest.param("mosquitto", marks=pytest.mark.broker)])
-def site(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port, mosquitto_binary: str
-) -> Iterator[Site]:
-    made = Site(tmp_path, free_port(), monkeypatch)
+def site(request: pytest.FixtureRequest, tmp_path: Path, free_port, mosquitto_binary: str) -> Iterator[Site]:
+    made = Site(tmp_path, free_port())
     made.file.write_text(CONFIG.format(port=made.port, broker=BROKERS[request.param]))
     new = ("--campaign", str(made.file), "--devices", "3", "--out", str(made.fleet))
     made.command("provision", *new, "--private-ca", "--certificates")
@@ -160,24 +157,17 @@ def site(
         yield made
 
 
-def eventually(condition, seconds: float = 60.0) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends, "it did not happen in time"
-        time.sleep(0.1)
-
-
 def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> None:
     own, stolen = (site.fleet / "devices" / f"load-00{number}" for number in (1, 2))
-    eventually(lambda: site.lets_in(own))
+    wait_for(lambda: site.lets_in(own))
     before = tmp_path / "before" / own.name
     shutil.copytree(own, before)
     connected = site.connect(own)
     assert connected is not None
 
     site.command("devices", "rotate", "load-001")
-    eventually(lambda: not site.lets_in(before))
-    eventually(lambda: site.lets_in(own))
+    wait_for(lambda: not site.lets_in(before))
+    wait_for(lambda: site.lets_in(own))
     if site.mosquitto is None:
         assert connected.out.wait(60), "what the old one opened is ended"
     connected.close()
@@ -185,16 +175,16 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
 
     # A second list does not forget whom the first one named.
     site.command("devices", "rotate", "load-001")
-    eventually(lambda: site.lets_in(own))
+    wait_for(lambda: site.lets_in(own))
     assert not site.lets_in(before)
 
     assert site.lets_in(stolen)
     site.command("devices", "revoke", "load-002")
-    eventually(lambda: not site.lets_in(stolen))
+    wait_for(lambda: not site.lets_in(stolen))
     assert site.lets_in(site.fleet / "devices/load-003")
 
     site.command("devices", "add", "1")
-    eventually(lambda: site.lets_in(site.fleet / "devices/load-004"))
+    wait_for(lambda: site.lets_in(site.fleet / "devices/load-004"))
 
 
 def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) -> None:
@@ -202,7 +192,7 @@ def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) 
 
     other = tmp_path / "other" / "load-001"
     shutil.copytree(site.fleet / "devices/load-001", other)
-    eventually(lambda: site.lets_in(other))
+    wait_for(lambda: site.lets_in(other))
     certificate, key = device_certificate(private_authority(tmp_path / "tls", "localhost"), "load-001")
     (other / "device.crt").write_text(certificate)
     (other / "device.key").write_text(key)

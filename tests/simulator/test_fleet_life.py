@@ -9,8 +9,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.command import undertone
 from support.paho_client import leave
-from undertone.__main__ import main
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.hang_up import watch_hang_up
@@ -37,18 +37,15 @@ slot_seconds = 60
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys, free_port):
+def run(tmp_path, free_port):
     path = tmp_path / "aggregator.toml"
     path.write_text(CONFIG.format(port=free_port()))
 
     def call(*words, code=0):
-        command = ["undertone", *words]
-        if words[0] == "devices":
-            command += ["--config", str(path), "--fleet", str(tmp_path / "fleet")]
-        monkeypatch.setattr("sys.argv", command)
-        assert main() == code, capsys.readouterr().err
-        said = capsys.readouterr()
-        return said.err if code else said.out
+        at = ["--config", str(path), "--fleet", str(tmp_path / "fleet")] if words[0] == "devices" else []
+        done = undertone(*words, *at)
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     call("provision", "--campaign", str(path), "--devices", "3", "--out", str(tmp_path / "fleet"))
     return call

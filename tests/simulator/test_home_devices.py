@@ -1,26 +1,22 @@
 """Devices of a server's folder: made by commands alone, for two campaigns on one TLS broker of the operator's own."""
 
-import io
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from support.deliveries import wait_for
+from support.command import undertone
 from support.many import Running
 from support.paho_client import leave
-from undertone.__main__ import main
+from support.waiting import wait_for
 from undertone_aggregator.mqtt.broker_process import running_pid
 from undertone_aggregator.mqtt.link import worker_password
 from undertone_aggregator.store.store import open_store
@@ -31,10 +27,9 @@ CAMPAIGNS = {"electricity": "load", "water": "flow"}
 
 
 def said(*words: str, code: int = 0) -> str:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["undertone", *words]):
-        assert main() == code, err.getvalue()
-    return (err if code else out).getvalue()
+    done = undertone(*words)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
 
 
 def worker_secret(folder: Path, slot: int) -> str:

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from support.lies import DAY, MINUTES, POLICY, SPEED, Server, begin, campaign, reporting, until
+from support.lies import DAY, MINUTES, POLICY, SPEED, Server, begin, campaign, reporting
 from support.stepped import PatientClock
+from support.waiting import wait_async
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.mqtt.signing import make_key
 from undertone_shared.intake import unpack
@@ -47,12 +48,12 @@ async def accepted(fleet, fingerprint):
         known = [(d.reporter.campaign, d.reporter.next_campaign) for d in fleet.devices]
         return all(fingerprint in {c.fingerprint for c in pair if c is not None} for pair in known)
 
-    await until(all_know, "accepting the campaign")
+    await wait_async(all_know, "accepting the campaign")
 
 
 async def drawing(fleet, more=2):
     drawn = [device.drawn for device in fleet.devices]
-    await until(
+    await wait_async(
         lambda: all(device.drawn > n + more for device, n in zip(fleet.devices, drawn, strict=True)), "reporting"
     )
 
@@ -92,7 +93,7 @@ def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
 
     play(world, before)
     allow(world, old, new)
-    following = campaign(good.epoch + 3600, good.first_slot + 130, **reporting(hybrid(2)))
+    following = campaign(good.epoch + 3600, good.last_slot + 70, **reporting(hybrid(2)))
 
     async def side_by_side(fleet):
         await accepted(fleet, good.fingerprint)
@@ -104,14 +105,14 @@ def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
 
     play(world, side_by_side)
     allow(world, new)
-    later = campaign(good.epoch + 7200, good.first_slot + 230)
+    later = campaign(good.epoch + 7200, good.last_slot + 170)
 
     async def after(fleet):
         await accepted(fleet, following.fingerprint)
         server.publish(pack(following, int(world.clock.now()), new.sign))
         await drawing(fleet)
         server.publish(pack(later, int(world.clock.now()), old.sign))
-        await until(lambda: fleet.refusals["signature"] == 2, "refusing the old key")
+        await wait_async(lambda: fleet.refusals["signature"] == 2, "refusing the old key")
         await drawing(fleet)
 
     play(world, after)
@@ -127,21 +128,24 @@ def test_nobody_else_can_stop_a_device(stage, old, thief):
         server.publish(pack(good, now, old.sign))
         await accepted(fleet, good.fingerprint)
         lies = [
-            campaign(good.epoch + 3600, good.first_slot + 400, **reporting(hybrid(2), theta=4999)),
-            campaign(good.epoch + 3600, good.first_slot + 400, name="other"),
-            campaign(good.epoch + 7 * DAY - 600, good.first_slot + 7 * 1440 + 100),
+            campaign(good.epoch + 3600, good.last_slot + 340, **reporting(hybrid(2), theta=4999)),
+            campaign(good.epoch + 3600, good.last_slot + 340, name="other"),
+            campaign(good.epoch + 7 * DAY - 600, good.last_slot + 7 * 1440 + 40),
             campaign(LAST_SECOND // 60 * 60 - 7200, LAST_SECOND // 60 - 2),
         ]
         for number, lie in enumerate(lies):
             for sign in (thief.sign, lambda digest: old.sign(bytes(32)), lambda digest: bytes(64)):
                 refused = fleet.refusals["signature"]
                 server.publish(pack(lie, int(world.clock.now()), sign))
-                await until(lambda n=refused: fleet.refusals["signature"] == n + 2, f"refusing lie {number}")
+                await wait_async(lambda n=refused: fleet.refusals["signature"] == n + 2, f"refusing lie {number}")
         await drawing(fleet)
-        following = campaign(good.epoch + 3600, good.first_slot + 130, **reporting(hybrid(2)))
-        server.publish(pack(following, int(world.clock.now()), old.sign))
+        soon = int(world.clock.now())
+        following = campaign((soon // 60 + 8) * 60, good.last_slot + 70, **reporting(hybrid(2)))
+        server.publish(pack(following, soon, old.sign))
         await accepted(fleet, following.fingerprint)
-        await until(lambda: all(d.reporter.campaign.epoch == following.epoch for d in fleet.devices), "going on", 220)
+        await wait_async(
+            lambda: all(d.reporter.campaign.epoch == following.epoch for d in fleet.devices), "going on", 220
+        )
         await drawing(fleet)
         return {good.fingerprint, following.fingerprint}
 
@@ -159,9 +163,9 @@ def test_even_the_servers_own_key_burns_no_epochs_beyond_a_day(stage, old):
         await accepted(fleet, good.fingerprint)
         for ahead in (2 * DAY, 7 * DAY - 600):
             refused = fleet.refusals["epoch_ahead"]
-            burnt = campaign(good.epoch + ahead, good.first_slot + ahead // 60 + 100)
+            burnt = campaign(good.epoch + ahead, good.last_slot + ahead // 60 + 40)
             server.publish(pack(burnt, int(world.clock.now()), old.sign))
-            await until(lambda n=refused: fleet.refusals["epoch_ahead"] == n + 2, "refusing")
+            await wait_async(lambda n=refused: fleet.refusals["epoch_ahead"] == n + 2, "refusing")
         await drawing(fleet)
 
     play(world, scene)

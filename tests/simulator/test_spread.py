@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import plans
-from support.deliveries import wait_for
+from support.waiting import wait_for
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.fast.spread import workers

@@ -1,7 +1,4 @@
-"""The aggregator as a child process that may end itself by SIGKILL at a failpoint: for the fault tests only.
-
-Arguments: configuration, place, how often the place is passed before the end (a negative number: never).
-"""
+"""The aggregator as a child process that may end itself by SIGKILL at a failpoint: for the fault tests only."""
 
 import os
 import signal
@@ -28,13 +25,13 @@ class Bomb:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
+def main(path: Path, place: str, passages: int) -> None:
+    """Serve. ``passages``: how often the place is passed before the end, a negative number for never."""
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())
-    path, place, passages = sys.argv[1:]
     # One-second slots of a campaign that began long ago: the clock is given, so that slots need not be waited for.
-    serve(read_config(Path(path)), stop, Journal(), clock=now, failpoint=Bomb(place, int(passages)))
+    serve(read_config(path), stop, Journal(), clock=now, failpoint=Bomb(place, passages))
 
 
 def now() -> float:
@@ -43,4 +40,4 @@ def now() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

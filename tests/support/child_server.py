@@ -3,18 +3,16 @@
 import os
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-from support import deliveries
-from support.deliveries import wait_for
+from support import aggregate_child, deliveries
+from support.forked import Child
 from support.private_broker import TLS
+from support.waiting import wait_for
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.store.store import open_store
 from undertone_shared.campaign import Campaign
 
-CHILD = Path(__file__).with_name("aggregate_child.py")
 NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
 # A server whose disk is full cannot make a file larger than this.
@@ -41,7 +39,7 @@ class Server:
     def __init__(self, folder: Path, broker: str, workers: int = 1) -> None:
         self.folder = folder
         self.store = folder / "s.sqlite"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         (folder / "password").write_text(deliveries.PASSWORD)
         self._broker = broker
         self.configure(workers)
@@ -63,16 +61,24 @@ batch_milliseconds = 5
 
     def start(self, place: str = "nowhere", passages: int = -1, *, full: bool = False) -> None:
         """Start it; ``full``: as on a disk without room, until `make_room`."""
-        limits = (FULL if full else resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, CHILD, self.folder / "c.toml", place, str(passages)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
-            )
+        self._process = self._child(self.folder / "log", place, passages, FULL if full else None)
+
+    def _child(self, log: Path, place: str = "nowhere", passages: int = -1, largest_file: int | None = None) -> Child:
+        return Child(
+            aggregate_child.main,
+            self.folder / "c.toml",
+            place,
+            passages,
+            log=log,
+            environment={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
+            largest_file=largest_file,
+        )
+
+    def second(self) -> tuple[int, str]:
+        """Exit code and words of another server on the same configuration, which ends by itself."""
+        log = self.folder / "second.log"
+        code = self._child(log).wait(240)
+        return code, log.read_text()
 
     def make_room(self) -> None:
         """From now on the server's files may grow, and those of its workers."""

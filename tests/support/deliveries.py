@@ -1,7 +1,6 @@
 """A fleet's reports for the server's tests, sent over one privileged connection, and a broker that lets it."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.ports import free_port
 from support.private_broker import TLS
+from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Address
@@ -86,11 +86,3 @@ class Sender:
 
     def close(self) -> None:
         leave(self._client)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 120.0, what: str = "it") -> None:
-    """Wait until it holds. ``seconds`` is patience, never what is tested: a busy machine may take ten times as long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.02)

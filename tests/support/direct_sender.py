@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from support.deliveries import wait_for
+from support.waiting import wait_for
 from undertone_simulator.wire.connection import Connection
 
 _PAUSE = 0.1
@@ -21,6 +21,8 @@ class _Member:
         self.user = user
         self.password = password
         self.waiting: dict[tuple[str, bytes], None] = {}
+        # How often a connection ended before the server let the device in.
+        self.refused = 0
         self.connection: Connection | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = asyncio.Event()
@@ -61,6 +63,8 @@ class _Member:
     def lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
+        else:
+            self.refused += 1
         self.gone.set()
 
     def send(self, topic: str, payload: bytes) -> None:
@@ -106,6 +110,10 @@ class DirectSender:
         """Wait until the endpoint has acknowledged them."""
         wanted = set(made)
         wait_for(lambda: wanted <= self.acknowledged, seconds, "the endpoint's acknowledgement")
+
+    def refused(self, user: str) -> int:
+        """How often a device was not let in."""
+        return self._members[user].refused
 
     def close(self) -> None:
         """End all connections."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support import deliveries
 from support.child_server import CAMPAIGN
-from support.deliveries import wait_for
+from support.waiting import wait_for
 from undertone_aggregator.store.leases import COORDINATOR
 from undertone_aggregator.store.store import StoreError, open_store
 

@@ -29,7 +29,8 @@ cells = 16
 """
 
 
-def undertone(*arguments: str) -> subprocess.CompletedProcess[str]:
+def undertone_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, for what has to hold between processes."""
     return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=240)
 
 
@@ -60,6 +61,10 @@ class Running:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
+
+    def healthy(self) -> bool:
+        """Whether it listens already, and /readyz finds nothing wrong."""
+        return bool(self.port) and self.get("/readyz")[0] == 200
 
     def ready(self, *names: str) -> bool:
         """Whether these campaigns take in reports."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.many import PLAN, undertone
+from support.command import undertone
+from support.many import PLAN
 from support.stores import simulated_store
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.state import (

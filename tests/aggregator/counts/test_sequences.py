@@ -12,6 +12,7 @@ import pytest
 from support import deliveries
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, SEED, delivery, two_epochs
+from support.waiting import wait_for
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.seen import device_key
 from undertone_aggregator.counts.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences, by_group
@@ -214,12 +215,12 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Manag
     store.set_meta({"campaign": "meters"})
     store.add_epoch(OLD)
     intake = Dropping(open_intake([deliveries.address(broker)], plan, print), drop)
-    deliveries.wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
+    wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
     ingest = Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     sender = deliveries.Sender(broker)
     made = sender.send(sent)
     goal = sum(message not in drop for message in sent)
-    deliveries.wait_for(lambda: bool(ingest.step()) and store.outcomes()["received"] >= goal, 60)
+    wait_for(lambda: bool(ingest.step()) and store.outcomes()["received"] >= goal, 60)
     sender.flush(made)
     sender.close()
     intake.close()

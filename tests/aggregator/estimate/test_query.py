@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from support.command import Done, undertone
 from support.server import FIRST, campaign, two_epochs
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
@@ -145,10 +146,8 @@ def test_the_public_module_imports_nothing_until_asked(store: Path) -> None:
         __import__("undertone").nothing  # noqa: B018
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "undertone", "query", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+def command(*arguments: object) -> Done:
+    return undertone("query", *arguments)
 
 
 def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Ingest without a broker: deliveries come from a list."""
 
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import pytest
 from support.list_intake import ListIntake
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, delivery, two_epochs
+from support.waiting import wait_for
 from undertone_aggregator.base.interpreter import TURNS, Turns
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.seen import Seen
@@ -91,17 +91,15 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
     store.failures = 10**9
     threads = [threading.Thread(target=ingest.run, args=(stop, lambda _: None)) for ingest in (failing, well)]
     threads[0].start()
-    while not said:
-        time.sleep(0.01)
-    threads[1].start()
-    deadline = time.monotonic() + 50
-    while not healthy.outcomes()["received"] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    kept = healthy.outcomes()["counted"]
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert kept == 5, "it waits for a campaign that cannot store"
+    try:
+        wait_for(lambda: said)
+        threads[1].start()
+        wait_for(lambda: healthy.outcomes()["counted"] == 5, 50, "the commit of a campaign that has a healthy store")
+    finally:
+        stop.set()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join()
 
 
 def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:

@@ -7,9 +7,9 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from support.deliveries import wait_for
 from support.paho_client import leave
 from support.server import config
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt import credentials, source
 from undertone_aggregator.mqtt.broker import ManagedBroker, find_mosquitto

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.ci import unavailable
 from support.paho_client import leave
+from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.endpoint.passwords import ITERATIONS
@@ -74,7 +76,8 @@ class Plugged:
         self.process = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
         self.port = port
         self.admin = self.client("admin")
-        self.admin.on_message = lambda _c, _d, message: self.heard.append(json.loads(message.payload))
+        self.answered = threading.Event()
+        self.admin.on_message = self._on_message
         self.admin.subscribe(f"{CONTROL}/response")
 
     def client(self, name: str) -> paho.Client:
@@ -85,11 +88,16 @@ class Plugged:
         wait_for(made.is_connected)
         return made
 
+    def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        self.heard.append(json.loads(message.payload))
+        self.answered.set()
+
     def seconds(self, *commands: dict[str, object]) -> float:
         """How long the broker takes for these."""
-        before, begun = len(self.heard), time.monotonic()
+        self.answered.clear()
+        begun = time.monotonic()
         self.admin.publish(CONTROL, json.dumps({"commands": commands}), qos=1)
-        wait_for(lambda: len(self.heard) > before, 60)
+        assert self.answered.wait(60)
         assert "error" not in json.dumps(self.heard[-1]), self.heard[-1]
         return time.monotonic() - begun
 
@@ -100,13 +108,6 @@ def connects(client: paho.Client, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.001)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from support.ci import unavailable
-from support.deliveries import wait_for
 from support.many import PLAN, Running
 from support.micropython import REPO
+from support.waiting import wait_for
 from undertone_aggregator.server.folder import Home
 
 DEPLOY = REPO / "aggregator/deploy"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from support import server
-from support.deliveries import wait_for
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.election import Unopposed

@@ -18,9 +18,9 @@ import pytest
 
 from support import landed
 from support.ci import unavailable
-from support.deliveries import wait_for
 from support.postgres import Postgres
 from support.server import FIRST
+from support.waiting import wait_for
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.store.store import open_store

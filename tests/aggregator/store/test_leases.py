@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Table, update
 
-from support.deliveries import wait_for
 from support.postgres import Postgres
+from support.waiting import wait_for
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, fair_shares
 from undertone_aggregator.store.postgres_store import PostgresStore
@@ -82,11 +82,11 @@ def test_a_late_commit_is_refused_and_leaves_nothing(opened: Opened) -> None:
     with opened() as store, opened() as other:
         leases, theirs = SqlLeases(store), SqlLeases(other)
         leases.reset(ROLES)
-        lease = leases.take("0of2", "a", 0.1)
+        lease = leases.take("0of2", "a", 60)
         assert lease is not None
         store.fence(lambda: leases.renew(lease))
         store.commit("0of2", Batch(outcomes=Counter(counted=1), seen=bytearray(b"\1")))
-        time.sleep(0.3)
+        pass_seconds(other, tables.leases, 61)
         assert theirs.take("0of2", "b", 60) is not None
         for late in (
             lambda: store.commit("0of2", Batch(outcomes=Counter(counted=5), seen=bytearray(b"\2"))),

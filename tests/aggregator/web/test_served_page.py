@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from support.deliveries import wait_for
-from support.many import PLAN, undertone
+from support.command import undertone
+from support.many import PLAN
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import STATE
 from undertone_aggregator.mqtt import credentials

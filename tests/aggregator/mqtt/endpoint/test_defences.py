@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.deliveries import wait_for
 from support.direct import CONFIG, Device, ended, open_endpoint, password, raw, topic, write_passwords
 from support.private_broker import TLS
+from support.waiting import wait_for
 from undertone_aggregator.mqtt import packets as mqtt
 from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint

@@ -11,10 +11,10 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from support.deliveries import wait_for
 from support.direct import CONFIG, Device, open_endpoint, password, topic, write_passwords
 from support.paho_client import leave
 from support.private_broker import TLS
+from support.waiting import wait_for
 from undertone_aggregator.mqtt.credentials import change_passwords
 from undertone_aggregator.mqtt.endpoint import roster
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint

@@ -12,9 +12,9 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from support import direct, server
-from support.deliveries import wait_for
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.addresses import outlet_address
 from undertone_aggregator.server.server import serve

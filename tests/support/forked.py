@@ -1,0 +1,83 @@
+"""Child processes that need not import the aggregator again: one process per test worker does, and forks them.
+
+A child is as good as a fresh interpreter for what tests do with it: it has its own files, threads and locks, and it can
+be killed at any moment. It starts in a tenth of a second instead of two.
+"""
+
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+_PRELOADED = [
+    "undertone_aggregator.server.server",
+    "undertone_aggregator.campaign.coordinator",
+    "undertone_aggregator.campaign.rounds",
+    "undertone_aggregator.store.migrations",
+    "undertone_aggregator.store.sqlite_store",
+    "undertone_aggregator.mqtt.broker",
+    "undertone_aggregator.mqtt.endpoint.source",
+]
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(_PRELOADED)
+
+
+class Child:
+    """A process that runs ``work(*arguments)``, its output in ``log``; as much of `subprocess.Popen` as tests need.
+
+    ``environment`` is all that it has. ``largest_file``: the bytes that a file of it may have, None for any number.
+    """
+
+    def __init__(
+        self,
+        work: Callable[..., None],
+        *arguments: Any,
+        log: Path,
+        environment: Mapping[str, str],
+        largest_file: int | None = None,
+    ) -> None:
+        # Numerical libraries that are loaded there start no threads, which a fork would lose.
+        with patch.dict(os.environ, OPENBLAS_NUM_THREADS="1"):
+            multiprocessing.forkserver.ensure_running()
+        given = (work, arguments, str(log), dict(environment), largest_file)
+        # There at once, for whoever reads it.
+        log.touch()
+        self._process = _context.Process(target=_begin, args=given)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code, once it has ended."""
+        self._process.join(seconds)
+        code = self._process.exitcode
+        assert code is not None, f"process {self.pid} has not ended within {seconds} s"
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def _begin(
+    work: Callable[..., None], arguments: tuple[Any, ...], log: str, environment: dict[str, str], largest: int | None
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    soft = resource.RLIM_INFINITY if largest is None else largest
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
+    work(*arguments)
