@@ -130,7 +130,7 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
 def _options(port: int, wishes: Wishes) -> dict[str, str]:
     options = {"path": '"stores"', "port": str(port), "mode": f'"{wishes.mode}"'}
     if wishes.mode == DIRECT:
-        options["passwords"] = '"broker/passwords"'
+        options |= {"passwords": '"broker/passwords"', "access": '"broker/access"'}
         if wishes.authority is not None:
             # Every address of this machine; what is told to devices is the name in the certificate.
             options |= {"host": '"0.0.0.0"', "reached_as": json.dumps(wishes.host)}

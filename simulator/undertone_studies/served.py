@@ -61,9 +61,10 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         gate = Gate(folder / "passwords", credentials.servers_names())
         listener = Listener(port=port)
         plan = bench.PLAN
-        with Endpoint(listener, gate, limits, plan.prefix, bench.CAMPAIGN, batch=plan.batch) as endpoint:
+        with Endpoint(listener, gate, limits, plan.prefix, batch=plan.batch) as endpoint:
             endpoint.listen()
-            run(Ingest(plan, store, endpoint, clock=lambda: bench.NOW), stop)
+            intake = endpoint.open(bench.CAMPAIGN, plan.slot_seconds)
+            run(Ingest(plan, store, intake, clock=lambda: bench.NOW), stop)
 
 
 def run(ingest: Ingest, stop: threading.Event) -> None:

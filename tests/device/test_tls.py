@@ -78,13 +78,14 @@ class Committed:
         file = None if certificate is None else TLS / f"{certificate}.pem"
         key = None if certificate is None else TLS / f"{certificate}.key"
         listener = Listener(port=0, certificate=file, key=key)
-        self._endpoint = Endpoint(listener, Gate(folder / "passwords"), Limits(), "undertone-test", "x")
+        self._endpoint = Endpoint(listener, Gate(folder / "passwords"), Limits(), "undertone-test")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._commit)
 
     def __enter__(self):
         self._endpoint.__enter__()
         self._endpoint.listen()
+        self._intake = self._endpoint.open("x", 3600)
         self.port = self._endpoint.port
         self._thread.start()
         return self
@@ -96,7 +97,7 @@ class Committed:
 
     def _commit(self):
         while not self._stop.is_set():
-            self._endpoint.acknowledge(self._endpoint.take(0.05))
+            self._intake.acknowledge(self._intake.take(0.05))
 
 
 def test_the_right_authority_and_host(probe, serving):

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
+from undertone_aggregator.mqtt.endpoint.endpoint import CampaignIntake, Endpoint
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
@@ -19,6 +20,7 @@ from undertone_shared.topics import config_topic, report_topic
 PREFIX = "undertone-test/direct"
 CAMPAIGN = "meters"
 CONFIG = config_topic(PREFIX, CAMPAIGN)
+SLOT_SECONDS = 3600
 
 
 def password(user: str) -> str:
@@ -32,16 +34,28 @@ def write_passwords(path: Path, users: Sequence[str]) -> Path:
     return path
 
 
+class OneCampaign(Endpoint):
+    """An endpoint with one campaign, whose intake it is itself."""
+
+    intake: CampaignIntake
+
+    def take(self, seconds: float) -> list[Delivery]:
+        return self.intake.take(seconds)
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        self.intake.acknowledge(deliveries)
+
+
 @contextlib.contextmanager
 def open_endpoint(
     path: Path, limits: Limits | None = None, listener: Listener | None = None, **options: Any
-) -> Iterator[Endpoint]:
-    """An endpoint that listens on a free port of loopback."""
+) -> Iterator[OneCampaign]:
+    """An endpoint that listens on a free port of loopback, with one campaign."""
     where = Listener(port=0) if listener is None else listener
-    with Endpoint(
-        where, Gate(path, credentials.servers_names()), limits or Limits(), PREFIX, CAMPAIGN, **options
-    ) as made:
+    gate = Gate(path, credentials.servers_names())
+    with OneCampaign(where, gate, limits or Limits(), PREFIX, **options) as made:
         made.listen()
+        made.intake = made.open(CAMPAIGN, SLOT_SECONDS)
         yield made
 
 

@@ -87,6 +87,9 @@ class Source(Protocol):
     def open_intake(self) -> OpenIntake:
         """Makes a worker's intake."""
 
+    def serve(self, campaigns: Collection[str]) -> None:
+        """Keep what is reported to these campaigns of the server from now on, also while one of them does not run."""
+
     def take_over(
         self,
         store: Store,
@@ -131,6 +134,9 @@ class BrokerSource:
     def open_intake(self) -> OpenIntake:
         """A session at the broker for each worker."""
         return partial(open_intake, self._addresses)
+
+    def serve(self, campaigns: Collection[str]) -> None:
+        """Nothing: the broker keeps reports for each campaign's sessions."""
 
     def take_over(
         self,
@@ -241,11 +247,10 @@ def _managed(config: Config, journal: Journal) -> Iterator[Source]:
 def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     from undertone_aggregator.mqtt.credentials import servers_names
     from undertone_aggregator.mqtt.endpoint.gate import Gate
-    from undertone_aggregator.mqtt.endpoint.limits import limits_for
     from undertone_aggregator.mqtt.endpoint.listener import Listener
     from undertone_aggregator.mqtt.endpoint.source import DirectSource
 
-    settings, plan = config.broker, config.campaign
+    settings = config.broker
     assert settings.passwords is not None
     certificate = _named(config, settings.certificate)
     port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
@@ -253,10 +258,8 @@ def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     listener = Listener(settings.host, port, certificate, _named(config, settings.key), authority)
     source = DirectSource(
         listener,
-        Gate(config.path(settings.passwords), servers_names()),
-        limits_for(plan.slot_seconds),
+        Gate(config.path(settings.passwords), servers_names(), _named(config, settings.access)),
         settings.prefix,
-        plan.name,
         config.server.batch,
         lambda sentence: journal.say_once("endpoint", sentence),
         outlet_address(config),

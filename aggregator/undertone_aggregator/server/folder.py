@@ -1,7 +1,7 @@
 """A server's folder: what all its campaigns share in `server.toml`, each campaign in a file of its own.
 
-DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server]
-DIR/campaigns/NAME.toml    [campaign], [stream], [landing], [outlet]
+DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server], [outlet]
+DIR/campaigns/NAME.toml    [campaign], [stream], [landing]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
 DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.campaign.state`
@@ -28,8 +28,8 @@ CAMPAIGNS = "campaigns"
 BROKER = "broker"
 FLEETS = "fleets"
 STATE = "state.json"
-_SHARED = ("broker", "store", "server")
-_OWN = ("campaign", "stream", "landing", "outlet")
+_SHARED = ("broker", "store", "server", "outlet")
+_OWN = ("campaign", "stream", "landing")
 
 
 class Home:

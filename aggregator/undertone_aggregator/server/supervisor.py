@@ -23,7 +23,6 @@ from undertone_aggregator.mqtt.source import Outgoing, Source, enter_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_aggregator.server.plan_file import PlanFile
-from undertone_aggregator.settings.broker_options import DIRECT
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.disk_space import until_room
 from undertone_aggregator.store.store import NoRoom, StoreError, open_store
@@ -216,6 +215,7 @@ class Server:
 
     def _look(self) -> None:
         names = set(self.home.names())
+        self.source.serve(names | set(self._leaving))
         for name in [name for name, member in self._leaving.items() if member.ended]:
             del self._leaving[name]
         for name in sorted(names - set(self.members) - set(self._leaving)):
@@ -294,8 +294,6 @@ def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, 
         source = enter_source(opened, config, journal, stop)
         if source is None:
             raise Stopped
-        if config.broker.mode == DIRECT and len(home.names()) > 1:
-            raise Invalid("broker.mode is 'direct', which serves one campaign, but there are more: use a broker")
         outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
         outlet.start()
         try:

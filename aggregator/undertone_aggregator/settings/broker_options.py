@@ -65,6 +65,8 @@ class BrokerOptions(Checked):
     directory: str = option("broker", "managed: where mosquitto keeps its files", text)
     passwords: str | None = option(None, "managed, direct: the devices' password file, as undertone provision writes "
                                    "it; generated when absent, but for direct", text)  # fmt: skip
+    access: str | None = option(None, "direct: the access-control file, as undertone init and provision write it: "
+                                "the campaigns that each device may report to; absent: all", text)  # fmt: skip
     mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
     host: str = option(
         "127.0.0.1", "external: the broker's name or address; direct: the address to listen on", host_name
@@ -98,6 +100,7 @@ class BrokerOptions(Checked):
 _MODES = {
     "passwords": (MANAGED, DIRECT),
     "mosquitto_acl": (MANAGED,),
+    "access": (DIRECT,),
     "certificate": (DIRECT,),
     "key": (DIRECT,),
     "password_file": (MANAGED, EXTERNAL),

@@ -1,13 +1,14 @@
 """One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
 
 from collections import Counter
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from typing import Protocol
 
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
+from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.stream import Stream
 from undertone_aggregator.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
 from undertone_shared import report
@@ -16,25 +17,26 @@ from undertone_shared import report
 Receipt = tuple["Connection", bytes]
 # Tokens, and when there were so many.
 Bucket = tuple[float, float]
+# In the place of a queue until a connection has published.
+_NOWHERE = Queue("")
 
 
 class Host(Protocol):
-    """What connections ask of where they are. ``refused``, ``throttled``: counters."""
+    """What connections ask of where they are. ``refused``, ``throttled``, ``unknown``: counters."""
 
     limits: Limits
     gate: Gate
-    config_topic: str
-    retained: bytes
     refused: Counter[str]
     throttled: int
-    # What waits for the store.
-    backlog: Sized
-    # Called for each report, hence no methods: seconds of a steady clock, and a report for the next batch.
+    unknown: int
+    # Called for each report, hence no method: seconds of a steady clock.
     now: Callable[[], float]
-    deliver: Callable[[Delivery], None]
 
-    def topic_of(self, user: str) -> str:
-        """The topic of a device's reports."""
+    def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
+        """Return the queue of the campaign that ``topic`` names, and the topic if it is this device's own, else ""."""
+
+    def subscribe(self, connection: "Connection", topic: str) -> bytes | None:
+        """Subscribe it; what is retained there, as a packet. None where that is not allowed."""
 
     def arrived(self, connection: "Connection") -> None:
         """Take in a stranger."""
@@ -53,15 +55,18 @@ class Connection:
     """From accept to its end. Whatever is not offered ends it, with a counted reason.
 
     ``user`` is the device, "" until it has shown who it is. ``waiting`` counts its reports without PUBACK.
+    ``subscriptions``: its topics.
     """
 
     __slots__ = (
         "_begun",
         "_filled_at",
+        "_full",
         "_heard",
         "_host",
         "_keepalive",
         "_own",
+        "_queue",
         "_report_head",
         "_report_length",
         "_rest",
@@ -70,7 +75,7 @@ class Connection:
         "_topic",
         "address",
         "stalled",
-        "subscribed",
+        "subscriptions",
         "user",
         "waiting",
     )
@@ -82,16 +87,19 @@ class Connection:
         self._begun = self._heard = self._filled_at = host.now()
         self._tokens = float(host.limits.burst)
         self._keepalive = 0
-        # The one topic that it may publish to, as text and as bytes.
+        # The topic of its own that it published to last, as text and as bytes, and the queue of its campaign.
         self._topic = ""
-        self._own = b""
-        # How a report of its own begins, up to the packet identifier, and its length.
+        self._own: bytes | None = None
+        self._queue = _NOWHERE
+        # The queue that had no room for its next report.
+        self._full: Queue | None = None
+        # How a report to that topic begins, up to the packet identifier, and its length.
         self._report_head = b""
         self._report_length = 0
         self.address = address
         self.user = ""
         self.waiting = 0
-        self.subscribed = False
+        self.subscriptions: set[str] = set()
         self.stalled = False
         stream.reader = self
         host.arrived(self)
@@ -105,7 +113,12 @@ class Connection:
             data = self._rest + data
         elif self.user:
             self._begun = now
-            if len(data) == self._report_length and data.startswith(self._report_head) and self._may_send(now):
+            if (
+                len(data) == self._report_length
+                and data.startswith(self._report_head)
+                and self._may_send(now)
+                and len(self._queue.waiting) < self._host.limits.backlog
+            ):
                 self._take_report(data)
                 return
         self._rest = data
@@ -148,10 +161,16 @@ class Connection:
         """End it when everything is sent."""
         self._stream.close()
 
+    def forget_route(self) -> None:
+        """Look the campaign up again with the next report."""
+        self._own, self._queue, self._full, self._report_length = None, _NOWHERE, None, 0
+
     def resume(self) -> None:
         """Read on where it was stalled, as far as its limits allow by now."""
+        if self._full is not None and len(self._full.waiting) >= self._host.limits.backlog:
+            return
         if self.stalled and not self._stream.closed and self._may_send(now := self._host.now()):
-            self.stalled = False
+            self.stalled, self._full = False, None
             self._heard = now
             self._stream.resume()
             self._read()
@@ -199,9 +218,6 @@ class Connection:
             raise ProtocolError("connections", "as many devices as there may be", packets.UNAVAILABLE)
         self.user = user
         self._keepalive = asked.keepalive
-        self._topic = self._host.topic_of(self.user)
-        self._own = self._topic.encode()
-        self._report_head, self._report_length = packets.report_head(self._own, report.LENGTH)
         self._rest = data[stop:]
         self._host.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
@@ -232,11 +248,14 @@ class Connection:
                 self.close()
                 end = len(data)
                 break
-            self._tokens -= 1
             if first & packets.TYPE == packets.PUBLISH:
-                self._handle_publish(data, first, start, stop)
+                if not self._handle_publish(data, first, start, stop):
+                    self._stall()
+                    end = at
+                    break
             else:
                 self._handle(data, first, start, stop)
+            self._tokens -= 1
             at = stop
         if at:
             self._begun = self._heard
@@ -251,30 +270,44 @@ class Connection:
             return
         self._tokens -= 1
         self.waiting += 1
-        self._host.deliver(Delivery(self._topic, data[at + 2 :], False, (self, packets.PUBACK_HEAD + number)))
+        self._queue.put(Delivery(self._topic, data[at + 2 :], False, (self, packets.PUBACK_HEAD + number)))
 
-    def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> None:
+    def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> bool:
+        """Queue a report for its campaign; False where as many wait for that campaign as may."""
         if first & packets.QOS != packets.QOS1:
             raise ProtocolError("qos", "a publication that is not at QoS 1")
         end = packets.topic_end(data, start, stop)
         number = packets.packet_id(data, end, stop)
-        # What a broker's access rules would drop is counted under no topic, and never as its owner's.
-        topic = self._topic if data[start + 2 : end] == self._own else ""
+        name = data[start + 2 : end]
+        queue, topic = (self._queue, self._topic) if name == self._own else self._route(name)
+        if queue is None:
+            # An acknowledgement would be a promise, and nobody here counts it.
+            self._host.unknown += 1
+            return True
+        if len(queue.waiting) >= self._host.limits.backlog:
+            self._full = queue
+            return False
         self.waiting += 1
         retained = first & packets.RETAINED == packets.RETAINED
-        self._host.deliver(Delivery(topic, data[end + 2 : stop], retained, (self, packets.puback(number))))
+        queue.put(Delivery(topic, data[end + 2 : stop], retained, (self, packets.puback(number))))
+        return True
+
+    def _route(self, name: bytes) -> tuple[Queue | None, str]:
+        """The queue and the topic of a report to ``name``, remembered for the next one if the topic is its own."""
+        queue, topic = self._host.route(self.user, name)
+        if queue is not None and topic:
+            self._own, self._topic, self._queue = name, topic, queue
+            self._report_head, self._report_length = packets.report_head(name, report.LENGTH)
+        return queue, topic
 
     def _handle(self, data: bytes, first: int, start: int, stop: int) -> None:
         if first == packets.PINGREQ and start == stop:
             self.write(packets.PONG)
         elif first == packets.SUBSCRIBE:
             number, filters = parse_subscribe(data[start:stop])
-            granted = [topic == self._host.config_topic for topic in filters]
-            answer = packets.suback(number, [0 if yes else packets.FAILURE for yes in granted])
-            if any(granted):
-                self.subscribed = True
-                answer += self._host.retained
-            self.write(answer)
+            retained = [self._host.subscribe(self, topic) for topic in filters]
+            answer = packets.suback(number, [packets.FAILURE if kept is None else 0 for kept in retained])
+            self.write(answer + b"".join(kept for kept in retained if kept))
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 
@@ -284,7 +317,7 @@ class Connection:
         tokens = self._tokens + (now - self._filled_at) * limits.per_second
         self._tokens = tokens if tokens < limits.burst else limits.burst
         self._filled_at = now
-        return tokens >= 1 and self.waiting < limits.unacknowledged and len(host.backlog) < limits.backlog
+        return tokens >= 1 and self.waiting < limits.unacknowledged
 
     def _stall(self) -> None:
         self.stalled = True

@@ -1,9 +1,12 @@
-"""The endpoint: an `Intake` from its devices' connections, and a `Publisher` of their campaign.
+"""The endpoint: devices connect to it, and each campaign takes its own reports from it.
 
-Whoever takes reads the connections, commits, and then writes the acknowledgements, all in one thread: two would wait
-for each other at every report. Only while nobody takes, for the store is slow or fails, a thread of its own goes on
-reading, so that no device thinks that we are gone. A PUBACK goes to the very connection that delivered. Nothing is
-kept here: what is not acknowledged a device has kept, and sends again.
+A PUBACK goes to the very connection that delivered, after the report's own campaign has committed it. Nothing is kept
+here: a device keeps what is not acknowledged, and sends it again.
+
+With one campaign, the thread that takes reads the connections, commits, and writes the acknowledgements: two threads
+would wait for each other at every report. Only while that thread is busy for long, as with a store that is slow or
+fails, does the endpoint's own thread go on reading, so that no device thinks that the server is gone. With several
+campaigns the endpoint's thread reads for all of them, so that none waits for another's store.
 """
 
 import errno
@@ -12,7 +15,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -41,7 +45,10 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Endpoint:
-    """A context; it listens from ``listen`` on. ``take``, ``acknowledge``: of one thread; everything else of any."""
+    """A context; it listens from ``listen`` on. Any thread may call it.
+
+    ``batch``: most reports that a campaign takes at once; ``batch_seconds``: how long it waits for more than one.
+    """
 
     def __init__(
         self,
@@ -49,38 +56,40 @@ class Endpoint:
         gate: Gate,
         limits: Limits,
         prefix: str,
-        campaign: str,
         *,
         batch: int = 2000,
         batch_seconds: float = _WINDOW_SECONDS,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.limits = limits
-        self._queue = Queue()
-        self.roster = Roster(gate, limits, prefix, campaign, self._queue, say)
-        # Held while anything of a connection is touched.
+        self.roster = Roster(gate, limits, prefix, say)
+        # Held while anything of a connection is touched; and what threads want done with connections. None of them
+        # waits for the lock: the thread that has it does it for them.
         self.turn = threading.Lock()
+        self._calls: deque[Callable[[], None]] = deque()
         self._listener = listener
         self._context = listener.context()
         self._batch = batch
         self._batch_seconds = batch_seconds
         self._say = say
         self._selector = selectors.DefaultSelector()
+        self._opening = threading.Lock()
         self._listening: list[socket.socket] = []
         # Those for which there was no descriptor: they are looked at again with the next sweep.
         self._deaf: list[socket.socket] = []
         self._sweep_at = -math.inf
-        self._taking = False
-        self._taken_at = -math.inf
+        # Campaigns that take, and the length of their slots.
+        self._taking: dict[str, int] = {}
+        self._reading = False
+        self._read_at = -math.inf
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
 
     # --- its life
 
     @property
-    def config_topic(self) -> str:
-        """Where the campaign is published."""
-        return self.roster.config_topic
+    def limits(self) -> Limits:
+        """What devices may take of it."""
+        return self.roster.limits
 
     @property
     def port(self) -> int:
@@ -94,8 +103,12 @@ class Endpoint:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._keeper.join()
-        self.close()
         with self.turn:
+            for listening in self._listening:
+                if listening not in self._deaf:
+                    self._selector.unregister(listening)
+                listening.close()
+            self._listening, self._deaf = [], []
             for connection in list(self.roster.open):
                 connection.close()
         # What is written goes out first, where somebody reads it.
@@ -108,15 +121,28 @@ class Endpoint:
             self._selector.close()
 
     def listen(self) -> None:
-        """Let devices in. Raises Invalid where it cannot."""
-        try:
-            opened = self._listener.open()
-        except OSError as wrong:
-            where = f"{self._listener.host}:{self._listener.port}"
-            raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
-        with self.turn:
-            self._listening = opened
+        """Let devices in, unless they are already. Raises Invalid where it cannot listen."""
+        with self._opening:
+            if self._listening:
+                return
+            try:
+                opened = self._listener.open()
+            except OSError as wrong:
+                where = f"{self._listener.host}:{self._listener.port}"
+                raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
             self._hear(opened)
+            self._listening = opened
+
+    def serve(self, campaigns: Collection[str]) -> None:
+        """Keep reports for these campaigns from now on, until they take them, and for no others."""
+        self._do(partial(self.roster.serve, tuple(campaigns)))
+
+    def open(self, campaign: str, slot_seconds: int) -> "CampaignIntake":
+        """Return what one of the campaigns that it serves takes its reports from; one at a time for each."""
+        queue = self.roster.queues.setdefault(campaign, Queue(campaign))
+        self._taking[campaign] = slot_seconds
+        self.roster.allow(list(self._taking.values()))
+        return CampaignIntake(self, queue)
 
     def reload(self) -> None:
         """Read passwords, certificate and key again. Whose entry is gone or another one is disconnected.
@@ -125,57 +151,100 @@ class Endpoint:
         """
         if self._context is not None:
             self._listener.load(self._context)
-        changed = self.roster.gate.reload()
-        with self.turn:
-            self.roster.expel(changed)
+        self._do(partial(self.roster.expel, self.roster.gate.reload()))
 
     def facts(self) -> dict[str, Any]:
         """Counters for the log and for health: connections, backlog, oldest report without PUBACK in seconds."""
+        queues = list(self.roster.queues.values())
         return {
             "connections": len(self.roster.open),
             "devices_online": len(self.roster.online),
-            "backlog": self._queue.uncommitted,
-            "oldest_unacknowledged_seconds": self._queue.oldest_seconds,
+            "backlog": sum(queue.uncommitted for queue in queues),
+            "oldest_unacknowledged_seconds": max((queue.oldest_seconds for queue in queues), default=0.0),
             "throttled": self.roster.throttled,
+            "unknown_campaign": self.roster.unknown,
             "refused": dict(self.roster.refused),
         }
 
-    # --- Publisher
-
     @property
-    def connected(self) -> bool:
-        """Whether it listens."""
-        return bool(self._listening)
-
-    def publish(
-        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Hand the campaign to all who subscribed, now and later. Other topics are nobody's here."""
-        if topic != self.config_topic:
-            return
-        with self.turn:
-            self.roster.retained = kept = packets.publish(topic, payload, retained=True)
-            listening = [connection for connection in self.roster.open if connection.subscribed]
-        message = packets.publish(topic, payload, retained=False)
-        for first in range(0, len(listening), _FAN_OUT):
-            with self.turn:
-                if self.roster.retained is not kept:
-                    # A newer campaign is on its way to all of them.
-                    return
-                for connection in listening[first : first + _FAN_OUT]:
-                    connection.write(message)
-
-    # --- Intake
-
-    @property
-    def ready(self) -> bool:
+    def listens(self) -> bool:
         """Whether devices are let in."""
         return bool(self._listening)
 
-    def take(self, seconds: float) -> list[Delivery]:
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Hand a campaign to all devices that subscribed to its topic, now and later."""
+        self._do(partial(self._publish, topic, payload))
+
+    # --- what a campaign's intake calls
+
+    def take_from(self, queue: Queue, seconds: float) -> list[Delivery]:
         """The next batch: what has come within the window after the first, or as much as a batch holds."""
-        queue = self._queue
-        self._taking = True
+        if len(self._taking) == 1:
+            self._read_for(queue, seconds)
+        else:
+            queue.wait(seconds)
+            if 0 < len(queue.waiting) < self._batch:
+                time.sleep(max(0.0, queue.since + self._batch_seconds - time.monotonic()))
+        return queue.take(self._batch)
+
+    def acknowledge_from(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
+        """Send the PUBACKs to the connections that delivered, those that are still open."""
+        queue.done(len(deliveries))
+        self._do(partial(self._acknowledge, deliveries))
+
+    def close(self, queue: Queue) -> None:
+        """Everything acknowledged so far is out; what was taken and not acknowledged waits for who takes next."""
+        self._taking.pop(queue.campaign, None)
+        queue.put_back()
+
+    # --- inside
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Do it now, or have the thread do it that is at work with connections."""
+        self._calls.append(call)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Do what threads have asked for; whoever has held the lock calls this afterwards."""
+        while self._calls and self.turn.acquire(blocking=False):
+            try:
+                for _ in range(len(self._calls)):
+                    self._guard(self._calls.popleft())
+            finally:
+                self.turn.release()
+
+    def _guard(self, call: Callable[[], object]) -> None:
+        """A mistake of ours costs one connection or one call, and not the others'."""
+        try:
+            call()
+        except Exception as wrong:
+            self._say(f"in the endpoint: {wrong!r}")
+
+    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        answers: dict[Connection, bytes] = {}
+        for connection, puback in cast("list[Receipt]", [delivery.receipt for delivery in deliveries]):
+            answers[connection] = answers.get(connection, b"") + puback
+        for connection, pubacks in answers.items():
+            connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self.roster.retain(topic, payload)
+        message = packets.publish(topic, payload, retained=False)
+        self._fan_out(topic, self.roster.retained[topic], message, list(self.roster.subscribers.get(topic, ())))
+
+    def _fan_out(self, topic: str, kept: bytes, message: bytes, connections: list[Connection]) -> None:
+        """Send a few hundred of them the message, and the others after what else there is to do."""
+        if self.roster.retained[topic] is not kept:
+            # A newer campaign is on its way to all of them.
+            return
+        for connection in connections[:_FAN_OUT]:
+            connection.write(message)
+        if connections[_FAN_OUT:]:
+            self._calls.append(partial(self._fan_out, topic, kept, message, connections[_FAN_OUT:]))
+
+    def _read_for(self, queue: Queue, seconds: float) -> None:
+        """Read all connections in this thread, until the only campaign that takes has a batch."""
+        self._reading = True
         try:
             if not queue.waiting:
                 self._serve(seconds)
@@ -186,54 +255,37 @@ class Endpoint:
                 while len(queue.waiting) < self._batch and self._serve(0) and time.monotonic() < ends:
                     pass
         finally:
-            self._taken_at = time.monotonic()
-            self._taking = False
-        with self.turn:
-            return queue.take(self._batch)
-
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs to the connections that delivered, those that still stand."""
-        answers: dict[Connection, bytes] = {}
-        for connection, puback in cast("list[Receipt]", [delivery.receipt for delivery in deliveries]):
-            answers[connection] = answers.get(connection, b"") + puback
-        with self.turn:
-            self._queue.done(len(deliveries))
-            for connection, pubacks in answers.items():
-                connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
-
-    def close(self) -> None:
-        """Everything acknowledged so far is out; nobody else is let in."""
-        with self.turn:
-            for listening in self._listening:
-                if listening not in self._deaf:
-                    self._selector.unregister(listening)
-                listening.close()
-            self._listening, self._deaf = [], []
-
-    # --- inside
+            self._read_at = time.monotonic()
+            self._reading = False
 
     def _serve(self, seconds: float) -> int:
         """Wait for anything to happen and see to it; how much it was."""
         happened = self._selector.select(seconds)
         with self.turn:
             for key, _ in happened:
-                try:
-                    key.data()
-                except Exception as wrong:
-                    # A mistake of ours costs one connection, and not the others'.
-                    self._say(f"in the endpoint: {wrong!r}")
+                self._guard(key.data)
             if time.monotonic() >= self._sweep_at:
                 self._sweep_at = time.monotonic() + _SWEEP_SECONDS
                 deaf, self._deaf = self._deaf, []
                 self._hear(deaf)
-                self.roster.sweep()
+                self._guard(self.roster.sweep)
+        self._catch_up()
         return len(happened)
 
     def _keep(self) -> None:
-        """Serve while nobody takes."""
-        while not self._ended.wait(_KEEP_SECONDS):
-            while not (self._ended.is_set() or self._taking or time.monotonic() < self._taken_at + _PATIENCE_SECONDS):
+        """Read while no campaign does."""
+        while not self._ended.is_set():
+            if self._idle:
+                self._ended.wait(_KEEP_SECONDS)
+            else:
                 self._serve(_KEEP_SECONDS)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether the only campaign that takes reads, or has done so a moment ago."""
+        if len(self._taking) != 1:
+            return not self._listening
+        return self._reading or time.monotonic() < self._read_at + _PATIENCE_SECONDS
 
     def _hear(self, sockets: Sequence[socket.socket]) -> None:
         for listening in sockets:
@@ -262,3 +314,28 @@ class Endpoint:
                 accepted.close()
                 continue
             Connection(self.roster, stream, str(peer[0]))
+
+
+class CampaignIntake:
+    """One campaign's `Intake` at the endpoint."""
+
+    def __init__(self, endpoint: Endpoint, queue: Queue) -> None:
+        self._endpoint = endpoint
+        self._queue = queue
+
+    @property
+    def ready(self) -> bool:
+        """Whether devices are let in."""
+        return self._endpoint.listens
+
+    def take(self, seconds: float) -> list[Delivery]:
+        """The next batch, waiting up to ``seconds`` for its first report."""
+        return self._endpoint.take_from(self._queue, seconds)
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Send their PUBACKs, if their connections are still open."""
+        self._endpoint.acknowledge_from(self._queue, deliveries)
+
+    def close(self) -> None:
+        """Take no more: what comes from now on waits for who takes next."""
+        self._endpoint.close(self._queue)

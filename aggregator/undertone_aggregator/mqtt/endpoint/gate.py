@@ -1,9 +1,10 @@
-"""Who may come in: devices by name and password, or by a certificate, from one file."""
+"""Who may come in: devices by name and password, or by a certificate, and for which campaigns each may report."""
 
 import secrets
 from collections.abc import Collection
 from pathlib import Path
 
+from undertone_aggregator.mqtt.endpoint.access import Access, read_access
 from undertone_aggregator.mqtt.endpoint.passwords import (
     CERTIFICATE,
     certificate_matches,
@@ -16,22 +17,28 @@ from undertone_shared.topics import check_name
 
 
 class Gate:
-    """The devices of a password file, which are all but ``others``: users that only brokers need.
+    """The devices of a password file: all its users but ``others``, whom only brokers need.
 
-    Raises Invalid for a line that is no entry, OSError when the file cannot be read.
+    ``access``: the access-control file that says for which campaigns each device may report; for all without one.
+    Raises Invalid for a line that is no entry or a file that is not there, OSError when a file cannot be read.
     """
 
-    def __init__(self, path: Path, others: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, others: Collection[str] = (), access: Path | None = None) -> None:
         self._path = path
-        self.files = (path,)
+        self._access_file = access
+        self.files = (path,) if access is None else (path, access)
         self._others = frozenset(others)
         self._entries: dict[str, str] = {}
+        self._access: Access | None = None
         # Somebody unknown costs what a device costs: the time of an answer says nothing of the names.
         self._nobody = password_entry("nobody", secrets.token_urlsafe(24)).strip().partition(":")[2]
         self.reload()
 
     def reload(self) -> frozenset[str]:
-        """Read the file again; whose entry is gone or another one now. When it raises, all stays what it was."""
+        """Read the files again; users whose entry is gone or another one now. When it raises, nothing has changed."""
+        for path in self.files:
+            if not path.exists():
+                raise Invalid(f"{path} is not there: undertone init and undertone provision write it")
         entries = read_passwords(self._path)
         for user, entry in entries.items():
             try:
@@ -40,8 +47,10 @@ class Gate:
                     password_matches(entry, "")
             except ValueError:
                 raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
+        access = None if self._access_file is None else read_access(self._access_file)
         before = self._entries
         self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
+        self._access = access
         return frozenset(user for user, entry in before.items() if self._entries.get(user) != entry)
 
     def __len__(self) -> int:
@@ -56,3 +65,7 @@ class Gate:
     def admits_certificate(self, user: str, certificate: bytes) -> bool:
         """Whether this certificate, DER and verified, is the one of the device with this name."""
         return certificate_matches(self._entries.get(user, ""), certificate)
+
+    def may_publish(self, topic: str, user: str) -> bool:
+        """Whether the device of this name may publish to this topic."""
+        return self._access is None or self._access.may_publish(topic, user)

@@ -1,5 +1,6 @@
 """What one device, one address and all together may take of the endpoint."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # A device may send a few reports a slot for ever, and a packet a second: its pings count, too.
@@ -15,7 +16,9 @@ class Limits:
     therefore cannot keep out. The other limits hold after the password.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device: an empty one stops reading and drops
-    nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` of all that wait for their commit.
+    nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` reports that wait for the commit of one
+    campaign.
+    ``subscriptions``: topics that one connection may subscribe to.
     """
 
     connections: int = 20_000
@@ -26,12 +29,13 @@ class Limits:
     packet_bytes: int = 1024
     packet_seconds: float = 10.0
     unread_bytes: int = 1 << 16
+    subscriptions: int = 64
     burst: int = 192
     per_second: float = _LEAST_PER_SECOND
     unacknowledged: int = 200
     backlog: int = 20_000
 
 
-def limits_for(slot_seconds: int) -> Limits:
-    """The limits for a campaign with slots of this length."""
-    return Limits(per_second=max(_LEAST_PER_SECOND, _REPORTS_PER_SLOT / slot_seconds))
+def packets_per_second(slot_seconds: Iterable[int]) -> float:
+    """Return how many packets a second a device may send that takes part in campaigns with slots of these lengths."""
+    return max(_LEAST_PER_SECOND, sum(_REPORTS_PER_SLOT / seconds for seconds in slot_seconds))

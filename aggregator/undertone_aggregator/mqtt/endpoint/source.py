@@ -1,4 +1,4 @@
-"""The endpoint as the server's source of reports, and the way of its campaign to the devices."""
+"""The endpoint as the server's source of reports, and the way of its campaigns to the devices."""
 
 import secrets
 import threading
@@ -11,30 +11,32 @@ from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
+from undertone_aggregator.mqtt.filters import campaign_of
 from undertone_aggregator.mqtt.link import Address, Outlet, always
 from undertone_aggregator.mqtt.sessions import take_over_direct
 from undertone_aggregator.store.store import Store
 
 
-class Board:
-    """In the place of a broker's outlet: the campaign goes to the devices, estimates to ``outlet`` or to nobody."""
+class EndpointOutlet:
+    """The way out: campaigns go to the endpoint's devices, estimates to the broker of ``outlet`` or to nobody."""
 
     dropped: int | None = None
     stored: int | None = None
     settled = connected = True
     heard: dict[str, bytes]
 
-    def __init__(self, endpoint: Endpoint, outlet: Outlet | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, prefix: str, outlet: Outlet | None = None) -> None:
         self.heard = {}
         self._endpoint = endpoint
+        self._prefix = prefix
         self._outlet = outlet
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
         """The campaign reaches no broker, and estimates no device."""
-        if topic == self._endpoint.config_topic:
-            self._endpoint.publish(topic, payload, again=again, permitted=permitted)
+        if campaign_of(self._prefix, topic) is not None:
+            self._endpoint.publish(topic, payload)
         elif self._outlet is not None:
             self._outlet.publish(topic, payload, again=again, permitted=permitted)
 
@@ -65,21 +67,23 @@ class DirectSource:
         self,
         listener: Listener,
         gate: Gate,
-        limits: Limits,
         prefix: str,
-        campaign: str,
         batch: int,
         say: Say,
         outlet: Address | None = None,
     ) -> None:
         self.files = gate.files
         self._outlet = outlet
-        self.endpoint = Endpoint(listener, gate, limits, prefix, campaign, batch=batch, say=say)
+        self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say)
+
+    def serve(self, campaigns: Collection[str]) -> None:
+        """Keep reports for these campaigns, also while one of them fails, and acknowledge no others'."""
+        self.endpoint.serve(campaigns)
 
     def open_intake(self, plan: IngestPlan, say: Say) -> Intake:
-        """The endpoint itself: there is one worker."""
+        """What the campaign's one worker takes its reports from."""
         self.endpoint.listen()
-        return self.endpoint
+        return self.endpoint.open(plan.campaign, plan.slot_seconds)
 
     def take_over(
         self,
@@ -93,14 +97,15 @@ class DirectSource:
         """The store is this worker's alone."""
         return take_over_direct(store, plan, say)
 
-    def outlet(self, prefix: str, say: Say) -> Board:
+    def outlet(self, prefix: str, say: Say) -> EndpointOutlet:
         """The devices that subscribed; for estimates the broker of [outlet], if there is one."""
         if self._outlet is None:
-            return Board(self.endpoint)
-        return Board(self.endpoint, Outlet(self._outlet, f"undertone-{secrets.token_hex(16)}-outlet", say))
+            return EndpointOutlet(self.endpoint, prefix)
+        outlet = Outlet(self._outlet, f"undertone-{secrets.token_hex(16)}-outlet", say)
+        return EndpointOutlet(self.endpoint, prefix, outlet)
 
     def reload(self) -> None:
-        """Passwords, certificate and key."""
+        """Passwords, access rules, certificate and key."""
         self.endpoint.reload()
 
     def facts(self) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from support.waiting import wait_for
 from undertone_aggregator.mqtt import packets as mqtt
 from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
-from undertone_aggregator.mqtt.endpoint.limits import Limits, limits_for
+from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import packets
 
@@ -284,7 +284,7 @@ def test_strangers_leave_their_descriptors_to_devices(passwords: Path) -> None:
 
 
 def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped(passwords: Path) -> None:
-    with Site(passwords, replace(limits_for(1), burst=100, per_second=40.0)) as site:
+    with Site(passwords, Limits(burst=100, per_second=40.0)) as site:
         device = entered(site)
         began = time.monotonic()
         device.publish([b"%04d" % number for number in range(300)])
@@ -297,7 +297,7 @@ def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped
 
 
 def test_a_new_connection_brings_no_new_bucket(passwords: Path) -> None:
-    with Site(passwords, replace(limits_for(1), burst=100, per_second=10.0)) as site:
+    with Site(passwords, Limits(burst=100, per_second=10.0)) as site:
         began = time.monotonic()
         for _ in range(5):
             device = entered(site)

@@ -11,13 +11,12 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from support.direct import CONFIG, Device, open_endpoint, password, topic, write_passwords
+from support.direct import CONFIG, Device, OneCampaign, open_endpoint, password, topic, write_passwords
 from support.paho_client import leave
 from support.private_broker import TLS
 from support.waiting import wait_for
 from undertone_aggregator.mqtt.credentials import change_passwords
 from undertone_aggregator.mqtt.endpoint import roster
-from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_shared.errors import Invalid
 from undertone_shared.report import LENGTH
@@ -31,20 +30,20 @@ def passwords(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def endpoint(passwords: Path) -> Iterator[Endpoint]:
+def endpoint(passwords: Path) -> Iterator[OneCampaign]:
     with open_endpoint(passwords) as made:
         yield made
 
 
 @pytest.fixture
-def device(endpoint: Endpoint) -> Iterator[Device]:
+def device(endpoint: OneCampaign) -> Iterator[Device]:
     made = Device(endpoint.port, "load-1")
     made.wait("connected")
     yield made
     made.close()
 
 
-def take(endpoint: Endpoint, count: int) -> list[Any]:
+def take(endpoint: OneCampaign, count: int) -> list[Any]:
     taken: list[Any] = []
     deadline = time.monotonic() + 60
     while len(taken) < count and time.monotonic() < deadline:
@@ -53,7 +52,7 @@ def take(endpoint: Endpoint, count: int) -> list[Any]:
     return taken
 
 
-def test_a_report_is_acknowledged_only_after_it_is_committed(endpoint: Endpoint, device: Device) -> None:
+def test_a_report_is_acknowledged_only_after_it_is_committed(endpoint: OneCampaign, device: Device) -> None:
     numbers = device.publish([b"one", b"two"])
     taken = take(endpoint, 2)
     assert [(delivery.topic, delivery.payload, delivery.retained) for delivery in taken] == [
@@ -72,7 +71,7 @@ def test_a_report_is_acknowledged_only_after_it_is_committed(endpoint: Endpoint,
     assert endpoint.facts()["oldest_unacknowledged_seconds"] == 0
 
 
-def test_a_report_is_the_same_whole_in_pieces_and_among_others(endpoint: Endpoint, device: Device) -> None:
+def test_a_report_is_the_same_whole_in_pieces_and_among_others(endpoint: OneCampaign, device: Device) -> None:
     reports = [bytes([number]) * LENGTH for number in range(4)]
     numbers = device.publish(reports[:1])
     taken = take(endpoint, 1)
@@ -94,7 +93,7 @@ def test_a_report_is_the_same_whole_in_pieces_and_among_others(endpoint: Endpoin
     assert acknowledged == [("acked", number) for number in numbers]
 
 
-def test_a_whole_report_without_a_packet_identifier_ends_the_connection(endpoint: Endpoint, device: Device) -> None:
+def test_a_whole_report_without_a_packet_identifier_ends_the_connection(endpoint: OneCampaign, device: Device) -> None:
     device.session.publish(topic("load-1"), bytes(LENGTH), 0)
     data = bytearray(device.session.output())
     data[-LENGTH - 2 : -LENGTH] = bytes(2)
@@ -103,7 +102,7 @@ def test_a_whole_report_without_a_packet_identifier_ends_the_connection(endpoint
     assert endpoint.facts()["refused"] == {"malformed": 1}
 
 
-def test_an_acknowledgement_goes_to_the_connection_that_delivered(endpoint: Endpoint, device: Device) -> None:
+def test_an_acknowledgement_goes_to_the_connection_that_delivered(endpoint: OneCampaign, device: Device) -> None:
     device.publish([b"old"])
     taken = take(endpoint, 1)
     newer = Device(endpoint.port, "load-1")
@@ -119,7 +118,7 @@ def test_an_acknowledgement_goes_to_the_connection_that_delivered(endpoint: Endp
     newer.close()
 
 
-def test_another_users_client_id_changes_nothing(endpoint: Endpoint, device: Device) -> None:
+def test_another_users_client_id_changes_nothing(endpoint: OneCampaign, device: Device) -> None:
     other = Device(endpoint.port, "load-2", client_id="load-1")
     other.wait("connected")
     device.publish([b"x"])
@@ -128,7 +127,7 @@ def test_another_users_client_id_changes_nothing(endpoint: Endpoint, device: Dev
     other.close()
 
 
-def test_a_foreign_topic_and_the_retain_flag_are_told_on(endpoint: Endpoint, device: Device) -> None:
+def test_a_foreign_topic_and_the_retain_flag_are_told_on(endpoint: OneCampaign, device: Device) -> None:
     device.publish([b"x"], to=topic("load-2"))
     device.publish([b"y"], to=CONFIG)
     device.session.publish(topic("load-1"), b"z", 0)
@@ -143,9 +142,8 @@ def test_a_foreign_topic_and_the_retain_flag_are_told_on(endpoint: Endpoint, dev
     ]
 
 
-def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: Endpoint, device: Device) -> None:
-    endpoint.publish(CONFIG, b"first", again=True)
-    endpoint.publish("undertone-test/direct/meters/aggregate/all", b"nobody's")
+def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: OneCampaign, device: Device) -> None:
+    endpoint.publish(CONFIG, b"first")
     device.subscribe()
     (_, name, payload, retained) = device.wait("message")[0]
     assert (name, bytes(payload), retained) == (CONFIG, b"first", True)
@@ -155,14 +153,14 @@ def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: 
 
 
 @pytest.mark.parametrize("other", ["#", topic("load-1"), CONFIG + "/x", "undertone-test/direct/+/config"])
-def test_nothing_else_can_be_subscribed(endpoint: Endpoint, device: Device, other: str) -> None:
+def test_nothing_else_can_be_subscribed(endpoint: OneCampaign, device: Device, other: str) -> None:
     device.subscribe(other)
     assert device.wait("denied") == [("denied", other)]
     device.publish([b"x"])
     assert take(endpoint, 1)
 
 
-def test_pings_are_answered(endpoint: Endpoint, device: Device) -> None:
+def test_pings_are_answered(endpoint: OneCampaign, device: Device) -> None:
     device.socket.sendall(b"\xc0\0\xc0\0")
     device.socket.settimeout(60)
     answer = b""
@@ -252,8 +250,8 @@ class Paho:
         self._answered.set()
 
 
-def test_paho_publishes_and_subscribes(endpoint: Endpoint) -> None:
-    endpoint.publish(CONFIG, b"campaign", again=True)
+def test_paho_publishes_and_subscribes(endpoint: OneCampaign) -> None:
+    endpoint.publish(CONFIG, b"campaign")
     client = Paho(endpoint.port, "load-1", password("load-1"))
     client.mqtt.subscribe(CONFIG, 1)
     sent = [client.mqtt.publish(topic("load-1"), b"%d" % number, qos=1) for number in range(100)]
@@ -276,7 +274,7 @@ def test_paho_publishes_and_subscribes(endpoint: Endpoint) -> None:
         ("load-1", password("load-2")),
     ],
 )
-def test_a_wrong_password_is_refused_with_its_code(endpoint: Endpoint, user: str, secret: str) -> None:
+def test_a_wrong_password_is_refused_with_its_code(endpoint: OneCampaign, user: str, secret: str) -> None:
     client = Paho(endpoint.port, user, secret)
     assert client.reason == "Not authorized"
     leave(client.mqtt)
@@ -328,7 +326,7 @@ def test_old_tls_is_refused(tmp_path: Path, passwords: Path) -> None:
         gc.collect()
 
 
-def test_a_removed_user_is_disconnected_at_reload(endpoint: Endpoint, device: Device, passwords: Path) -> None:
+def test_a_removed_user_is_disconnected_at_reload(endpoint: OneCampaign, device: Device, passwords: Path) -> None:
     other = Device(endpoint.port, "load-2")
     other.wait("connected")
     change_passwords(passwords, {"load-1": None})
@@ -342,6 +340,6 @@ def test_a_removed_user_is_disconnected_at_reload(endpoint: Endpoint, device: De
         endpoint.reload()
 
 
-def test_a_port_in_use_is_said(endpoint: Endpoint, passwords: Path) -> None:
+def test_a_port_in_use_is_said(endpoint: OneCampaign, passwords: Path) -> None:
     with pytest.raises(Invalid, match=f"the endpoint cannot listen on 127.0.0.1:{endpoint.port}"):
         open_endpoint(passwords, listener=Listener(port=endpoint.port)).__enter__()

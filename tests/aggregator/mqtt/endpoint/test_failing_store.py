@@ -46,10 +46,10 @@ def test_nothing_is_acknowledged_that_is_not_kept(tmp_path: Path, monkeypatch: p
     store.add_epoch(OLD)
     plan = IngestPlan(PREFIX, CAMPAIGN, 1, cells_of)
     limits = Limits(burst=10_000)
-    with Endpoint(Listener(port=0), Gate(tmp_path / "passwords"), limits, PREFIX, CAMPAIGN, batch=20) as endpoint:
+    with Endpoint(Listener(port=0), Gate(tmp_path / "passwords"), limits, PREFIX, batch=20) as endpoint:
         endpoint.listen()
         stop = threading.Event()
-        ingest = Ingest(plan, store, endpoint, clock=lambda: FIRST + 200.5)
+        ingest = Ingest(plan, store, endpoint.open(CAMPAIGN, 1), clock=lambda: FIRST + 200.5)
         thread = threading.Thread(target=ingest.run, args=(stop, lambda ready: None))
         thread.start()
         devices = [Device(endpoint.port, user) for user in users]

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from support.direct import CAMPAIGN, PREFIX, password, write_passwords
+from support.direct import PREFIX, password, write_passwords
 from undertone_aggregator.mqtt import packets as mqtt
 from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
-from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.roster import Roster
 from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
 from undertone_device import packets
@@ -47,7 +46,7 @@ class World:
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         gate = Gate(write_passwords(folder / "passwords", USERS))
-        self.roster = Roster(gate, limits, PREFIX, CAMPAIGN, Queue(), lambda _: None)
+        self.roster = Roster(gate, limits, PREFIX, lambda _: None)
 
     def stranger(self, address: str) -> Wire:
         wire: Any = Wire()

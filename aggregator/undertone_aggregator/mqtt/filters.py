@@ -1,0 +1,41 @@
+"""Topics and topic filters of MQTT: which topics a filter takes in (section 4.7), and which are campaigns'."""
+
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import check_name, config_topic
+
+_LONGEST = 65_535
+ONE_LEVEL, ALL_LEVELS = "+", "#"
+
+
+def check_filter(topic: str) -> str:
+    """Return ``topic`` if it is a topic filter. Raises Invalid."""
+    levels = topic.split("/")
+    wild = [level for level in levels if ONE_LEVEL in level or ALL_LEVELS in level]
+    fits = topic and "\0" not in topic and len(topic.encode()) <= _LONGEST
+    if not fits or any(len(level) > 1 for level in wild) or ALL_LEVELS in levels[:-1]:
+        raise Invalid(f"the topic filter is {topic!r}, expected levels, with + for one level and # for all that follow")
+    return topic
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """Whether the filter takes this topic in; wildcards in the first level take in none that begins with $ (4.7.2)."""
+    if topic_filter == topic:
+        return True
+    wanted, levels = topic_filter.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in (ONE_LEVEL, ALL_LEVELS):
+        return False
+    for number, level in enumerate(wanted):
+        if level == ALL_LEVELS:
+            return True
+        if number >= len(levels) or level not in (ONE_LEVEL, levels[number]):
+            return False
+    return len(wanted) == len(levels)
+
+
+def campaign_of(prefix: str, topic: str) -> str | None:
+    """Return the campaign whose broadcast is at this topic, None where it is no campaign's."""
+    name = topic.removeprefix(f"{prefix}/").removesuffix("/config")
+    try:
+        return check_name("campaign", name) if topic == config_topic(prefix, name) else None
+    except Invalid:
+        return None
