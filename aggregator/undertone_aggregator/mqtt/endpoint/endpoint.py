@@ -230,11 +230,11 @@ class Endpoint:
     def _publish(self, topic: str, payload: bytes) -> None:
         self.roster.retain(topic, payload)
         message = packets.publish(topic, payload, retained=False)
-        self._fan_out(topic, self.roster.retained[topic], message, list(self.roster.subscribers.get(topic, ())))
+        self._fan_out(topic, self.roster.retained.get(topic), message, list(self.roster.subscribers.get(topic, ())))
 
-    def _fan_out(self, topic: str, kept: bytes, message: bytes, connections: list[Connection]) -> None:
+    def _fan_out(self, topic: str, kept: bytes | None, message: bytes, connections: list[Connection]) -> None:
         """Send a few hundred of them the message, and the others after what else there is to do."""
-        if self.roster.retained[topic] is not kept:
+        if self.roster.retained.get(topic) is not kept:
             # A newer campaign is on its way to all of them.
             return
         for connection in connections[:_FAN_OUT]:

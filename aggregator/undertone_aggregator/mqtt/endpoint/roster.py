@@ -139,8 +139,11 @@ class Roster:
             self.limits = replace(self.limits, per_second=wanted)
 
     def retain(self, topic: str, payload: bytes) -> None:
-        """From now on, whoever subscribes to the topic gets this."""
-        self.retained[topic] = packets.publish(topic, payload, retained=True)
+        """From now on, whoever subscribes to the topic gets this; an empty payload clears it (3.3.1.3)."""
+        if payload:
+            self.retained[topic] = packets.publish(topic, payload, retained=True)
+        else:
+            self.retained.pop(topic, None)
 
     def sweep(self) -> None:
         """End the connections that have overrun a deadline; say from time to time who was refused."""

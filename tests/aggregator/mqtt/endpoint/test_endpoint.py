@@ -150,6 +150,10 @@ def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: 
     endpoint.publish(CONFIG, bytes(12_300))
     (_, name, payload, retained) = device.wait("message")[0]
     assert (name, bytes(payload), retained) == (CONFIG, bytes(12_300), False)
+    # An empty one takes it back: who subscribes now hears of nothing.
+    endpoint.publish(CONFIG, b"")
+    assert bytes(device.wait("message")[0][2]) == b""
+    assert not endpoint.roster.retained
 
 
 @pytest.mark.parametrize("other", ["#", topic("load-1"), CONFIG + "/x", "undertone-test/direct/+/config"])
