@@ -16,6 +16,7 @@ from support import micropython as mp
 from support.both import pytest_pycollect_makemodule  # noqa: F401  (a hook: see there)
 from support.ci import ABSENT, CI, absent, unavailable
 from support.mosquitto import MISSING, find_mosquitto
+from support.order import dealt
 from support.ports import free_port as next_free_port
 from support.postgres import MISSING as NO_POSTGRES
 from support.postgres import Postgres, folder_of_binaries
@@ -72,12 +73,12 @@ def free_port() -> Callable[[], int]:
     return next_free_port
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-    items.sort(key=lambda item: "long" not in item.keywords)
+    items[:] = dealt(items, int(getattr(config, "workerinput", {}).get("workercount", 1)))
 
 
 # --- the summary; it works on reports alone, because under xdist the tests ran in other processes ---

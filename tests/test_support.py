@@ -5,12 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from support import micropython as mp
 from support.ci import ABSENT
+from support.order import dealt
 
 TESTS = mp.REPO / "tests"
 INI = """[pytest]
@@ -184,3 +187,24 @@ def test_the_32_bit_interpreter_has_the_sources_arguments_and_random_bytes():
     result = mp.run_micropython32(code, "a", files={"/lib/extra.py": "x = 5"})
     assert result.stdout == "['a'] 2147483647 5 33\n"
     assert (result.returncode, "ValueError: Incorrect padding" in result.stderr) == (1, True)
+
+
+class Item(SimpleNamespace):
+    """As much of a test as its order needs."""
+
+
+def test_half_of_the_workers_begin_with_the_tests_that_wait():
+    items = [Item(nodeid=f"file{n // 10}.py::test{n}", keywords=()) for n in range(400)]
+    for n in (100, 101, 205, 300, 399):
+        items[n].keywords = ("broker",) if n == 205 else ("long", "broker")
+    for workers in (1, 2, 3, 4, 7):
+        made = dealt(items, workers)
+        assert sorted(item.nodeid for item in made) == sorted(item.nodeid for item in items)
+        # Files whole, and their tests in order.
+        assert [key for key, _ in groupby(made, lambda item: item.nodeid.partition("::")[0])].count("file10.py") == 1
+        assert [item for item in made if item in items[100:110]] == items[100:110]
+    four = dealt(items, 4)
+    begins = [four[worker * 100].nodeid.partition("::")[0] for worker in range(2)]
+    assert begins[0] == "file10.py", "the heaviest file"
+    assert begins[1] in ("file30.py", "file39.py")
+    assert not any(item.keywords for item in four[200:]), "the others compute"

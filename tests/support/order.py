@@ -1,0 +1,43 @@
+"""The order of tests, for several workers at once (`pytest -n 4 --dist worksteal`).
+
+xdist gives each worker an equal run of neighbours in this order, and who is done takes from the end of another's run.
+Tests with brokers, servers and fleets mostly wait. In one run they would keep one worker busy to the end, and begun by
+all workers at once they would leave the processors idle. So half of the workers begin with them, and the others
+compute meanwhile.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+# What a test of each marker weighs when files are divided among workers; tests of other markers do not wait.
+_WEIGHTS = {"long": 20, "broker": 1}
+
+
+def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The same tests, in the order for so many workers. A file's tests stay together: they may share fixtures."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    weights = {file: sum(map(_weight, tests)) for file, tests in files.items()}
+    waiting: list[list[pytest.Item]] = [[] for _ in range(-(-workers // 2))]
+    loads = [0] * len(waiting)
+    # The heaviest first, each to whoever has least.
+    for file in sorted((file for file in files if weights[file]), key=weights.__getitem__, reverse=True):
+        lightest = loads.index(min(loads))
+        loads[lightest] += weights[file]
+        waiting[lightest] += files[file]
+    rest = [item for file, tests in files.items() if not weights[file] for item in tests]
+    order: list[pytest.Item] = []
+    for worker in range(workers):
+        # As xdist divides what is left among those that are left.
+        size = (len(items) - len(order)) // (workers - worker)
+        begins = waiting[worker] if worker < len(waiting) else []
+        more = max(0, size - len(begins))
+        order += [*begins, *rest[:more]]
+        del rest[:more]
+    return order + rest
+
+
+def _weight(item: pytest.Item) -> int:
+    return max((weight for marker, weight in _WEIGHTS.items() if marker in item.keywords), default=0)
