@@ -12,6 +12,8 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from undertone.api import certify as certify
     from undertone.api import certify_published as certify_published
+    from undertone.api import plan as plan
+    from undertone.api import simulate as simulate
     from undertone_aggregator import design as mechanisms
     from undertone_aggregator.campaign.results import connect as connect
     from undertone_aggregator.campaign.results import open_results as open_store
@@ -25,21 +27,23 @@ if TYPE_CHECKING:
     from undertone_central.release import Released as Released
     from undertone_central.release import open_release as open_release
     from undertone_central.release import release as release
-    from undertone_simulator.doors import plan as plan
-    from undertone_simulator.doors import simulate as simulate
+    from undertone_simulator.fast.options import SimulateOptions as SimulateOptions
     from undertone_simulator.fast.simulated import Simulated as Simulated
-    from undertone_simulator.planning.predict import FleetPlan as FleetPlan
+    from undertone_simulator.planning.fleet_plan import FleetPlan as FleetPlan
+    from undertone_simulator.planning.options import PlanOptions as PlanOptions
 
 _PLACES = {
     "Broker": "undertone_central.release",
     "Certificate": "undertone_aggregator.design.certificate",
     "Estimate": "undertone_aggregator.estimate.estimates",
-    "FleetPlan": "undertone_simulator.planning.predict",
+    "FleetPlan": "undertone_simulator.planning.fleet_plan",
+    "PlanOptions": "undertone_simulator.planning.options",
     "Quantile": "undertone_aggregator.estimate.distribution",
     "RangeEstimate": "undertone_aggregator.estimate.estimates",
     "Release": "undertone_central.release",
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",
+    "SimulateOptions": "undertone_simulator.fast.options",
     "Simulated": "undertone_simulator.fast.simulated",
     "certify": "undertone.api",
     "certify_published": "undertone.api",
@@ -47,9 +51,9 @@ _PLACES = {
     "mechanisms": "undertone_aggregator.design",
     "open_release": "undertone_central.release",
     "open_store": "undertone_aggregator.campaign.results:open_results",
-    "plan": "undertone_simulator.doors",
+    "plan": "undertone.api",
     "release": "undertone_central.release",
-    "simulate": "undertone_simulator.doors",
+    "simulate": "undertone.api",
 }
 
 __all__ = [
@@ -57,11 +61,13 @@ __all__ = [
     "Certificate",
     "Estimate",
     "FleetPlan",
+    "PlanOptions",
     "Quantile",
     "RangeEstimate",
     "Release",
     "Released",
     "Results",
+    "SimulateOptions",
     "Simulated",
     "__version__",
     "certify",

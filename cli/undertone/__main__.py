@@ -1,5 +1,6 @@
 """The ``undertone`` command. Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input or usage."""
 
+import os
 import sys
 
 from undertone import __version__
@@ -17,6 +18,8 @@ def main() -> int:
     if command == "--version":
         print(f"undertone {__version__}")
         return 0
+    # Matrices here are small: threads of a BLAS library would spend more time waiting for each other than computing.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from undertone.app import run
 

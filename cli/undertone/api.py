@@ -1,6 +1,8 @@
 """What the commands do, as functions of Python values: the analyst's API, as `undertone` exports it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design import window
 from undertone_aggregator.design.certificate import DELTA, Certificate, certify_campaign, certify_named, certify_table
@@ -8,6 +10,12 @@ from undertone_aggregator.design.published import DELTA as PUBLISHED_DELTA
 from undertone_aggregator.design.published import Published, published
 from undertone_aggregator.design.stream.certificate import StreamCertificate
 from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.design.stream import StreamComparison
+    from undertone_simulator.fast.simulated import Simulated
+    from undertone_simulator.planning.fleet_plan import FleetPlan
+    from undertone_simulator.planning.window_plan import WindowPlan
 
 
 def certify(
@@ -59,3 +67,28 @@ def certify_published(
     chance = PUBLISHED_DELTA if delta is None else delta
     spans = {"a slot": 1, "a day": slots, "a year": 365 * slots}
     return {span: published(made, reports, n, delta=chance, fakes=fakes) for span, n in spans.items()}
+
+
+def plan(**options: Any) -> "FleetPlan | StreamComparison | WindowPlan":
+    """Predict what a campaign would give, before anybody deploys it.
+
+    ``options``: the fields of `undertone.PlanOptions`, by name. Returns a `FleetPlan` for reports one by one, the
+    comparison of methods with ``collect="stream"``, and the comparison of ways with ``window``. Raises Invalid, or
+    OSError for a file of readings.
+    """
+    from undertone_simulator.planning import plan as planner
+    from undertone_simulator.planning.options import PlanOptions
+
+    return planner.plan(PlanOptions(**options))
+
+
+def simulate(*, progress: "Callable[[int, int], None] | None" = None, **options: Any) -> "Simulated":
+    """Simulate a whole campaign: the server's estimates, and the truth that only a simulation knows.
+
+    ``options``: the fields of `undertone.SimulateOptions`, by name. ``progress(done, planned)`` gets numbers of
+    device-slots. Raises Invalid, or OSError for a file.
+    """
+    from undertone_simulator.fast import simulate as engine
+    from undertone_simulator.fast.options import SimulateOptions
+
+    return engine.simulate(SimulateOptions(**options), progress or (lambda done, planned: None))

@@ -2,38 +2,10 @@
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import typer
-
-from undertone_shared.errors import Invalid
-
 _EXPECTED = re.compile(r" is '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _option(context: typer.Context, name: str) -> str:
-    (words,) = [parameter.opts for parameter in context.command.params if parameter.name == name]
-    return words[0]
-
-
-def refuse_strangers(context: typer.Context, names: Collection[str], how: str) -> None:
-    """Raise Invalid for an option on the command line that is none of these; ``how``: such as "with --window"."""
-    strangers = [_option(context, name) for name in context.params if name not in names and _is_given(context, name)]
-    if strangers:
-        raise Invalid(f"{', '.join(strangers)}: not an option {how}")
-
-
-def refuse_together(context: typer.Context, *names: str) -> None:
-    """Raise Invalid if more than one of these options is on the command line."""
-    given = [_option(context, name) for name in names if _is_given(context, name)]
-    if len(given) > 1:
-        raise Invalid(f"{' and '.join(given)} exclude each other")
 
 
 def with_suggestion(sentence: str) -> str:

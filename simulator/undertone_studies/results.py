@@ -170,12 +170,16 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
 
 def _fleets() -> list[str]:
     """What `undertone plan` promises households, by the size of the fleet and ε."""
-    from undertone_simulator.doors import plan
+    from undertone_simulator.planning.fleet_plan import plan_fleet
+    from undertone_simulator.planning.known import KnownPopulation
+    from undertone_simulator.readings.populations import population
 
+    households = population("households", 1)
+    known = KnownPopulation.of(households, households.bound)
     heads = "| error of a half-hour's mean, % | " + " | ".join(f"ε = {epsilon}" for epsilon in PLANNED) + " |"
     lines = [heads, "|---|" + "---|" * len(PLANNED)]
     for devices in FLEETS:
-        plans = [plan(devices=devices, epsilon=epsilon) for epsilon in PLANNED]
+        plans = [plan_fleet(known, devices, epsilon) for epsilon in PLANNED]
         cells = " | ".join(f"{100 * of.spans[0].error / of.mean:.2g}" for of in plans)
         lines.append(f"| {devices:,} homes | {cells} |")
     return [

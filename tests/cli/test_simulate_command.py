@@ -74,7 +74,7 @@ groups = "g.csv"
     # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
-    assert "epsilon and a campaign exclude each other" in str(refused.exception)
+    assert "epsilon and campaign exclude each other" in str(refused.exception)
 
 
 @pytest.mark.parametrize("how", ["options", "campaign"])

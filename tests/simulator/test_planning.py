@@ -7,19 +7,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import undertone
+from undertone_aggregator.design import hybrid
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
-from undertone_simulator import doors
 from undertone_simulator.fast.vectorised import histogram
-from undertone_simulator.planning.predict import Known, Predictor, plan_fleet
+from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
+from undertone_simulator.planning.known import KnownPopulation
+from undertone_simulator.planning.prediction import Prediction, noise
+from undertone_simulator.readings.day_slots import Slots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 
 
 def known(name="households", devices=1024, days=1):
     source = population(name, 1)
-    return Known.of(source, source.bound, devices, days)
+    return KnownPopulation.of(source, source.bound, devices, days)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,8 @@ def test_blocks_of_the_day_are_planned_where_they_gain(households):
 def test_the_predicted_error_is_the_mechanisms_own(name, epsilon):
     of = known(name)
     predictor = Predictor(of, epsilon, "hybrid")
-    threshold, mechanism, _ = predictor.design(1000)
+    design = predictor.design(1000)
+    threshold, mechanism = design.threshold, design.mechanism
     theta = threshold.theta
     values, _ = population(name, 1).part(0, 1024, range(of.per_day))
     drawn = np.random.default_rng(1).choice(values.ravel(), 300)
@@ -85,7 +90,8 @@ def _variance(mechanism, x, theta):
 def test_the_predicted_error_is_the_simulated_one():
     of, n, repeats = known("phones"), 1000, 500
     predictor = Predictor(of, "4", "hybrid")
-    threshold, mechanism, _ = predictor.design(n)
+    design = predictor.design(n)
+    threshold, mechanism = design.threshold, design.mechanism
     decoder = Decoder(ReportRule(0, threshold.theta, mechanism), 0)
     values, _ = population("phones", 1).part(0, 1024, range(of.per_day))
     readings = np.minimum(np.random.default_rng(1).choice(values.ravel(), n), threshold.theta)
@@ -154,29 +160,70 @@ def test_bad_numbers():
         plan_fleet(known(), 0, "1")
 
 
-@pytest.mark.parametrize("door", [doors.plan, doors.plan_window])
-def test_readings_that_tell_nothing_are_a_sentence(tmp_path, door):
+@pytest.mark.parametrize("window", [None, "24h"])
+def test_readings_that_tell_nothing_are_a_sentence(tmp_path, window):
     np.savez(tmp_path / "readings.npz", wh=np.zeros((5, 96), int), step_min=30)
     with pytest.raises(Invalid, match="no reading is above 0 in the first days"):
-        door(data=tmp_path / "readings.npz", bound=1000)
+        undertone.plan(data=tmp_path / "readings.npz", bound=1000, window=window)
 
 
 def test_days_without_a_reading_are_a_sentence(tmp_path):
     """The one that there is comes after the days that are looked at."""
     np.savez(tmp_path / "readings.npz", kwh=np.where(np.arange(480) < 479, np.nan, 1.0)[None], step_min=30)
     with pytest.raises(Invalid, match="no reading is above 0 in the first days"):
-        doors.plan(data=tmp_path / "readings.npz")
+        undertone.plan(data=tmp_path / "readings.npz")
 
 
 def test_a_window_needs_a_whole_day_and_slots_within_it(tmp_path):
     for shape, minutes, said in (((5, 40), 30, "0 days of 48 slots"), ((5, 20), 1440, "20 days of 1 slots")):
         np.savez(tmp_path / "readings.npz", wh=np.ones(shape, int), step_min=minutes)
         with pytest.raises(Invalid, match=f"the readings cover {said}, expected a whole one of 2 or more"):
-            doors.plan_window(data=tmp_path / "readings.npz", window="24h")
+            undertone.plan(data=tmp_path / "readings.npz", window="24h")
 
 
 @pytest.mark.parametrize("bound", [0, 1])
-@pytest.mark.parametrize("door", [doors.plan, doors.plan_window])
-def test_a_bound_that_leaves_nothing_to_truncate_is_refused(door, bound):
+@pytest.mark.parametrize("window", [None, "24h"])
+def test_a_bound_that_leaves_nothing_to_truncate_is_refused(window, bound):
     with pytest.raises(Invalid, match=f"bound is {bound}, expected an integer from 2 to"):
-        door(bound=bound)
+        undertone.plan(bound=bound, window=window)
+
+
+def test_a_design_has_one_error_whoever_plans_it():
+    """Both planners ask one predictor: for the same θ and mechanism they differ by their samples alone."""
+    source = population("households", 1)
+    of = KnownPopulation.of(source, source.bound, 1024, 7)
+    slots = Slots.of(source, source.bound, 1, 7, 1024)
+    theta, devices = 600, 20_000
+    variance = of.population.mean_variance(hybrid("1"), theta)
+    by_law = of.predicted(theta, variance, devices)
+    means, _ = slots.moments(np.array([theta]))
+    by_readings = Prediction(np.broadcast_to(noise(theta, variance, devices), 48), slots.raw - means[0])
+    assert by_law.error == pytest.approx(by_readings.error, rel=0.002)
+    assert by_law.over(48)[1] == pytest.approx(by_readings.over(48)[1], rel=0.002)
+
+
+def test_moments_of_truncated_readings_are_those_of_the_readings():
+    source = population("heavy-tail", 1)
+    slots = Slots.of(source, source.bound, 1, 3, 200).joined(4)
+    by_slot = slots.values.reshape(3, slots.per_day, 200)
+    thetas = np.array([1, 7, 300, slots.edges[-1]])
+    means, variances = slots.moments(thetas)
+    for i, theta in enumerate(thetas):
+        truncated = np.minimum(by_slot, theta)
+        assert means[i] == pytest.approx(truncated.mean(axis=(0, 2)), rel=1e-12)
+        assert variances[i] == pytest.approx(truncated.var(axis=(0, 2)), rel=1e-9, abs=1e-9)
+    assert slots.raw == pytest.approx(by_slot.mean(axis=(0, 2)), rel=1e-12)
+    slewed = [np.minimum(by_slot, 50).astype(float)[:, 0]]
+    for reading in np.minimum(by_slot, 50).transpose(1, 0, 2)[1:]:
+        slewed.append(np.clip(reading, slewed[-1] - 2.5, slewed[-1] + 2.5))
+    assert slots.slewed_means(50, 2.5) == pytest.approx([each.mean() for each in slewed], rel=1e-12)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5, 48, 96, 49])
+def test_the_mean_over_slots_averages_noise_and_bias(slots):
+    rng = np.random.default_rng(1)
+    prediction = Prediction(rng.random(48), rng.random(48))
+    error, whole = prediction.over(slots)
+    biases = [np.take(prediction.bias, range(i, i + slots), mode="wrap").mean() for i in range(48)]
+    assert error**2 == pytest.approx(prediction.variance.mean() / slots)
+    assert whole**2 == pytest.approx(error**2 + np.mean(np.square(biases)))

@@ -4,11 +4,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.stream import StreamComparison
-    from undertone_simulator.planning.predict import FleetPlan
+    from undertone_simulator.planning.fleet_plan import FleetPlan
     from undertone_simulator.planning.window_plan import WindowPlan
 
 
-def show_reports(plan: "FleetPlan") -> None:
+def show(plan: "FleetPlan | StreamComparison | WindowPlan") -> None:
+    """Print a plan of any kind."""
+    from undertone_aggregator.design.stream import StreamComparison
+    from undertone_simulator.planning.fleet_plan import FleetPlan
+
+    if isinstance(plan, FleetPlan):
+        _show_reports(plan)
+    elif isinstance(plan, StreamComparison):
+        _show_stream(plan)
+    else:
+        _show_window(plan)
+
+
+def _show_reports(plan: "FleetPlan") -> None:
     """Spans, θ, what a wanted error would take, traffic, privacy."""
     from rich.console import Console
     from rich.table import Table
@@ -66,7 +79,7 @@ def _time_of(slot: int, per_day: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def show_stream(plan: "StreamComparison") -> None:
+def _show_stream(plan: "StreamComparison") -> None:
     """The methods side by side, and which to use."""
     from rich.console import Console
     from rich.table import Table
@@ -91,7 +104,7 @@ def show_stream(plan: "StreamComparison") -> None:
         console.print(f"least error of all: {plan.best}")
 
 
-def show_window(plan: "WindowPlan") -> None:
+def _show_window(plan: "WindowPlan") -> None:
     """The ways side by side, in shares of the mean."""
     from rich.console import Console
     from rich.table import Table

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undertone.sentences import refuse_strangers, refuse_together
+from undertone.options import with_options
 from undertone_shared.errors import Invalid
+from undertone_simulator.fast.options import SimulateOptions
 
 if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
@@ -24,96 +25,19 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
+@with_options(SimulateOptions)
 def simulate(
-    context: typer.Context,
-    devices: Annotated[int, typer.Option(help="how many devices")] = 20_000,
-    slots: Annotated[
-        int | None, typer.Option(help="report slots, after the threshold rounds; 48, or the campaign's")
-    ] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="privacy, 0.05 to 8: of one reading (event level), or of a whole stream; 1")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="fixes everything: population, cohort, noise, drop-outs")] = 1,
-    population: Annotated[
-        str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
-    ] = "households",
-    data: Annotated[Path | None, typer.Option(help="readings to replay instead: .npz, .csv or .parquet")] = None,
-    unit: Annotated[str | None, typer.Option(help="unit of the readings where the file does not say")] = None,
-    bound: Annotated[int | None, typer.Option(help="public upper bound of a reading, in whole units")] = None,
-    campaign: Annotated[
-        Path | None, typer.Option(help="an aggregator's configuration: its [campaign] instead of the options here")
-    ] = None,
-    rounds: Annotated[str | None, typer.Option(help="days of each threshold round; 1,1,1")] = None,
-    collect: Annotated[str | None, typer.Option(help="reports, or stream: all of a device's under one budget")] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(help="of reports: auto, hybrid, piecewise or optimal; of a stream: gaussian, one-bit or direct"),
-    ] = None,
-    cohort_share: Annotated[
-        float | None, typer.Option(help="share of reports that keep the threshold fresh; 0.05")
-    ] = None,
-    blocks: Annotated[
-        int | None, typer.Option(help="at most so many blocks of the day have a θ of their own, 1 to 8; 8")
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option(help='ε is of all readings in any window, as "24h": devices report in turns')
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="of a whole stream; 0.00001")] = None,
-    slew: Annotated[
-        float | None, typer.Option(help="of a stream: largest step between reports, a share of the range; 0.05")
-    ] = None,
-    theta: Annotated[int | None, typer.Option(help="of a stream: readings are truncated to it; the bound")] = None,
-    dimension: Annotated[int | None, typer.Option(help="of a stream: coordinates of a reading; 1")] = None,
-    drop_out: Annotated[float, typer.Option(help="share of reports that never leave their device")] = 0.0,
-    late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
-    late_slots: Annotated[int, typer.Option(help="slots in which they join")] = 48,
-    liars: Annotated[float, typer.Option(help="share of devices that always send the largest symbol")] = 0.0,
-    chunk: Annotated[int, typer.Option(help="devices at a time; results do not depend on it")] = 1 << 17,
-    workers: Annotated[int, typer.Option(help="processes; results do not depend on it")] = 1,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler whose workers take part")
-    ] = None,
-    store: Annotated[Path | None, typer.Option(help="write a store, as for undertone query")] = None,
+    options: SimulateOptions,
+    store: Annotated[Path | None, typer.Option(help="write a store, which undertone query reads")] = None,
     png: Annotated[Path | None, typer.Option(help="write a picture there")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Run a whole campaign on a simulated fleet, without a wire: the server's estimates beside the truth."""
-    from undertone_simulator import doors
+    """Run a whole campaign on a simulated fleet, without a network: the server's estimates beside the truth."""
+    from undertone_simulator.fast import simulate as engine
 
-    refuse_together(context, "population", "data")
-    if late == 0:
-        refuse_strangers(context, context.params.keys() - {"late_slots"}, "without --late")
     started = time.perf_counter()
     with _Progress() as progress:
-        simulated = doors.simulate(
-            devices=devices,
-            slots=slots,
-            epsilon=epsilon,
-            seed=seed,
-            population=population,
-            data=data,
-            unit=unit,
-            bound=bound,
-            campaign=campaign,
-            rounds=None if rounds is None else _days(rounds),
-            collect=collect,
-            mechanism=mechanism,
-            cohort_share=cohort_share,
-            blocks=blocks,
-            window=window,
-            delta=delta,
-            slew=slew,
-            theta=theta,
-            dimension=dimension,
-            drop_out=drop_out,
-            late=late,
-            late_slots=late_slots,
-            liars=liars,
-            chunk=chunk,
-            workers=workers,
-            dask=dask,
-            progress=progress.show,
-        )
+        simulated = engine.simulate(options, progress.show)
     seconds = time.perf_counter() - started
     if store is not None:
         simulated.save(store)
@@ -152,13 +76,6 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
         f"{facts['reports']} reports in {seconds:.1f} s ({facts['reports_per_second'] / 1e6:.2f} million/s),"
         f" at most {facts['peak_megabytes']:.0f} MB"
     )
-
-
-def _days(rounds: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(text) for text in rounds.split(","))
-    except ValueError:
-        raise Invalid(f"rounds is {rounds!r}, expected days of each round such as 1,1,3") from None
 
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:

@@ -1,12 +1,8 @@
 """`undertone plan --window`: what every way of collecting gives at one and the same guarantee, ε for any such window.
 
-With half-width A = (θ/2)², V the mechanism's variance among the readings of a slot in units of A, S² the variance of
-its truncated readings, b what truncation takes off its mean, and n devices of which every s-th reports in a slot,
-
-    error² = b² + (s/n) (A V + S² (1 - 1/s)),
-
-averaged over the slots of a day; θ makes it least. A rest of w slots between two reports needs s = w + 1. The filter's
-error is that of the server's own filter on the population's days with noise of this size.
+The errors are those of `planning.prediction`; θ makes their mean square over the slots of a day least. A rest of w
+slots between two reports needs a stride of w + 1. The filter's error is that of the server's own filter on the
+population's days with noise of this size.
 """
 
 import math
@@ -15,7 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
@@ -29,7 +24,8 @@ from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
-from undertone_simulator.readings.day_slots import DAYS, Slots, Vector
+from undertone_simulator.planning.prediction import Prediction, noise
+from undertone_simulator.readings.day_slots import DAYS, Slots
 from undertone_simulator.readings.readings import Source
 
 Make = Callable[[Fraction, int], Mechanism]
@@ -74,63 +70,45 @@ class WindowPlan:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """θ of least error and what it comes to: per slot of the day the noise's variance and the bias, in the unit."""
+class Predicted(Prediction):
+    """θ of least error, and the errors under it."""
 
     theta: int
-    variance: Vector
-    bias: Vector
-
-    @property
-    def error(self) -> float:
-        """Root mean square over the slots of a day."""
-        return float(np.sqrt(np.mean(self.variance + np.square(self.bias))))
 
 
 def predict(slots: Slots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
-    """The error of turns with this stride (1: everybody in every slot), at the best θ."""
+    """Return the errors of turns with this stride (1: everybody in every slot), at the best θ."""
     make = make or (lambda e, theta: hybrid(e, most_levels(theta)))
     thetas = np.unique(np.rint(np.geomspace(2, max(slots.edges[-1] - 1, 3), _THETAS)).astype(np.int64))
-    means, variances = slots.moments(thetas)
-    raw = slots.raw
-    pooled = slots.density.mean(axis=0)
-    # The Hybrid's variance hardly depends on θ: θ by one value of it, the error by each slot's own.
+    means, spreads = slots.moments(thetas)
+    # The Hybrid's variance hardly depends on θ: one value of it chooses θ, each slot's own gives the error.
     middle = int(thetas[len(thetas) // 2])
-    rough = Population(pooled, slots.edges).mean_variance(make(epsilon, middle), middle)
-    sampled = variances * (1 - 1 / stride)
-    errors = np.square(raw - means) + stride / devices * (rough * np.square(thetas / 2.0)[:, None] + sampled)
+    rough = Population(slots.density.mean(axis=0), slots.edges).mean_variance(make(epsilon, middle), middle)
+    errors = np.square(slots.raw - means) + noise(thetas[:, None], rough, devices, stride, spreads)
     best = int(np.argmin(errors.mean(axis=1)))
     theta = int(thetas[best])
-    mechanism = make(epsilon, theta)
-    own = [Population(density, slots.edges).mean_variance(mechanism, theta) for density in slots.density]
-    noise = stride / devices * (np.array(own) * (theta / 2.0) ** 2 + sampled[best])
-    return Predicted(theta, noise, raw - means[best])
+    own = slots.density @ Population(slots.density[0], slots.edges).variances(make(epsilon, theta), theta)
+    return Predicted(noise(theta, own, devices, stride, spreads[best]), slots.raw - means[best], theta)
 
 
 def predict_stream(slots: Slots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
-    """(error, slew C, share r) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
+    """Return (errors, slew C, share r) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
     rho = rho_for(GAUSSIAN, budget) // windows
+    thetas = np.unique(np.rint(np.geomspace(slots.means.mean(), slots.edges[-1] - 1, _STREAM_THETAS)).astype(int))
     best: tuple[Predicted, Fraction, float] | None = None
-    days = slots.values.reshape(-1, slots.per_day, slots.values.shape[1])
-    raw = slots.raw
-    for theta in np.unique(np.rint(np.geomspace(slots.means.mean(), slots.edges[-1] - 1, _STREAM_THETAS)).astype(int)):
+    for theta in thetas.tolist():
         for slew in SLEWS:
-            rule = choose(GAUSSIAN, rho, slew=slew, reports=slots.per_day, theta=int(theta))
+            rule = choose(GAUSSIAN, rho, slew=slew, reports=slots.per_day, theta=theta)
             variance = np.array([release_variance(rule, i + 1) for i in range(slots.per_day)]) * theta**2 / devices
-            bias = raw - _slewed(days, int(theta), float(slew) * theta).mean(axis=(0, 2))
-            predicted = Predicted(int(theta), variance, bias)
+            if best is not None and float(np.mean(variance)) >= best[0].error ** 2:
+                # The noise alone is worse than the best error so far.
+                continue
+            bias = slots.raw - slots.slewed_means(theta, float(slew) * theta)
+            predicted = Predicted(variance, bias, theta)
             if best is None or predicted.error < best[0].error:
                 best = predicted, slew, rule.reuse / (1 << rule.shift)
     assert best is not None
     return best
-
-
-def _slewed(days: NDArray[np.int64], theta: int, step: float) -> Vector:
-    """Truncated at θ, each reading moved to within ``step`` of the one before; [days, slots, devices]."""
-    out = np.minimum(days, theta).astype(np.float64)
-    for slot in range(1, out.shape[1]):
-        np.clip(out[:, slot], out[:, slot - 1] - step, out[:, slot - 1] + step, out=out[:, slot])
-    return out
 
 
 def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> float | None:
@@ -145,11 +123,12 @@ def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> fl
     phase = number % slots.per_day
     variance = np.maximum(predicted.variance[phase], 1e-12)
     fresh = np.random.default_rng(_SEED).standard_normal(len(number)) * np.sqrt(variance)
-    noise, regression = fresh.copy(), np.where(phase == 0, 0.0, carried)
-    for i in range(1, len(noise)):
-        noise[i] = regression[i] * noise[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
+    noisy, regression = fresh.copy(), np.where(phase == 0, 0.0, carried)
+    if carried:
+        for i in range(1, len(noisy)):
+            noisy[i] = regression[i] * noisy[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
     known = Noise(variance, regression if carried else None)
-    values = slots.means - predicted.bias[phase] + noise
+    values = slots.means - predicted.bias[phase] + noisy
     result = filtered(number, values, known, Calendar(slots.per_day, phase / slots.per_day))
     late = number >= SKIPPED_DAYS * slots.per_day
     return float(np.sqrt(np.mean(np.square(result.causal - slots.means)[late])))
@@ -173,7 +152,8 @@ def plan_window(
         raise Invalid(f"the readings cover {days} days of {source.per_day} slots, expected a whole one of 2 or more")
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
-    cut = [Slots.of(source, bound, span, days) for span in _spans(source.per_day, seconds)]
+    slots = Slots.of(source, bound, 1, days)
+    cut = [slots.joined(span) for span in _spans(source.per_day, seconds)]
     ways = [_turns(slots, devices, budget, window_seconds, seconds) for slots in cut]
     ways.append(_split(cut[0], devices, budget, window_seconds, seconds))
     ways.append(_stream(cut[0], devices, Budget.parse(epsilon, delta), window_seconds, seconds))
@@ -194,14 +174,13 @@ def _way(name: str, slots: Slots, predicted: Predicted, seconds: int, reports: f
     mean = float(slots.means.mean())
     carried = float(facts.pop("carried", 0.0))  # type: ignore[arg-type]
     after = after_filter(slots, predicted, carried)
-    noise, bias = (float(np.sqrt(np.mean(part))) / mean for part in (predicted.variance, np.square(predicted.bias)))
     return Way(
         name,
         seconds * slots.span,
         reports,
         predicted.theta,
-        noise,
-        bias,
+        predicted.standard_error / mean,
+        float(np.sqrt(np.mean(np.square(predicted.bias)))) / mean,
         predicted.error / mean,
         None if after is None else after / mean,
         **facts,  # type: ignore[arg-type]
@@ -225,9 +204,9 @@ def _split(slots: Slots, devices: int, budget: Budget, window: int, seconds: int
     # Stochastic rounding is the Hybrid at small ε; below 0.05 no integers are designed: its formula stands.
     thetas = np.unique(np.rint(np.geomspace(2, slots.edges[-1] - 1, _THETAS // 2)).astype(np.int64))
     means, _ = slots.moments(thetas)
-    noise = np.square(thetas / 2.0) / tau**2 / devices
-    best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + noise))
-    predicted = Predicted(int(thetas[best]), np.full(slots.per_day, noise[best]), slots.raw - means[best])
+    variance = noise(thetas, 1 / tau**2, devices)
+    best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + variance))
+    predicted = Predicted(np.full(slots.per_day, variance[best]), slots.raw - means[best], int(thetas[best]))
     said = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {lasting(window)}"
     return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=said)
 

@@ -1,16 +1,9 @@
 """A public bound for readings that come without one."""
 
-from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
+from undertone_simulator.readings.options import LARGEST_BOUND, check_bound
 from undertone_simulator.readings.readings import Readings
-
-LARGEST_BOUND = (1 << 22) - 1
-
-
-def check_bound(stated: int) -> int:
-    """A bound that somebody states. Raises Invalid."""
-    return check_integer("bound", stated, 2, LARGEST_BOUND)
 
 
 def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:

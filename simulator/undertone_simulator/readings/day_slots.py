@@ -1,6 +1,7 @@
 """A population's readings by slot of the day, for slots of any length."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,46 +19,82 @@ _CELLS = 400
 class Slots:
     """Readings of a population by slot of the day, each the sum over ``span`` slots of the data.
 
-    ``density`` [slots of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots]; ``values`` [the same, devices].
+    ``bound``: of a slot of the data. ``density`` [slots of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots];
+    ``values`` [the same, devices]; ``ordered`` [slots of a day, days × devices]: the values, sorted in each slot.
     """
 
     span: int
+    bound: int
     density: Vector
     edges: tuple[int, ...]
     means: Vector
     values: NDArray[np.int64]
+    ordered: NDArray[np.int64]
 
     @staticmethod
     def of(source: Source, bound: int, span: int, days: int = DAYS, devices: int = DEVICES) -> "Slots":
-        """From the first days of the first devices; single readings are clipped to [0, bound]."""
-        per_day = source.per_day // span
-        days_values = []
+        """Read the first days of the first devices; single readings are clipped to [0, bound]. Raises Invalid."""
+        values = np.empty((days * source.per_day, devices), dtype=np.int64)
         for day in range(days):
-            read, present = source.part(0, devices, range(day * source.per_day, (day + 1) * source.per_day))
-            clipped = np.clip(read, 0, bound) if present is None else np.clip(read, 0, bound) * present
-            days_values.append(clipped[: per_day * span].reshape(per_day, span, -1).sum(axis=1))
-        values = np.stack(days_values)
+            columns = range(day * source.per_day, (day + 1) * source.per_day)
+            read, present = source.part(0, devices, columns)
+            np.clip(read, 0, bound, out=values[columns.start : columns.stop])
+            if present is not None:
+                values[columns.start : columns.stop] *= present
         check_some(values)
+        return Slots._made(values, source.per_day, bound, span)
+
+    def joined(self, span: int) -> "Slots":
+        """Return the same readings with ``span`` of these slots, a divisor of the day's, as one."""
+        return self if span == 1 else Slots._made(self.values, self.per_day, self.bound, span)
+
+    @staticmethod
+    def _made(single: NDArray[np.int64], per_day: int, bound: int, span: int) -> "Slots":
+        per_day //= span
+        values = single if span == 1 else single.reshape(-1, span, single.shape[1]).sum(axis=1)
         inner = np.rint(np.geomspace(1, bound * span + 1, _CELLS)).astype(np.int64)
         edges = np.append(0, np.unique(inner))
-        cells = np.searchsorted(edges, values, side="right") - 1
-        density = np.stack([np.bincount(cells[:, t].ravel(), minlength=len(edges) - 1) for t in range(per_day)])
-        means = values.mean(axis=2).ravel()
-        flat = values.reshape(days * per_day, -1)
-        return Slots(span, density / density.sum(axis=1, keepdims=True), tuple(edges.tolist()), means, flat)
+        ordered = np.sort(_by_slot(values, per_day), axis=1)
+        density = np.stack([np.diff(np.searchsorted(row, edges)) for row in ordered]) / ordered.shape[1]
+        return Slots(span, bound, density, tuple(edges.tolist()), values.mean(axis=1), values, ordered)
 
     @property
     def per_day(self) -> int:
         """Slots of a day."""
         return len(self.density)
 
-    @property
+    @cached_property
     def raw(self) -> Vector:
         """The mean reading in each slot of the day; shape [slots]."""
-        return np.asarray(self.values.reshape(-1, self.per_day, self.values.shape[1]).mean(axis=(0, 2)))
+        return np.asarray(self.means.reshape(-1, self.per_day).mean(axis=0))
 
     def moments(self, thetas: NDArray[np.int64]) -> tuple[Vector, Vector]:
-        """(mean, variance) of min(x, θ) in each slot of the day; shape [θ, slots]."""
-        day = self.values.reshape(-1, self.per_day, self.values.shape[1])
-        truncated = [np.minimum(day, theta) for theta in thetas]
-        return np.array([t.mean(axis=(0, 2)) for t in truncated]), np.array([t.var(axis=(0, 2)) for t in truncated])
+        """Return (mean, variance) of min(x, θ) in each slot of the day; shape [θ, slots]."""
+        count = self.ordered.shape[1]
+        means, variances = np.empty((2, len(thetas), self.per_day))
+        for slot, row in enumerate(self.ordered):
+            below = np.searchsorted(row, thetas, side="right")
+            above = count - below
+            sums = np.append(0, np.cumsum(row))[below] + thetas * above
+            squares = np.append(0.0, np.cumsum(np.square(row, dtype=np.float64)))[below] + np.square(thetas) * above
+            means[:, slot] = sums / count
+            variances[:, slot] = np.maximum(squares / count - np.square(means[:, slot]), 0.0)
+        return means, variances
+
+    def slewed_means(self, theta: int, step: float) -> Vector:
+        """Return each slot's mean reading, truncated at ``theta`` and moved to within ``step`` of the one before."""
+        day = _by_slot(self.values, self.per_day)
+        before = np.minimum(day[0], theta).astype(np.float64)
+        means = np.empty(self.per_day)
+        means[0] = before.mean()
+        for slot in range(1, self.per_day):
+            reading = np.minimum(day[slot], theta)
+            np.clip(reading, before - step, before + step, out=before)
+            means[slot] = before.mean()
+        return means
+
+
+def _by_slot(values: NDArray[np.int64], per_day: int) -> NDArray[np.int64]:
+    """[days × slots, devices] → [slots of a day, days × devices]."""
+    days = values.reshape(-1, per_day, values.shape[1])
+    return days.transpose(1, 0, 2).reshape(per_day, -1)

@@ -107,7 +107,10 @@ def atoms(slots: Slots) -> Slots:
     exact = np.unique(np.concatenate([edges, edges[:-1] + 1]))
     wide = np.zeros((slots.per_day, len(exact) - 1))
     wide[:, np.searchsorted(exact, edges[:-1])] = density
-    return Slots(slots.span, wide, tuple(exact.tolist()), values.mean(axis=1), values.astype(np.int64))
+    whole = values.astype(np.int64)
+    return Slots(
+        slots.span, slots.bound, wide, tuple(exact.tolist()), values.mean(axis=1), whole, np.sort(whole, axis=1)
+    )
 
 
 def simulate(

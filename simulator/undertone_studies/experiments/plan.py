@@ -18,7 +18,8 @@ from undertone_shared.scalar import ReportRule
 from undertone_shared.stream import GAUSSIAN, StreamRule
 from undertone_simulator.fast.vectorised import symbols
 from undertone_simulator.fast.vectorised_stream import Streams
-from undertone_simulator.planning.predict import Known, Predictor
+from undertone_simulator.planning.fleet_plan import Predictor
+from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_studies.outcome import Cell, Outcome
@@ -59,7 +60,7 @@ def run(options: Options) -> Outcome:
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for name in POPULATIONS:
         source = population(name, options.seed)
-        known = Known.of(source, source.bound, _POOL, 1)
+        known = KnownPopulation.of(source, source.bound, _POOL, 1)
         pool = source.part(0, _POOL, range(source.per_day))[0].ravel()
         for epsilon in EPSILONS:
             predictor = Predictor(known, Fraction(epsilon), "hybrid")
@@ -124,7 +125,8 @@ def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
 
 def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], blocks: int, seed: int) -> Errors:
     """Estimate less truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
-    threshold, mechanism, _ = predictor.design(devices)
+    design = predictor.design(devices)
+    threshold, mechanism = design.threshold, design.mechanism
     theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
     decoder = Decoder(ReportRule(0, theta, mechanism), 0)
     # The mean is linear in the histogram: what one report of each symbol says.
@@ -139,7 +141,7 @@ def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], bl
     return np.concatenate(errors)
 
 
-def _rule(known: Known, epsilon: str) -> StreamRule:
+def _rule(known: KnownPopulation, epsilon: str) -> StreamRule:
     rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
     return choose(GAUSSIAN, rho, slew=SLEW, reports=STREAM_SLOTS, theta=known.bound)
 

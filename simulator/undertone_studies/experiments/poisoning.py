@@ -11,7 +11,8 @@ from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.fast.vectorised import symbols
-from undertone_simulator.planning.predict import Known, Predictor
+from undertone_simulator.planning.fleet_plan import Predictor
+from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
@@ -44,12 +45,12 @@ ATTACKED: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piece
 def run(options: Options) -> Outcome:
     """Liars send the largest symbol; the shift of the mean in per cent of the range, beside the bound."""
     source = population("households", options.seed)
-    known = Known.of(source, source.bound, 1024, 1)
+    known = KnownPopulation.of(source, source.bound, 1024, 1)
     readings = source.part(0, DEVICES, [36])[0][0]
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for epsilon in EPSILONS:
-        theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES)[0].theta
+        theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES).threshold.theta
         truncated = np.minimum(readings, theta)
         for name, make in ATTACKED.items():
             mechanism = make(epsilon, most_levels(theta))

@@ -18,7 +18,7 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_shared.mechanism import WindowMechanism
-from undertone_simulator.planning.predict import Known
+from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.readings.populations import population
 from undertone_simulator.wire.liar import largest_lie
 from undertone_studies.outcome import Cell, Outcome
@@ -41,7 +41,7 @@ LIES = ("largest symbol", "reading at the bound")
 def run(options: Options) -> Outcome:
     """θ after three rounds with a share of liars, and how far they then move a slot's mean."""
     source = population("households", options.seed)
-    known = Known.of(source, source.bound, 1024, 2)
+    known = KnownPopulation.of(source, source.bound, 1024, 2)
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for lie in LIES:
@@ -66,7 +66,7 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, columns, rows, notes, [panel])
 
 
-def _theta(known: Known, lie: str, share: float, seed: int) -> Threshold:
+def _theta(known: KnownPopulation, lie: str, share: float, seed: int) -> Threshold:
     generator = np.random.default_rng([seed, 20211121])
     edges, rounds = first_edges(known.bound), []
     query, variance = Query.fleet(DEVICES), constant_variance(1.0)
@@ -86,7 +86,7 @@ def _theta(known: Known, lie: str, share: float, seed: int) -> Threshold:
 
 
 def _histogram(
-    known: Known, mechanism: WindowMechanism, reports: int, generator: np.random.Generator
+    known: KnownPopulation, mechanism: WindowMechanism, reports: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
     middle = (np.asarray(known.edges[:-1]) + np.asarray(known.edges[1:]) - 1) // 2
     level = np.searchsorted(np.asarray(mechanism.edges)[1:-1], middle, side="right")
@@ -95,7 +95,7 @@ def _histogram(
     return np.asarray(generator.multinomial(reports, mass @ rows / (mass @ rows).sum()))
 
 
-def _moved(known: Known, theta: int, lie: str, share: float) -> tuple[float, float]:
+def _moved(known: KnownPopulation, theta: int, lie: str, share: float) -> tuple[float, float]:
     """(shift of a slot's mean, stated bound) in % of the mean."""
     mechanism = hybrid("1", most_levels(theta))
     top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.doors import simulate
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
@@ -102,7 +103,9 @@ def _played(tasks: Sequence[Task], workers: int | None) -> list[Arm]:
 
 def _arm(task: Task) -> Arm:
     file, devices, epsilon, seed, days, most = task
-    simulated = simulate(data=file, devices=devices, epsilon=epsilon, seed=seed, slots=48 * days, blocks=most)
+    simulated = simulate(
+        SimulateOptions(data=file, devices=devices, epsilon=epsilon, seed=seed, slots=48 * days, blocks=most)
+    )
     compared = simulated.compared()
     cycle = simulated.plan.cycle
     ranges = simulated.timeline.epochs[-1].campaign.rule.ranges

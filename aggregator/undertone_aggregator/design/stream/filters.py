@@ -42,6 +42,7 @@ def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fra
     return (chains if start > 0 else 1) * start + slots * (gap * gap + 4 * slew * slew * r)
 
 
+@lru_cache(maxsize=256)
 def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fraction:
     """The r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²). Raises Invalid."""
     slew, slots = check_slew(slew), check_length(slots)

@@ -19,6 +19,8 @@ Integers = NDArray[np.int64]
 BLOCK = 1024
 LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
+# Blocks whose traits stay in memory, at most half a megabyte each.
+_KEPT = 32
 
 
 class Synthetic:
@@ -36,6 +38,7 @@ class Synthetic:
 
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, LARGEST_SEED)
+        self._kept_traits: dict[int, dict[str, Floats]] = {}
 
     @property
     def per_day(self) -> int:
@@ -52,10 +55,21 @@ class Synthetic:
 
     def day(self, block: int, day: int) -> Integers:
         """The integer readings of one block on one day; shape [BLOCK, per_day]."""
-        root = [self.seed, *self.name.encode()]
-        traits = self._traits(np.random.default_rng([*root, _TRAITS, block]))
-        values = self._day(np.random.default_rng([*root, _DAY, block, day]), traits, day)
-        return np.clip(np.rint(values), 0, self.bound).astype(np.int64)
+        values = self._day(self._generator(_DAY, block, day), self._block_traits(block), day)
+        np.rint(values, out=values)
+        return np.clip(values, 0, self.bound, out=values).astype(np.int64)
+
+    def _generator(self, *purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *self.name.encode(), *purpose])
+
+    def _block_traits(self, block: int) -> dict[str, Floats]:
+        """Return the traits of a block, from memory for the first blocks."""
+        if block in self._kept_traits:
+            return self._kept_traits[block]
+        traits = self._traits(self._generator(_TRAITS, block))
+        if len(self._kept_traits) < _KEPT:
+            self._kept_traits[block] = traits
+        return traits
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, None]:
         """Readings of devices first <= i < stop in these columns, shape [columns, devices]; there are no gaps."""

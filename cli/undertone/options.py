@@ -1,0 +1,55 @@
+"""Command-line options from the fields of a dataclass: name, type, default and help are written once, there."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+# The types of which the command line gives one, the first that a field allows.
+_WRITTEN = (Path, str, bool, int, float)
+
+
+def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first argument is an ``options`` object.
+
+    Each field ``Annotated[type, help]`` of the dataclass becomes an option; the function's other arguments keep theirs.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        names = [field.name for field in fields(options)]
+
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
+            chosen = options(**{name: given.pop(name) for name in names})
+            function(chosen, **given)
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters = [*_parameters(options), *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        del command.__wrapped__
+        return command
+
+    return decorate
+
+
+def _parameters(options: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    parameters = []
+    for field in fields(options):
+        allowed, text = get_args(hints[field.name])
+        kinds = get_args(allowed) if get_origin(allowed) in (Union, UnionType) else (allowed,)
+        kind: Any = next(each for each in _WRITTEN if each in kinds)
+        # A flag has no opposite that anybody needs: it is off unless it is given.
+        words = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
+        option = typer.Option(*words, help=text)
+        annotation: Any = Annotated[(kind | None if type(None) in kinds else kind, option)]
+        parameters.append(
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+        )
+    return parameters

@@ -1,0 +1,105 @@
+"""Simulating: a whole campaign on a simulated fleet, from its options."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan, read_config
+from undertone_aggregator.settings.groups import read_groups
+from undertone_aggregator.settings.options import parse
+from undertone_shared.errors import Invalid
+from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.fast.spread import workers
+from undertone_simulator.readings.behaviour import Behaviour
+from undertone_simulator.readings.opened import Opened, open_source
+
+
+def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = lambda done, planned: None) -> Simulated:
+    """Return the server's estimates of a simulated campaign, and the truth that only a simulation knows.
+
+    ``progress(done, planned)`` gets numbers of device-slots. Raises Invalid, or OSError for a file.
+    """
+    readings = open_source(options, options.devices, options.seed)
+    plan, stream, groups = _configured(options) if options.campaign is not None else _planned(options, readings)
+    late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
+    with workers(options.workers, options.dask) as hands:
+        simulated = Simulation(
+            plan,
+            readings.source,
+            options.devices,
+            options.seed,
+            stream=stream,
+            behaviour=Behaviour(options.seed, options.drop_out, options.late, late_slots, options.liars),
+            groups=groups,
+            chunk=options.chunk,
+            workers=hands,
+            progress=progress,
+        ).run()
+    simulated.notes += readings.notes
+    return simulated
+
+
+# A campaign, its stream if it has one, and the group of each device if it has groups.
+_Campaign = tuple[CampaignPlan, StreamPlan | None, dict[str, str] | None]
+
+
+def _configured(options: SimulateOptions) -> _Campaign:
+    """Return the campaign of an aggregator's configuration file."""
+    assert options.campaign is not None
+    config = read_config(Path(options.campaign))
+    plan = config.campaign
+    if options.slots is not None:
+        # The file's own checks hold for the number that replaces its own.
+        _parsed({"name": "a", "sensor": "a", "unit": "a", "bound": 2, "epsilon": 1, "report_slots": options.slots})
+        plan = replace(plan, report_slots=options.slots)
+    return plan, config.stream, None if plan.groups is None else dict(read_groups(config.path(plan.groups)))
+
+
+def _planned(options: SimulateOptions, readings: Opened) -> _Campaign:
+    """Return the campaign that the options describe."""
+    source, bound = readings.source, readings.bound
+    per_day = source.per_day
+    slots = SLOTS if options.slots is None else options.slots
+    table: dict[str, Any] = {
+        "name": "simulation",
+        "sensor": "load",
+        "unit": source.unit or "units",
+        "bound": bound,
+        "slot_seconds": 86400 // per_day,
+        "cycle": per_day,
+        "epsilon": "1" if options.epsilon is None else options.epsilon,
+        "report_slots": slots,
+    }
+    if options.collect == "stream":
+        fields = {"theta": bound, "reports": slots}
+        names = options.given(["mechanism", "delta", "slew", "theta", "dimension"])
+        fields |= {name: getattr(options, name) for name in names}
+        return _parsed(table | {"collect": "stream"}), parse(StreamPlan, "stream", fields), None
+    table |= {
+        "rounds": [max(1, round(day * per_day)) for day in _days(options.rounds)],
+        "epoch_slots": 7 * per_day,
+        "cohort_share": 0.05,
+        "mechanism": "auto",
+    }
+    names = options.given(["cohort_share", "mechanism", "blocks", "window"])
+    return _parsed(table | {name: getattr(options, name) for name in names}), None, None
+
+
+def _parsed(table: dict[str, Any]) -> CampaignPlan:
+    return parse(CampaignPlan, "campaign", table)
+
+
+def _days(rounds: tuple[float, ...] | str | None) -> tuple[float, ...]:
+    """Return the days of each threshold round, from numbers or a text such as "1,1,3". Raises Invalid."""
+    if rounds is None:
+        return ROUNDS
+    try:
+        days = tuple(float(text) for text in rounds.split(",")) if isinstance(rounds, str) else rounds
+    except ValueError:
+        days = ()
+    if not days or not all(0 < day <= 1000 for day in days):
+        raise Invalid(f"rounds is {rounds!r}, expected days of each round such as 1,1,3")
+    return days

@@ -1,0 +1,52 @@
+"""The plan of θ by time of day: the blocks that the server would choose for readings that are known."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from undertone_aggregator.threshold import Query, Threshold, in_blocks
+from undertone_simulator.planning.known import KnownPopulation
+
+MOST = 8
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """A block of the day: its first slot, its θ, and the standard error of a slot in it."""
+
+    first: int
+    theta: int
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class DayPlan:
+    """Blocks with a θ of their own. ``standard_error``, ``error``: of a slot, root mean squares over the day;
+
+    ``ratio``: the mean square error over that of one θ.
+    """
+
+    blocks: tuple[BlockPlan, ...]
+    standard_error: float
+    error: float
+    ratio: float
+
+
+def plan_day(known: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:
+    """Plan at most eight blocks in the place of the one θ of ``chosen``; return None where one θ is as good.
+
+    ``variance``: the mechanism's, in units of (θ/2)²; a block's readings fill its range as the day's fill the day's.
+    """
+    blocks = in_blocks(chosen, known.day, MOST, Query.fleet(reports), lambda _: variance).blocks
+    if not blocks:
+        return None
+    starts = [block.first for block in blocks]
+    thetas = np.repeat([block.choice.theta for block in blocks], np.diff([*starts, known.per_day]))
+    prediction, one = known.predicted(thetas, variance, reports), known.predicted(chosen.theta, variance, reports)
+    return DayPlan(
+        tuple(BlockPlan(i, int(thetas[i]), math.sqrt(prediction.variance[i])) for i in starts),
+        prediction.standard_error,
+        prediction.error,
+        prediction.error**2 / one.error**2,
+    )

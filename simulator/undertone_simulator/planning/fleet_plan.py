@@ -1,0 +1,219 @@
+"""The plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for readings that are known.
+
+θ is the one that the server would choose: of least n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 in fleet mode) for the readings
+of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of each time of the day.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from undertone_aggregator.design import Budget
+from undertone_aggregator.design.budget import shown
+from undertone_aggregator.design.mechanisms import traits_of
+from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
+from undertone_aggregator.threshold import constant_variance
+from undertone_aggregator.threshold.joint import Design, choose_jointly
+from undertone_shared.checks import check_integer
+from undertone_shared.scalar import ReportRule
+from undertone_simulator.planning.day_plan import DayPlan, plan_day
+from undertone_simulator.planning.known import KnownPopulation
+from undertone_simulator.planning.prediction import Prediction
+from undertone_simulator.planning.traffic import Traffic, traffic
+
+_LARGEST_EPSILON = 8
+
+
+@dataclass(frozen=True)
+class Span:
+    """The mean over ``slots`` slots: its standard error, and with the bias the root mean square error."""
+
+    name: str
+    slots: int
+    standard_error: float
+    error: float
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """What is predicted for a fleet; lengths in ``unit``. ``gain``: by how much less variance the mechanism has than
+
+    the Hybrid. ``devices_needed``, ``epsilon_needed``: for ``wanted``, the error of a slot's mean; None if unasked or
+    out of reach. ``day``: what blocks of the day with a θ of their own give; None where one θ is as good.
+    """
+
+    devices: int
+    reports: int
+    epsilon: Fraction
+    unit: str
+    per_day: int
+    mean: float
+    theta: int
+    bias: float
+    mechanism: str
+    gain: float
+    spans: tuple[Span, ...]
+    traffic: "Traffic"
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    day: DayPlan | None = None
+    wanted: float | None = None
+    devices_needed: int | None = None
+    epsilon_needed: float | None = None
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Designs and their errors for one population, ε and kind of mechanism."""
+
+    known: KnownPopulation
+    epsilon: Fraction
+    kind: str = "auto"
+    levels: int = 256
+    _designs: dict[int, Design] = field(default_factory=dict)
+
+    def design(self, reports: int) -> Design:
+        """Return θ and mechanism for so many reports a slot."""
+        if reports not in self._designs:
+            self._designs[reports] = choose_jointly(
+                self.kind, self.epsilon, self.levels, lambda variance: self.known.best(reports, variance)
+            )
+        return self._designs[reports]
+
+    def variance(self, reports: int) -> float:
+        """Return V of the designed mechanism among the readings, in units of (θ/2)²."""
+        design = self.design(reports)
+        return self.known.population.mean_variance(design.mechanism, design.threshold.theta)
+
+    def prediction(self, reports: int) -> Prediction:
+        """Return the errors of the design for so many reports a slot."""
+        return self.known.predicted(self.design(reports).threshold.theta, self.variance(reports), reports)
+
+    def span(self, name: str, slots: int, reports: int) -> Span:
+        """Return the error of the mean over ``slots`` slots of ``reports`` reports each."""
+        return Span(name, slots, *self.prediction(reports).over(slots))
+
+
+def plan_fleet(
+    known: KnownPopulation,
+    devices: int,
+    epsilon: Fraction | float | str,
+    *,
+    kind: str = "auto",
+    cohort_share: float = 0.05,
+    wanted: float | None = None,
+    slots: int | None = None,
+    campaign: str = "campaign",
+    device: str = "load-00001",
+) -> FleetPlan:
+    """Predict errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
+    check_integer("devices", devices, 1, LARGEST_PLANNED)
+    exact = Budget.parse(epsilon).epsilon
+    predictor = Predictor(known, exact, kind)
+    reports = _reports(devices, cohort_share)
+    design = predictor.design(reports)
+    threshold, mechanism = design.threshold, design.mechanism
+    variance = predictor.variance(reports)
+    per_hour = known.per_day // 24
+    spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", known.per_day)]
+    total = 365 * known.per_day if slots is None else slots
+    predicted = tuple(predictor.span(name, m, reports) for name, m in spans)
+    return FleetPlan(
+        devices,
+        reports,
+        exact,
+        known.unit,
+        known.per_day,
+        known.mean,
+        threshold.theta,
+        threshold.bias,
+        traits_of(mechanism).kind,
+        1.0 - variance / Predictor(known, exact, "hybrid").variance(reports),
+        predicted,
+        traffic(
+            known.unit, known.bound, known.per_day, ReportRule(0, threshold.theta, mechanism), exact, campaign, device
+        ),
+        statements(exact, known.per_day, total),
+        visible(known, devices, exact, predicted, threshold.bias) + (() if design.reason is None else (design.reason,)),
+        plan_day(known, threshold, variance, reports),
+        wanted,
+        None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
+        None if wanted is None else epsilon_needed(known, reports, wanted),
+    )
+
+
+def _reports(devices: int, cohort_share: float) -> int:
+    """Return how many devices report for the mean in a slot; the cohort's reports keep the threshold up to date."""
+    return max(round(devices * (1.0 - cohort_share)), 1)
+
+
+def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_share: float) -> int | None:
+    """Return the fewest devices whose slots have an error of at most ``wanted``; None above `LARGEST_PLANNED`.
+
+    The mechanism's variance changes slowly with θ: it is taken at the planned fleet's.
+    """
+    known, variance = predictor.known, predictor.variance(reports)
+
+    def enough(devices: int) -> bool:
+        n = _reports(devices, cohort_share)
+        return known.predicted(known.best(n, lambda _: variance).theta, variance, n).error <= wanted
+
+    return _least(1, LARGEST_PLANNED, enough)
+
+
+def epsilon_needed(known: KnownPopulation, reports: int, wanted: float) -> float | None:
+    """Return the least ε, to a hundredth, at which the Hybrid's error of a slot is at most ``wanted``; None above 8."""
+
+    def enough(hundredths: int) -> bool:
+        variance = constant_variance(hundredths / 100)
+        theta = known.best(reports, variance).theta
+        return known.predicted(theta, variance(theta), reports).error <= wanted
+
+    least = _least(5, 100 * _LARGEST_EPSILON, enough)
+    return None if least is None else least / 100
+
+
+def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
+    """Return the least integer of [low, high] that is enough, by bisection; None if ``high`` is not."""
+    if not enough(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low
+
+
+def visible(
+    known: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
+) -> tuple[str, ...]:
+    """Plain sentences about what could not be seen, if anything: noise against what truncation leaves of the signal."""
+    slot, day = spans[0].standard_error, spans[-1].standard_error
+    left = known.mean - bias
+    curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0
+    fleet = f"with {devices} devices at ε = {shown(epsilon)}"
+    level = f"a truncated mean of {left:.3g} {known.unit}"
+    if day > left / 2:
+        return (f"{fleet} nothing would be visible: even over a day the noise is ± {day:.3g} on {level}",)
+    if slot > left / 2:
+        return (
+            f"{fleet} nothing would be visible in a single slot: its noise is ± {slot:.3g} on {level};"
+            f" over a day it is ± {day:.3g}",
+        )
+    if slot > curve:
+        return (
+            f"{fleet} the level would be visible, but not the daily curve: a slot's noise is ± {slot:.3g},"
+            f" the curve's standard deviation {curve:.3g} {known.unit}",
+        )
+    return ()
+
+
+def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
+    """What is spent per reading, per day and in the whole campaign."""
+    reading, day, whole = (shown(epsilon * n) for n in (1, per_day, slots))
+    return (
+        f"each reading: ε = {reading} (event level), for whoever sees its report or knows all the other readings",
+        f"each day: {per_day} readings add up to ε = {day}",
+        f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
+    )

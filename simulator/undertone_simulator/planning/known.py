@@ -1,0 +1,89 @@
+"""A population whose readings are known: what a planner asks about it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.threshold import Query, Threshold, best_threshold, even_thetas, mean_excess
+from undertone_aggregator.threshold.day import Day, piece_at, pieces_of
+from undertone_aggregator.threshold.objective import Variance
+from undertone_simulator.planning.prediction import Prediction, Vector, noise
+from undertone_simulator.readings.readings import Source, check_some
+
+SAMPLE_DEVICES = 4096
+SAMPLE_DAYS = 7
+_CELLS = 800
+
+
+@dataclass(frozen=True)
+class KnownPopulation:
+    """Readings in ``unit``: their distribution, in all and by piece of the day, and the mean of each slot of the day.
+
+    ``density`` [d] over integer ``edges`` [d + 1]; ``profile`` [slots of a day]; ``day``: the densities of the pieces.
+    """
+
+    unit: str
+    bound: int
+    per_day: int
+    density: Vector
+    edges: tuple[int, ...]
+    profile: Vector
+    mean: float
+    day: Day
+
+    @staticmethod
+    def of(source: Source, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS) -> "KnownPopulation":
+        """Read the first days of the first devices; readings are clipped to [0, bound]. Raises Invalid."""
+        edges = _edges(bound)
+        cell_of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        pieces = np.array([piece_at(slot, source.per_day) for slot in range(source.per_day)])
+        shape = pieces_of(source.per_day), len(edges) - 1
+        counts = np.zeros(shape, dtype=np.int64)
+        sums, numbers = np.zeros(source.per_day), np.zeros(source.per_day)
+        for day in range(days):
+            values, present = source.part(0, devices, range(day * source.per_day, (day + 1) * source.per_day))
+            there = np.ones(values.shape, dtype=np.bool_) if present is None else present
+            clipped = np.clip(values, 0, bound)
+            cells = cell_of[clipped] + shape[1] * pieces[:, None]
+            seen = cells.ravel() if present is None else cells[there]
+            counts += np.bincount(seen, minlength=counts.size).reshape(shape)
+            sums += (clipped * there).sum(axis=1)
+            numbers += there.sum(axis=1)
+        check_some(sums)
+        profile = sums / np.maximum(numbers, 1)
+        densities = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        starts = tuple(int(first) for first in np.searchsorted(pieces, np.arange(shape[0])))
+        by_time = Day(edges, densities[:, None, :], starts, np.bincount(pieces) / source.per_day)
+        density, mean = counts.sum(axis=0) / counts.sum(), float(sums.sum() / numbers.sum())
+        return KnownPopulation(source.unit, bound, source.per_day, density, edges, profile, mean, by_time)
+
+    @property
+    def population(self) -> Population:
+        """The readings of the whole day."""
+        return Population(self.density, self.edges)
+
+    def best(self, reports: int, variance: Variance) -> Threshold:
+        """Return the server's θ for ``reports`` reports a slot: of least mean squared error, with nothing uncertain."""
+        thetas = even_thetas(self.bound)
+        theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
+        bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
+        return Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
+
+    def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float) -> Prediction:
+        """Return the errors of a mechanism with variance V, in units of (θ/2)².
+
+        ``theta``: of all slots, or one for each slot of the day.
+        """
+        thetas = np.broadcast_to(np.asarray(theta, dtype=np.int64), self.per_day)
+        different, places = np.unique(thetas, return_inverse=True)
+        pieces = [piece_at(slot, self.per_day) for slot in range(self.per_day)]
+        bias = self.day.excess(different)[pieces, 0, places]
+        return Prediction(np.broadcast_to(noise(thetas, variance, reports), self.per_day), bias)
+
+
+def _edges(bound: int) -> tuple[int, ...]:
+    """Increasing integers from 0 to bound + 1, all of the small ones and some of the others."""
+    inner = np.rint(np.geomspace(1, bound + 1, _CELLS)).astype(np.int64)
+    return (0, *(int(edge) for edge in np.unique(inner)))

@@ -1,0 +1,76 @@
+"""The options of a plan, from the command line to the planner."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated
+
+from undertone_shared.errors import Invalid
+from undertone_simulator.readings.options import FleetOptions
+
+DAYS = 365
+COHORT_SHARE = 0.05
+STREAM_SLOTS = 48
+DELTA = 1e-5
+SLEW = "0.05"
+QUERY = "slot"
+CHAINS = 1
+
+# The options of each planner, beside `devices` and `epsilon`, which all of them take.
+OPTIONS = {
+    "reports": "collect error population data unit bound mechanism cohort_share days",
+    "stream": "collect slots delta slew query chains movement per_report",
+    "window": "window population data unit bound delta",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(FleetOptions):
+    """What a campaign would be: its fleet, its privacy and its way of collecting.
+
+    An option that is None was not given: its default follows the semicolon in its help. Raises Invalid for an option
+    that does not apply to the chosen planner, and for a value out of range.
+    """
+
+    devices: Annotated[int, "number of devices"] = 1000
+    epsilon: Annotated[Fraction | float | str, "privacy of one reading (event level), or of a whole stream"] = "1"
+    window: Annotated[
+        str | None, "such as 24h: compare all ways of collecting that spend epsilon in any such window"
+    ] = None
+    error: Annotated[
+        float | str | None, "wanted error of a slot's mean, in the unit or as in 5%: print what would reach it"
+    ] = None
+    mechanism: Annotated[str | None, "of reports: auto, hybrid, piecewise or optimal; auto"] = None
+    cohort_share: Annotated[float | None, f"of reports: share that keeps the threshold up to date; {COHORT_SHARE}"] = (
+        None
+    )
+    days: Annotated[int | None, f"of reports: length of the campaign; {DAYS}"] = None
+    slots: Annotated[int | None, f"of a stream: its number of reports; {STREAM_SLOTS}"] = None
+    delta: Annotated[float | None, f"of a stream (user level); {DELTA:f}"] = None
+    slew: Annotated[float | str | None, f"of a stream: largest step between reports, a share of the range; {SLEW}"] = (
+        None
+    )
+    query: Annotated[str | None, f"of a stream: slot, or range:M for sums over M slots; {QUERY}"] = None
+    chains: Annotated[int | None, f"of a stream: 1, and 1 more for each allowed reboot; {CHAINS}"] = None
+    movement: Annotated[
+        float | None, "of a stream: standard deviation of the mean's step per slot; a quarter of the slew"
+    ] = None
+    per_report: Annotated[bool, "of a stream: epsilon and delta are of each report, as in the paper's Kaggle run"] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        others = {name for names in OPTIONS.values() for name in names.split()} - set(OPTIONS[self.planner].split())
+        self.refuse(
+            [name for name in self.__dataclass_fields__ if name in others],
+            "with window" if self.window is not None else f"where collect is {self.planner}",
+        )
+        if self.cohort_share is not None and not 0 <= self.cohort_share < 1:
+            raise Invalid(f"cohort_share is {self.cohort_share!r}, expected a share from 0, below 1")
+        if self.days is not None and not 1 <= self.days <= 100 * 366:
+            raise Invalid(f"days is {self.days}, expected 1 to {100 * 366}")
+
+    @property
+    def planner(self) -> str:
+        """The planner that these options ask: a key of `OPTIONS`."""
+        return "window" if self.window is not None else self.collect or "reports"

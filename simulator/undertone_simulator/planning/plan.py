@@ -1,0 +1,93 @@
+"""Planning: what a campaign would give, from its options."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from undertone_aggregator.design.stream import StreamComparison, plan_stream
+from undertone_aggregator.settings.plan_checks import seconds_of
+from undertone_shared.errors import Invalid
+from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
+from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation
+from undertone_simulator.planning.options import (
+    CHAINS,
+    COHORT_SHARE,
+    DAYS,
+    DELTA,
+    QUERY,
+    SLEW,
+    STREAM_SLOTS,
+    PlanOptions,
+)
+from undertone_simulator.planning.window_plan import WindowPlan, plan_window
+from undertone_simulator.readings.day_slots import DAYS as WINDOW_DAYS
+from undertone_simulator.readings.day_slots import DEVICES
+from undertone_simulator.readings.opened import open_source
+
+Plan = FleetPlan | StreamComparison | WindowPlan
+
+_SEED = 1
+
+
+def plan(options: PlanOptions) -> Plan:
+    """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings."""
+    return _PLANNERS[options.planner](options)
+
+
+def _reports(options: PlanOptions) -> FleetPlan:
+    known = _known(options)
+    return plan_fleet(
+        known,
+        options.devices,
+        options.epsilon,
+        kind=options.mechanism or "auto",
+        cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
+        wanted=None if options.error is None else _wanted(options.error, known.mean),
+        slots=(options.days or DAYS) * known.per_day,
+    )
+
+
+def _stream(options: PlanOptions) -> StreamComparison:
+    return plan_stream(
+        devices=options.devices,
+        slots=STREAM_SLOTS if options.slots is None else options.slots,
+        epsilon=options.epsilon,
+        delta=DELTA if options.delta is None else options.delta,
+        slew=SLEW if options.slew is None else options.slew,
+        query=QUERY if options.query is None else options.query,
+        chains=CHAINS if options.chains is None else options.chains,
+        movement=options.movement,
+        per_report=options.per_report,
+    )
+
+
+def _window(options: PlanOptions) -> WindowPlan:
+    assert options.window is not None
+    seconds = seconds_of("window", options.window)
+    readings = open_source(options, DEVICES, _SEED)
+    days = WINDOW_DAYS if readings.days is None else min(WINDOW_DAYS, readings.days)
+    delta = DELTA if options.delta is None else options.delta
+    return plan_window(
+        readings.source, readings.bound, options.devices, options.epsilon, seconds, delta=delta, days=days
+    )
+
+
+_PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"reports": _reports, "stream": _stream, "window": _window}
+
+
+def _known(options: PlanOptions) -> KnownPopulation:
+    readings = open_source(options, 1, _SEED)
+    devices = SAMPLE_DEVICES if readings.households is None else readings.households
+    days = SAMPLE_DAYS if readings.days is None else max(1, min(SAMPLE_DAYS, readings.days))
+    return KnownPopulation.of(readings.source, readings.bound, devices, days)
+
+
+def _wanted(error: float | str, mean: float) -> float:
+    """Return the wanted error in the unit of the readings, from a number or a text such as "5%". Raises Invalid."""
+    try:
+        share = isinstance(error, str) and error.endswith("%")
+        value = float(Fraction(error.rstrip("%") if isinstance(error, str) else error))
+    except (ValueError, ZeroDivisionError):
+        value, share = 0.0, False
+    if not value > 0:
+        raise Invalid(f"error is {error!r}, expected a positive number or percentage")
+    return mean * value / 100 if share else value

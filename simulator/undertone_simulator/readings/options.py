@@ -1,0 +1,58 @@
+"""Options that a plan and a simulation share: the fleet, and the readings that its devices measure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
+
+POPULATION = "households"
+COLLECT = ("reports", "stream")
+LARGEST_BOUND = (1 << 22) - 1
+
+
+def check_bound(bound: int) -> int:
+    """Return a stated bound. Raises Invalid for one out of range."""
+    return check_integer("bound", bound, 2, LARGEST_BOUND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetOptions:
+    """A fleet and its readings, which are synthetic or come from a file.
+
+    The text beside each type is the help of the command line's option of the same name. An option that is None was not
+    given. Raises Invalid for options that exclude each other and for a ``bound`` out of range.
+    """
+
+    devices: Annotated[int, "number of devices"]
+    epsilon: Annotated[Fraction | float | str | None, "privacy of one reading (event level), or of a whole stream"]
+    collect: Annotated[str | None, "reports, or stream: all reports of a device under one budget; reports"] = None
+    population: Annotated[
+        str | None, f"synthetic readings: households, phones, time-in-state, heavy-tail or temperature; {POPULATION}"
+    ] = None
+    data: Annotated[Path | str | None, "file of readings to use instead: .npz, .csv or .parquet"] = None
+    unit: Annotated[str | None, "unit of the readings, if the file does not say"] = None
+    bound: Annotated[int | None, "public upper bound of a reading, in whole units"] = None
+
+    def __post_init__(self) -> None:
+        if self.collect is not None and self.collect not in COLLECT:
+            raise Invalid(f"collect is {self.collect!r}, expected one of {', '.join(COLLECT)}")
+        if self.population is not None and self.data is not None:
+            raise Invalid("population and data exclude each other")
+        if self.unit is not None and self.data is None:
+            raise Invalid(f"unit is {self.unit!r}, expected none: a synthetic population has its own")
+        if self.bound is not None:
+            check_bound(self.bound)
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Return those of the options ``names`` that were given; a flag is given if it is set."""
+        return [name for name in names if getattr(self, name) is not None and getattr(self, name) is not False]
+
+    def refuse(self, names: Iterable[str], condition: str) -> None:
+        """Raise Invalid if one of these options was given; ``condition`` is such as "with window"."""
+        given = self.given(names)
+        if given:
+            raise Invalid(f"{', '.join(given)}: not an option {condition}")
