@@ -20,7 +20,7 @@ FOLDERS = ("lib", "lib2")
 
 
 def choose_code():
-    """Put the folder of the code to run first; True while it is on trial (see `undertone_device.update`).
+    """Put the folder of the code to run first; True while it is on trial (see `undertone_device.board.update`).
 
     The file says which folder is good, which one to run, and for how many more boots that may be another one.
     """
@@ -51,8 +51,9 @@ import network
 import ntptime
 
 try:
-    from undertone_device import clock, unload
-    from undertone_device.slot_value import TICKS_MASK
+    from undertone_device import unload
+    from undertone_device.core.slot_value import TICKS_MASK
+    from undertone_device.setup import clock
     from undertone_shared.report import LENGTH
 except Exception:
     if not ON_TRIAL:
@@ -79,7 +80,7 @@ STARTED = clock.ticks()
 
 def read_settings():
     """device.json; the code that reads it is dropped again: with it, a heap of 64 KB would be too small."""
-    from undertone_device.config import read_config
+    from undertone_device.setup.config import read_config
 
     try:
         os.stat("device.json")
@@ -87,15 +88,15 @@ def read_settings():
         receive_settings()
     settings = read_config("device.json")
     del read_config
-    unload("config")
+    unload("setup.config")
     gc.collect()
     return settings
 
 
 def receive_settings():
     """A board that was flashed and nothing else: its files come over the serial line, then it starts anew."""
-    from undertone_device import arrive
-    from undertone_device.storage import FileStorage
+    from undertone_device.board import arrive
+    from undertone_device.setup.storage import FileStorage
 
     if arrive.wait(sys.stdin, FileStorage(".").write, print):
         machine.reset()
@@ -155,7 +156,7 @@ def set_clock(host):
 def make_client(config, alive, read, asleep=None, acknowledged=None):
     """The client; after the radio is on, for its random numbers. ``read``: `sensor.read`."""
     # Not at the top: a wrong device.json is told before memory is spent, and this code is for the start alone.
-    from undertone_device import assembly
+    from undertone_device.setup import assembly
 
     ntp = config.ntp
     policy = assembly.read_policy(config)
@@ -174,7 +175,7 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
         asleep=asleep,
     )
     del assembly
-    for name in ("assembly", "tls_context"):
+    for name in ("setup.assembly", "setup.tls_context"):
         unload(name)
     gc.collect()
     return client
@@ -184,11 +185,11 @@ def judge(client):
     """Keep the code on trial once the broker has acknowledged a report; start anew when it takes too long."""
     global ON_TRIAL
     if ON_TRIAL and client.counts["acked"]:
-        from undertone_device import update
+        from undertone_device.board import update
 
         update.keep()
         ON_TRIAL = False
-        unload("update")
+        unload("board.update")
     elif ON_TRIAL and elapsed(STARTED) > TRIAL_MILLISECONDS:
         machine.reset()
 

@@ -100,19 +100,21 @@ def modules():
     What serves the start alone is dropped again, as in main.py.
     """
     start = allocated()
-    from undertone_device import client, reporter, stream_transport  # noqa: F401
+    from undertone_device.core import reporter  # noqa: F401
+    from undertone_device.mqtt import client, stream_transport  # noqa: F401
 
     core = allocated()
     row("modules: reporter, client, MQTT session", core - start, "bytes")
     try:
-        from undertone_device import assembly, config, unload
+        from undertone_device import unload
+        from undertone_device.setup import assembly, config
     except ImportError as error:
         print("| modules: sockets, TLS, configuration file, storage | %s |" % error)
         return
     everything = allocated()
     row("modules: sockets, TLS, configuration file, storage", everything - core, "bytes")
     del assembly, config
-    for name in ("assembly", "config", "tls_context"):
+    for name in ("setup.assembly", "setup.config", "setup.tls_context"):
         unload(name)
     row("of these dropped after the start", everything - allocated(), "bytes")
 
@@ -134,8 +136,8 @@ def message():
 
 def device(packed):
     """A client with that campaign, and its clock."""
-    from undertone_device.client import Client
-    from undertone_device.reporter import Reporter
+    from undertone_device.core.reporter import Reporter
+    from undertone_device.mqtt.client import Client
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
 
@@ -201,7 +203,7 @@ def per_slot():
 
 def storage():
     """Rows for one write of the ledger where this board keeps files, and for 32 random bytes."""
-    from undertone_device.storage import FileStorage
+    from undertone_device.setup.storage import FileStorage
 
     store = FileStorage(".")
     data = bytes(88 + 532 + 96 * 24 + 8)

@@ -6,7 +6,7 @@ device/measure.py runs under the unix port of MicroPython, whose words and so wh
 board's: from sources, from .mpy files, and from a read-only file system in place, as from ROMFS or frozen firmware;
 compiled like the rest but for the first. The least heap is looked for in steps of 1 KB; the image, which a board has in
 flash, is taken off. What runs in a heap here runs in it on a board. The last rows are what to count on: the heap of a
-board, in words of 32 bits, in which tests/device/test_board.py runs main.py with TLS, from .mpy files and from
+board, in words of 32 bits, in which tests/device/board/test_board.py runs main.py with TLS, from .mpy files and from
 flash. What the firmware itself takes of a heap, for Wi-Fi or TLS, comes on top.
 """
 

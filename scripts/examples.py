@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from undertone_device import config
+from undertone_device.setup import config
 from undertone_shared import policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"

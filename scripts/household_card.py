@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_device.host.home import Home
-from undertone_device.packets import CONNECTED
+from undertone_device.mqtt.packets import CONNECTED
 
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"
 # A month of half-hours at epsilon = ln 3, a day of rest between two reports.

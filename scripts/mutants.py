@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
 # What privacy and counting rest on -> the tests that hold it, the quick ones first.
-DEVICE = "tests/device/both"
+DEVICE = "tests/device/core/both"
 
 
 def _both(name: str) -> str:
@@ -63,29 +63,29 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{DEVICE}/test_stream.py",
         f"{DEVICE}/test_windows.py",
     ),
-    "device/undertone_device/guard.py": _DEVICE,
-    "device/undertone_device/ledger.py": (
+    "device/undertone_device/core/guard.py": _DEVICE,
+    "device/undertone_device/core/ledger.py": (
         f"{DEVICE}/test_spent.py",
         *_DEVICE[:-1],
-        "tests/device/test_storage.py",
-        "tests/device/test_ledger_file.py",
+        "tests/device/setup/test_storage.py",
+        "tests/device/core/test_ledger_file.py",
     ),
-    "device/undertone_device/spent.py": (
+    "device/undertone_device/core/spent.py": (
         f"{DEVICE}/test_spent.py",
         f"{DEVICE}/test_device_limits.py",
         f"{DEVICE}/test_windows.py",
         *_SLOT,
-        "tests/device/test_status.py",
+        "tests/device/host/test_status.py",
     ),
-    "device/undertone_device/acceptance.py": _DEVICE,
-    "device/undertone_device/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
-    "device/undertone_device/pauses.py": (
+    "device/undertone_device/core/acceptance.py": _DEVICE,
+    "device/undertone_device/core/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
+    "device/undertone_device/core/pauses.py": (
         f"{DEVICE}/test_device_limits.py",
         f"{DEVICE}/test_windows.py",
         *_SLOT,
         "tests/device/test_pause.py",
     ),
-    "device/undertone_device/stream_state.py": tuple(
+    "device/undertone_device/core/stream_state.py": tuple(
         f"{DEVICE}/test_{name}.py" for name in ("stream", "device_limits", "windows")
     ),
     "aggregator/undertone_aggregator/ingest/admission.py": (

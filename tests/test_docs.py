@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from support.micropython import REPO
-from undertone_device import config
+from undertone_device.setup import config
 from undertone_shared import policy
 
 _spec = importlib.util.spec_from_file_location("examples", REPO / "scripts/examples.py")
@@ -32,7 +32,7 @@ def test_links_lead_somewhere(guide):
     assert not missing, f"{guide.name} points to {', '.join(missing)}"
 
 
-# Files and folders of the repository that a guide names, such as `tests/device/test_board.py`.
+# Files and folders of the repository that a guide names, such as `tests/device/board/test_board.py`.
 _PATH = re.compile(r"`((?:tests|docs|shared|device|aggregator|simulator|cli|scripts)/[\w./-]+)(?:::\w+)?`")
 
 

@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
-# What a device's outbox holds, unless it was provisioned otherwise: `undertone_device.settings.DEFAULT_OUTBOX`.
+# What a device's outbox holds, unless it was provisioned otherwise: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
 _LEAST_DAYS = 30

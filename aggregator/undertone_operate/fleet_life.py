@@ -24,8 +24,8 @@ from undertone_aggregator.settings.groups import append_groups
 from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
 from undertone_aggregator.store.store import Store, open_store
-from undertone_device.config import read_config
-from undertone_device.settings import DEFAULT_OUTBOX
+from undertone_device.core.ledger import DEFAULT_OUTBOX
+from undertone_device.setup.config import read_config
 from undertone_operate.authority import revoke_certificates
 from undertone_operate.provision import (
     AUTHORITY,

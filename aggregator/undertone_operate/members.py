@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from undertone_device import assembly
-from undertone_device.config import read_config
+from undertone_device.setup import assembly
+from undertone_device.setup.config import read_config
 from undertone_shared.policy import Policy
 
 

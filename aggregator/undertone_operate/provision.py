@@ -28,8 +28,8 @@ from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.broker_options import DIRECT, MANAGED, is_loopback
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.files import write_private
-from undertone_device.settings import LARGEST_OUTBOX
-from undertone_device.units import UNIT, epsilon_units
+from undertone_device.core.ledger import LARGEST_OUTBOX
+from undertone_device.core.units import UNIT, epsilon_units
 from undertone_operate import membership
 from undertone_operate.authority import device_certificate, revoke_certificates
 from undertone_shared.checks import check_integer

@@ -12,7 +12,7 @@ import sys
 _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
-from undertone_device.reporter import Reporter  # noqa: E402
+from undertone_device.core.reporter import Reporter  # noqa: E402
 from undertone_shared import issue  # noqa: E402
 from undertone_shared.entropy import Entropy  # noqa: E402
 from undertone_shared.errors import Invalid, Refused  # noqa: E402
@@ -23,7 +23,7 @@ from undertone_shared.topics import report_topic  # noqa: E402
 
 
 class Flash:
-    """Where the firmware keeps things: ``write`` must be atomic and durable, see `undertone_device.storage`."""
+    """Where the firmware keeps things: ``write`` must be atomic and durable, see `undertone_device.setup.storage`."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}

@@ -15,15 +15,15 @@ import sys
 _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
-from undertone_device import assembly, clock  # noqa: E402
-from undertone_device.client import Client  # noqa: E402
-from undertone_device.config import read_config  # noqa: E402
+from undertone_device.mqtt.client import Client  # noqa: E402
+from undertone_device.setup import assembly, clock  # noqa: E402
+from undertone_device.setup.config import read_config  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from undertone_device.seams import Sample
+    from undertone_device.core.seams import Sample
 
 
 def read_list(text: str) -> "list[Sample]":

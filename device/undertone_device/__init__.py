@@ -1,6 +1,7 @@
-"""The client that is flashed: slot values, reporter core, ledger and outbox, MQTT transports, loop.
+"""The client that is flashed, in rooms: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
 
-MicroPython subset; import the modules by name.
+Boards load all but ``host`` and ``tools``, so that those rooms keep to the MicroPython subset. Import modules by name.
+Start reading: ``core/__init__.py``.
 """
 
 import sys
@@ -20,14 +21,15 @@ for _name in (
     "undertone_shared.scalar",
     "undertone_shared.campaign",
     "undertone_shared.policy",
-    "undertone_device.slot_value",
-    "undertone_device.ledger",
-    "undertone_device.campaign_files",
+    "undertone_device.core.slot_value",
+    "undertone_device.core.ledger",
+    "undertone_device.core.campaign_files",
 ):
     __import__(_name)
 
 
 def unload(name: str) -> None:
-    """Drop a module of this package, for the memory of its code; whatever was made of it and is held keeps it."""
+    """Drop a module, such as ``core.reset``, for the memory of its code. What was made of it and is held keeps it."""
+    room, module = name.split(".")
     del sys.modules["undertone_device." + name]
-    globals().pop(name, None)
+    delattr(sys.modules["undertone_device." + room], module)

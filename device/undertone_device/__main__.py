@@ -8,12 +8,13 @@ import json
 import os
 import sys
 
-from undertone_device import clock, gateway, pauses, reset
-from undertone_device.assembly import read_policy
-from undertone_device.config import read_config
-from undertone_device.host import household, status
-from undertone_device.settings import Config
-from undertone_device.storage import FileStorage, read_bounded
+from undertone_device.core import pauses, reset
+from undertone_device.host import gateway, household, status
+from undertone_device.setup import clock
+from undertone_device.setup.assembly import read_policy
+from undertone_device.setup.config import read_config
+from undertone_device.setup.settings import Config
+from undertone_device.setup.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid

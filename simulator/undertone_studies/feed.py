@@ -9,7 +9,7 @@ from itertools import islice
 
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.link import Address
-from undertone_device.packets import encode_publish
+from undertone_device.mqtt.packets import encode_publish
 
 _WINDOW = 2000
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4

@@ -11,7 +11,7 @@ from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS
 
 HERE = Path(__file__).parent
-sys.path.extend([str(HERE / "both"), str(HERE / "sensors/both"), str(HERE)])
+sys.path.extend([*map(str, sorted(HERE.rglob("both"))), str(HERE / "board")])
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undertone_device.config import parse_config
 from undertone_device.host.sources.source import parse_sample
 from undertone_device.host.status import parse_status
-from undertone_device.packets import ProtocolError, Session
-from undertone_device.tls_context import certificates
+from undertone_device.mqtt.packets import ProtocolError, Session
+from undertone_device.setup.config import parse_config
+from undertone_device.setup.tls_context import certificates
 from undertone_shared.errors import Invalid
 
 CONNACK = b"\x20\x02\x00\x00"

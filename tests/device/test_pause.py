@@ -5,10 +5,11 @@ import json
 import pytest
 from rig import DAY, SLOT, START, Device, make_campaign
 
-from undertone_device import clock, pauses
 from undertone_device.__main__ import main
-from undertone_device.ledger import BUILT
-from undertone_device.storage import FileStorage
+from undertone_device.core import pauses
+from undertone_device.core.ledger import BUILT
+from undertone_device.setup import clock
+from undertone_device.setup.storage import FileStorage
 from undertone_shared.errors import Refused
 
 

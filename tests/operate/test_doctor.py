@@ -23,7 +23,7 @@ from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store import open_store
-from undertone_device.settings import DEFAULT_OUTBOX
+from undertone_device.core.ledger import DEFAULT_OUTBOX
 from undertone_operate import doctor_broker
 from undertone_operate.doctor import examine
 from undertone_operate.doctor_broker import OUTBOX

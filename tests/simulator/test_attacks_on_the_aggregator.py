@@ -10,7 +10,7 @@ from support.stepped import SteppedClock
 from support.waiting import wait_for
 from undertone_aggregator.ingest.admission import REASONS
 from undertone_aggregator.store.store import open_store
-from undertone_device.packets import encode_publish
+from undertone_device.mqtt.packets import encode_publish
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.topics import SHARDS, config_topic, report_topic, shard

@@ -7,9 +7,9 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from undertone_aggregator.settings.config import parse_config
-from undertone_device import assembly
-from undertone_device.config import read_config
-from undertone_device.units import epsilon_units
+from undertone_device.core.units import epsilon_units
+from undertone_device.setup import assembly
+from undertone_device.setup.config import read_config
 from undertone_operate.authority import private_authority
 from undertone_operate.members import read_members
 from undertone_operate.provision import (

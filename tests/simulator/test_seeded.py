@@ -98,7 +98,7 @@ def test_no_device_reaches_seeded_entropy():
         for root in (REPO / "shared", REPO / "device")
         for path in sorted(root.glob("undertone_*/*.py"))
     ]
-    assert "undertone_device.reporter" in modules
+    assert "undertone_device.core.reporter" in modules
     assert "undertone_device.__main__" in modules
     code = (
         f"import sys, importlib\nfor name in {modules!r}:\n    importlib.import_module(name)\n"

@@ -44,7 +44,7 @@ const isPython = (name) => name.endsWith('.py');
 for (const name of ['shared/undertone_shared', 'device/undertone_device']) {
     copyIn(join(sources, name), `/lib/${name.split('/')[1]}`, isPython);
 }
-mp.FS.writeFile('/lib/heap_rig.py', readFileSync(join(sources, 'tests/device/heap_rig.py')));
+mp.FS.writeFile('/lib/heap_rig.py', readFileSync(join(sources, 'tests/device/board/heap_rig.py')));
 mp.FS.writeFile('/lib/unix_device.py', readFileSync(program));
 mp.FS.writeFile('/readings', readFileSync(readings));
 copyIn(folder, '/device');
@@ -54,8 +54,8 @@ mp.FS.chdir('/device');
 
 mp.runPython(LIKE_A_BOARD);
 mp.runPython('import sys, heap_rig; sys.modules["select"] = sys.modules["socket"] = heap_rig');
-mp.runPython('import undertone_device.reporter');
-mp.runPython('import undertone_device.client');
+mp.runPython('import undertone_device.core.reporter');
+mp.runPython('import undertone_device.mqtt.client');
 mp.runPython('import unix_device');
 mp.runPython(`rounds = unix_device.rounds("device.json", ${Number(slots)}, unix_device.read_list("/readings"))
 def step():

@@ -4,8 +4,8 @@ Such a file is what a board could run: plain `test_*` functions, `assert`, no py
 function runs in an empty current directory of its own. Per file and interpreter there is one process, however many
 tests are in it. `RUNS_ON = ("cpython", "micropython")` in the file leaves an interpreter out: the 32-bit one has no
 socket and no event loop of its own. `float32` is the unix port with floats of 32 bits, where `mp.ulab_folder()` has it.
-A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files lie beside them and are imported
-by name.
+A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files lie beside them, or in the folder
+`both` of a folder above theirs, and are imported by name.
 """
 
 import contextlib
@@ -36,10 +36,14 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return None
 
 
+def helper_folders(path: Path) -> list[Path]:
+    """Return the folders that a test file imports helpers from by name: its own, and ``both`` of the folders above."""
+    return [folder / "both" for folder in path.parents[1:] if (folder / "both").is_dir()]
+
+
 class BothModule(pytest.Module):
     def collect(self) -> Iterator[pytest.Item]:
-        if (folder := str(self.path.parent)) not in sys.path:
-            sys.path.append(folder)
+        sys.path += [str(folder) for folder in helper_folders(self.path) if str(folder) not in sys.path]
         self.add_marker(pytest.mark.timeout(_PATIENCE_SECONDS))
         for marker in ("slow", "exhaustive"):
             if self.path.stem.endswith(f"_{marker}"):
@@ -97,16 +101,18 @@ class MicroPythonFailure(Exception):
 @functools.cache
 def run_file(path: Path, flavour: str, names: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     """Run a file's tests in one process: name to ("ok" or "FAIL", what it printed)."""
+    folders = helper_folders(path)
+    joined = ":".join(map(str, folders))
     if flavour != "micropython32":
         program = mp.ulab_interpreter("32") if flavour == "float32" else None
         with tempfile.TemporaryDirectory() as scratch:
             result = mp.run_micropython(
-                _RUNNER, str(path.parent), path.stem, *names, cwd=scratch, timeout=_TIMEOUT, program=program
+                _RUNNER, joined, path.stem, *names, cwd=scratch, timeout=_TIMEOUT, program=program
             )
     else:
-        files = {str(source): source for source in path.parent.glob("*.py")}
+        files = {str(source): source for folder in folders for source in folder.glob("*.py")}
         code = _RUNNER.read_text(encoding="utf-8")
-        result = mp.run_micropython32(code, str(path.parent), path.stem, *names, files=files, timeout=_TIMEOUT)
+        result = mp.run_micropython32(code, joined, path.stem, *names, files=files, timeout=_TIMEOUT)
     # [what the first test printed, its outcome, its name, what the second printed, ..., what came after the last]
     *pieces, rest = _REPORT.split(result.stdout)
     outcomes = {name: (outcome, text) for text, outcome, name in zip(*[iter(pieces)] * 3, strict=True)}

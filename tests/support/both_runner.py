@@ -4,8 +4,8 @@ import os
 import sys
 
 
-def run(folder, module, names):
-    sys.path.append(folder)
+def run(folders, module, names):
+    sys.path.extend(folders.split(":"))
     tests = __import__(module)
     scratch = os.getcwd()
     for name in names:

@@ -14,7 +14,7 @@ from undertone_aggregator.mqtt.endpoint.endpoint import CampaignIntake, Endpoint
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
-from undertone_device import packets
+from undertone_device.mqtt import packets
 from undertone_shared.topics import config_topic, report_topic
 
 PREFIX = "undertone-test/direct"

@@ -10,14 +10,14 @@ import os
 import time
 from typing import Any
 
+from undertone_device.core.units import UNIT
 from undertone_device.host.household import at_delta, rho_a_day
 from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources.network import open_transport
 from undertone_device.host.sources.source import parse_object
-from undertone_device.packets import CONNECTED, LOST
-from undertone_device.settings import Config
-from undertone_device.storage import read_bounded
-from undertone_device.units import UNIT
+from undertone_device.mqtt.packets import CONNECTED, LOST
+from undertone_device.setup.settings import Config
+from undertone_device.setup.storage import read_bounded
 from undertone_shared import discovery
 from undertone_shared.errors import Invalid
 

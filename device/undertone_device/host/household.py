@@ -4,9 +4,9 @@ import math
 import time
 from typing import Any
 
-from undertone_device import clock
-from undertone_device.pauses import ENDLESS
-from undertone_device.units import UNIT
+from undertone_device.core.pauses import ENDLESS
+from undertone_device.core.units import UNIT
+from undertone_device.setup import clock
 
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 _DELTA_BITS = 20

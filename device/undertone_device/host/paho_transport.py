@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from undertone_device import clock
-from undertone_device.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, LOST, MESSAGE
-from undertone_device.slot_value import TICKS_MASK
-from undertone_device.stream_transport import ANSWER_MILLISECONDS
+from undertone_device.core.slot_value import TICKS_MASK
+from undertone_device.mqtt.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, LOST, MESSAGE
+from undertone_device.mqtt.stream_transport import ANSWER_MILLISECONDS
+from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     import ssl
     from typing import Any
 
-    from undertone_device.packets import Event
+    from undertone_device.mqtt.packets import Event
 
 _PACKETS = 100
 

@@ -2,9 +2,9 @@
 
 import json
 
-from undertone_device import pauses
-from undertone_device.guard import BEGUN
-from undertone_device.spent import drawn_since, month, most_reports
+from undertone_device.core import pauses
+from undertone_device.core.guard import BEGUN
+from undertone_device.core.spent import drawn_since, month, most_reports
 from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_device.client import Client
+    from undertone_device.mqtt.client import Client
     from undertone_shared.stream_policy import StreamPolicy
 
 FILE = "status.json"

@@ -1,1 +1,5 @@
-"""What a PC does for boards and services: compile, flash, install. CPython only."""
+"""What a PC does for boards and services: compile, flash, label, install. CPython only.
+
+May import: board, setup.
+Start reading: ``commands.py``, the commands; ``compile.py`` makes what boards load.
+"""

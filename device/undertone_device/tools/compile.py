@@ -37,7 +37,7 @@ def manifest() -> str:
         "# mypy: ignore-errors\n",
     ]
     for name in ("undertone_shared", "undertone_device"):
-        files = sorted(Path(there).name for there in board_files() if there.startswith(f"{name}/"))
+        files = sorted(there.partition("/")[2] for there in board_files() if there.startswith(f"{name}/"))
         base = "../shared" if name == "undertone_shared" else "."
         listed = "".join(f'        "{file}",\n' for file in files)
         lines.append(f'package(\n    "{name}",\n    (\n{listed}    ),\n    base_path="{base}",\n    opt=3,\n)')

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_device.arrive import parse_files
-from undertone_device.config import LARGEST, parse_config
-from undertone_device.storage import read_bounded
+from undertone_device.board.arrive import parse_files
+from undertone_device.setup.config import LARGEST, parse_config
+from undertone_device.setup.storage import read_bounded
 from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS, shipped
 from undertone_shared.errors import Invalid

@@ -3,7 +3,7 @@
 import html
 from pathlib import Path
 
-from undertone_device.config import read_config
+from undertone_device.setup.config import read_config
 from undertone_shared.errors import Invalid
 
 _SIZE = 5

@@ -1,4 +1,4 @@
-"""Streams of many devices at once: what `undertone_device.stream_state` keeps and `StreamRule` releases for each.
+"""Streams of many devices at once: what `undertone_device.core.stream_state` keeps and `StreamRule` releases for each.
 
 A device's noise is drawn with its report, from the words of that slot. Readings and points are [coordinates, devices].
 """

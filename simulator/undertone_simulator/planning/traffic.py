@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_device.packets import encode_publish
+from undertone_device.mqtt.packets import encode_publish
 from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
 from undertone_shared.issue import build
 from undertone_shared.report import LENGTH

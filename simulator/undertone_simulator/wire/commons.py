@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from undertone_device.packets import DEFAULT_KEEPALIVE
+from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.ledger import FleetLedger
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, Protocol, cast
 
-from undertone_device.packets import ACKED, CONNECTED, MESSAGE, ProtocolError, Session
+from undertone_device.mqtt.packets import ACKED, CONNECTED, MESSAGE, ProtocolError, Session
 from undertone_simulator.wire.clock import real_ticks
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undertone_device.storage import FileStorage
+from undertone_device.setup.storage import FileStorage
 from undertone_operate.members import Member
 from undertone_shared.campaign import Campaign, body_of, header
 from undertone_shared.entropy import Entropy

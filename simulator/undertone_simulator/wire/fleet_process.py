@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from undertone_device import assembly
-from undertone_device.config import read_config
+from undertone_device.setup import assembly
+from undertone_device.setup.config import read_config
 from undertone_operate.members import read_members
 from undertone_shared import ed25519
 from undertone_shared.errors import Invalid

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from undertone_device.reporter import Reporter
+from undertone_device.core.reporter import Reporter
 from undertone_shared.intake import unpack
 from undertone_shared.report import COHORT, STREAM, pack
 from undertone_shared.stream import StreamRule
 
 if TYPE_CHECKING:
-    from undertone_device.seams import Sample
+    from undertone_device.core.seams import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.notation import Mechanism
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.packets import ProtocolError, packet_id, parse_connect, parse_subscribe, split
 from undertone_aggregator.mqtt.subscriber import LARGEST_KEPT, Subscriber, connection_of, is_repeated, packet_of
-from undertone_device import packets as device
+from undertone_device.mqtt import packets as device
 from undertone_shared.errors import Invalid
 
 MANY = settings(max_examples=500, deadline=None)

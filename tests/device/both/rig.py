@@ -3,9 +3,9 @@
 import hashlib
 import os
 
-from undertone_device.ledger import BUILT
-from undertone_device.reporter import Reporter
-from undertone_device.spent import drawn_since
+from undertone_device.core.ledger import BUILT
+from undertone_device.core.reporter import Reporter
+from undertone_device.core.spent import drawn_since
 from undertone_shared import issue
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism

@@ -77,7 +77,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     assert (flash / "state/ledger").read_text() == "what was spent"
     # The code on the board loads there, without any source.
     result = mp.run_micropython(
-        "from undertone_device.config import read_config\nprint(read_config('device.json').name)",
+        "from undertone_device.setup.config import read_config\nprint(read_config('device.json').name)",
         cwd=flash,
         paths=[flash / "lib"],
     )
@@ -216,7 +216,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, co
     stand_ins = tmp_path / "stand_ins"
     stand_ins.mkdir()
     for name in ("machine.py", "network.py", "ntptime.py", "port_names.py"):
-        shutil.copy(mp.REPO / "tests/device/board" / name, stand_ins)
+        shutil.copy(mp.REPO / "tests/device/board/stand_in" / name, stand_ins)
     # main.py and the compiled code alone, as after flashing; it starts anew once it has its files.
     code = "import main; main.main()"
     there = {"MICROPYPATH": f".frozen:{board}:{stand_ins}:{compiled}"}

@@ -6,7 +6,7 @@ kinds there.
 
 from undertone_device.host.sources import buses, files, network
 from undertone_device.host.sources.source import Kind, Plausible, Source, parse_fields
-from undertone_device.settings import Config
+from undertone_device.setup.settings import Config
 from undertone_shared.errors import Invalid
 
 _KINDS: dict[str, Kind] = dict(files.KINDS, **buses.KINDS, **network.KINDS)

@@ -5,13 +5,13 @@ import socket
 import time
 from typing import Any, Protocol
 
-from undertone_device import clock
+from undertone_device.core.slot_value import TICKS_MASK
 from undertone_device.host.sources.source import Fields, Kind, Source
 from undertone_device.sensors import modbus
 from undertone_device.sensors.iec62056 import BAUD, SIGN_ON, Readout, Telegram, answer_to
 from undertone_device.sensors.p1 import P1
 from undertone_device.sensors.sml import UNITS, Sml
-from undertone_device.slot_value import TICKS_MASK
+from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 5

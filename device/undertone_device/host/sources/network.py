@@ -11,10 +11,10 @@ from typing import Any
 
 from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources.source import Fields, Kind, Source
-from undertone_device.packets import CONNECTED, DENIED, LOST, MESSAGE
+from undertone_device.mqtt.packets import CONNECTED, DENIED, LOST, MESSAGE
 from undertone_device.sensors.decimals import units
-from undertone_device.storage import LARGEST_SECRET, read_bounded
-from undertone_device.tls_context import verified_context
+from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
+from undertone_device.setup.tls_context import verified_context
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 5

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from undertone_device.config import check_text, in_folder, known_fields
 from undertone_device.sensors.modbus import FORMS
-from undertone_device.settings import Config
+from undertone_device.setup.config import check_text, in_folder, known_fields
+from undertone_device.setup.settings import Config
 from undertone_shared.checks import check_integer, integers
 from undertone_shared.errors import Invalid
 

@@ -22,7 +22,7 @@ from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
-from undertone_device import packets
+from undertone_device.mqtt import packets
 
 USERS = ["honest", "bad", "worse"]
 COMMIT_SECONDS = 0.002

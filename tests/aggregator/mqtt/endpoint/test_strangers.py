@@ -14,7 +14,7 @@ from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.roster import Roster
 from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
-from undertone_device import packets
+from undertone_device.mqtt import packets
 
 USERS = [f"meter-{number}" for number in range(300)]
 

@@ -1,0 +1,141 @@
+"""New code for a board, at its owner's word: fetched, checked, tried, and dropped again if it does not report.
+
+    from undertone_device.board import update
+    update.fetch("http://host/undertone-0.2.0", "sha256 of its package.json, as the release printed it")
+
+The new code goes into the one of two folders that is not in use; every file's sha256 must be the one in package.json,
+and package.json's the one given. Then one file, `code`, names the folder and the boots that it may try (`main.py`).
+Only a report that the broker acknowledged makes it the good one (`keep`). Loaded on demand.
+"""
+
+import binascii
+import hashlib
+import json
+import os
+
+from undertone_device.setup.storage import FileStorage
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STATE = "code"
+FOLDERS = ("lib", "lib2")
+BOOTS = 3
+_PART = 512
+
+
+def state(storage: "FileStorage") -> "tuple[str, str, int]":
+    """(good folder, folder to run, boots that it may still try); what `main.py` reads. As flashed: lib."""
+    try:
+        good, now, boots = (storage.read(STATE) or b"").decode().split()
+        return good, now, int(boots)
+    except ValueError:
+        return FOLDERS[0], FOLDERS[0], 0
+
+
+def fetch(url: str, digest: str, root: str = "") -> str:
+    """Stage the release at ``url`` and have it tried from the next boot on; the folder. Raises Invalid, OSError.
+
+    ``digest``: the sha256 of its package.json in hexadecimal. Whatever interrupts this, the code that runs now stays.
+    """
+    storage = FileStorage(root or ".")
+    good, now, _ = state(storage)
+    if good != now:
+        raise Invalid("the code in %s is on trial, expected one that has reported" % now)
+    folder = FOLDERS[1 - FOLDERS.index(good)]
+    files = _manifest(url + "/package.json", digest)
+    path = root + "/" + folder if root else folder
+    _clear(path)
+    _install(url, path, files)
+    for name in files:
+        if _sha256(path + "/" + name) != files[name]:
+            raise Invalid("%s is damaged, expected the sha256 %s" % (name, files[name]))
+    storage.write(STATE, ("%s %s %d" % (good, folder, BOOTS)).encode())
+    return folder
+
+
+def keep(root: str = "") -> None:
+    """The code on trial has reported: it is the good one. Raises OSError."""
+    storage = FileStorage(root or ".")
+    good, now, _ = state(storage)
+    if good != now:
+        storage.write(STATE, ("%s %s 0" % (now, now)).encode())
+
+
+def _manifest(url: str, digest: str) -> "dict[str, str]":
+    import mip
+
+    # What mip itself downloads with.
+    answer: Any = mip.requests.get(url)
+    try:
+        data = answer.content
+    finally:
+        answer.close()
+    if answer.status_code != 200 or _hex(hashlib.sha256(data)) != digest:
+        raise Invalid("%s is not the one with the sha256 %s" % (url, digest))
+    files: dict[str, str] = json.loads(data)["sha256"]
+    return files
+
+
+def _install(url: str, path: str, names: "dict[str, str]") -> None:
+    """The files of the checked manifest and no others: mip would ask for the list anew, and believe the answer."""
+    import mip
+
+    folder = ""
+    for name in names:
+        target = path + "/" + name
+        if target[: target.rindex("/")] != folder:
+            folder = target[: target.rindex("/")]
+            _make_folders(folder)
+        answer: Any = mip.requests.get(url + "/" + name)
+        try:
+            with open(target, "wb") as file:
+                data = answer.raw.read(_PART)
+                while data:
+                    file.write(data)
+                    data = answer.raw.read(_PART)
+        finally:
+            answer.close()
+
+
+def _make_folders(path: str) -> None:
+    parts = path.split("/")
+    for i in range(len(parts)):
+        try:
+            os.mkdir("/".join(parts[: i + 1]))
+        except OSError:  # it is there, or opening the file says why not
+            pass
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while True:
+                data = file.read(_PART)
+                if not data:
+                    return _hex(digest)
+                digest.update(data)
+    except OSError:
+        return "none: it is not there"
+
+
+def _hex(digest: "Any") -> str:
+    return binascii.hexlify(digest.digest()).decode()
+
+
+def _clear(path: str) -> None:
+    """Remove a folder and what is in it."""
+    try:
+        entries = os.listdir(path)
+    except OSError:
+        return
+    for name in entries:
+        inner = path + "/" + name
+        try:
+            os.remove(inner)
+        except OSError:
+            _clear(inner)
+    os.rmdir(path)

@@ -1,0 +1,157 @@
+"""Which campaigns this device takes part in: the accepted one, the next one, and why others were refused."""
+
+from undertone_device.core.campaign_files import CampaignFiles
+from undertone_device.core.ledger import BUILT, NO_CAMPAIGN
+from undertone_shared import campaign as campaigns
+from undertone_shared.errors import Invalid, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from undertone_device.core.guard import Guard
+    from undertone_device.core.ledger import Ledger, Storage
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.policy import Policy
+
+_DAY = 86400
+# So long after its slot a server still takes a report: docs/wire.md.
+_LATE_SECONDS = 2 * _DAY
+_LATE_SLOTS = 96
+
+
+class Acceptance:
+    """The campaigns on file and in the ledger, under the owner's policy. ``refusals`` counts reasons."""
+
+    def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
+        self.refusals: dict[str, int] = {}
+        self.files = CampaignFiles(storage)
+        self._policy = policy
+        self._ledger = ledger
+        self._guard = guard
+        # What the server said last, and the uptime at which it was heard.
+        self._issued_at = self._heard_at = 0
+        self.campaign = self.files.load(ledger.current, policy)
+        self.following = self.files.load(ledger.next, policy)
+
+    def accept(
+        self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
+    ) -> bool:
+        """See `Reporter.accept`."""
+        try:
+            return self._accept(message, now, name, alive)
+        except (Refused, Invalid) as error:
+            reason = getattr(error, "reason", "invalid")
+            self.refusals[reason] = self.refusals.get(reason, 0) + 1
+            raise
+
+    def _accept(
+        self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
+    ) -> bool:
+        issued_at, fingerprint = campaigns.header(message)
+        self._guard.advance()
+        for known in (self.campaign, self.following):
+            if known is not None and known.fingerprint == fingerprint:
+                _check_name(known, name)
+                self._hear(issued_at, now)
+                return False
+        # Once per body: the one that was accepted is known above.
+        self._policy.check_signature(
+            campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
+        )
+        campaign = campaigns.Campaign(campaigns.body_of(message))
+        _check_name(campaign, name)
+        self._policy.check_campaign(campaign)
+        if not _agree(now, issued_at):
+            raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
+        if campaign.fingerprint in (self._ledger.current, self._ledger.next):
+            self._restore(campaign)
+            self._hear(issued_at, now)
+            return True
+        self._guard.start(now)
+        self.promote(now)
+        newest = self.following or self.campaign
+        self._policy.check_succession(campaign, newest, self._ledger.last_epoch, now)
+        if self.following is not None:
+            raise Refused("epoch_pending", "epoch %d has not begun yet" % self.following.epoch)
+        self._keep(campaign, now)
+        self._hear(issued_at, now)
+        return True
+
+    def _hear(self, issued_at: int, now: int) -> None:
+        # One that agrees with the clock gives way only to a later one that does, too: a forged one cannot pause the
+        # device. One that does not agree gives way to any: neither it nor a wrong clock outlasts the next message.
+        if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
+            self._issued_at = issued_at
+            self._heard_at = self._ledger.uptime
+
+    def agrees(self, now: int) -> bool:
+        """Whether the device's clock agrees with what the server said last and the ticks that have passed since.
+
+        That counts for a day, and then for as long as a report is still taken when the server comes back.
+        """
+        campaign = self.campaign
+        passed = self._ledger.uptime - self._heard_at
+        late = max(_LATE_SECONDS, _LATE_SLOTS * campaign.slot_seconds if campaign else 0)
+        return passed <= _DAY + late and _agree(now, self._issued_at + passed)
+
+    def _restore(self, campaign: "Campaign") -> None:
+        """Put back the lost or damaged file of a campaign that the ledger names: it was accepted and charged before."""
+        try:
+            self.files.save(campaign)
+        except (OSError, MemoryError) as error:
+            raise Refused("storage", "the campaign could not be stored: %s" % error)
+        if campaign.fingerprint == self._ledger.current:
+            self.campaign = campaign
+        else:
+            self.following = campaign
+
+    def _keep(self, campaign: "Campaign", now: int) -> None:
+        ledger = self._ledger
+        before = (ledger.last_epoch, ledger.current, ledger.next)
+        charged = (ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho)
+        carried = self._guard.carried(campaign)
+        if carried:
+            carried.charge(campaign, now)
+        ledger.last_epoch = campaign.epoch
+        if self.campaign is None:
+            ledger.current = campaign.fingerprint
+            self._guard.restart()
+        else:
+            ledger.next = campaign.fingerprint
+        try:
+            # The file first: a ledger never names a campaign that is not there.
+            self.files.save(campaign)
+            self._guard.write()
+        except (OSError, MemoryError) as error:
+            ledger.last_epoch, ledger.current, ledger.next = before
+            ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho = charged
+            raise Refused("storage", "the campaign could not be stored: %s" % error)
+        if self.campaign is None:
+            self.campaign = campaign
+        else:
+            self.following = campaign
+
+    def promote(self, now: int) -> "Campaign | None":
+        """The current campaign; the next one becomes it when its epoch begins."""
+        following = self.following
+        if following is None or (self.campaign is not None and now < following.epoch):
+            return self.campaign
+        old = self._ledger.current
+        self.campaign = following
+        self.following = None
+        self._ledger.current = following.fingerprint
+        self._ledger.next = NO_CAMPAIGN
+        self._guard.restart()
+        if old not in (NO_CAMPAIGN, following.fingerprint):
+            self.files.retire(old, following, self._ledger.outbox)
+        return following
+
+
+def _agree(now: int, issued_at: int) -> bool:
+    return now >= BUILT and -_DAY <= now - issued_at <= _DAY
+
+
+def _check_name(campaign: "Campaign", name: "str | None") -> None:
+    if name is not None and campaign.name != name:
+        raise Refused("topic", "the campaign is %s, its topic says %s" % (campaign.name, name))

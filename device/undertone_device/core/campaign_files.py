@@ -1,0 +1,88 @@
+"""The accepted campaigns on file, and which campaign each waiting report belongs to.
+
+One file per accepted campaign holds its body. ``names`` outlives them: a JSON object from the fingerprints of reports
+that still wait to their campaigns' names, so that after a reboot they go to their own topic.
+"""
+
+import json
+
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.report import fingerprint_of
+from undertone_shared.topics import check_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.core.ledger import Outbox, Storage
+    from undertone_shared.policy import Policy
+
+NAMES = "names"
+_MOST_NAMES = 8
+
+
+class CampaignFiles:
+    """Campaigns in a storage. Losing any of them costs data, never privacy."""
+
+    def __init__(self, storage: "Storage"):
+        self._storage = storage
+        self._names = _parse_names(storage.read(NAMES))
+
+    def load(self, fingerprint: bytes, policy: "Policy") -> "Campaign | None":
+        """The campaign, None if its file is not there, damaged, or no longer within the policy."""
+        body = self._storage.read(_file(fingerprint))
+        if body is None:
+            return None
+        try:
+            campaign = Campaign(body)
+            policy.check_campaign(campaign)
+        except (Invalid, Refused):
+            return None
+        return self._known(campaign) if campaign.fingerprint == fingerprint else None
+
+    def save(self, campaign: Campaign) -> None:
+        """Write a campaign. Raises OSError."""
+        self._storage.write(_file(campaign.fingerprint), campaign.body)
+        self._known(campaign)
+
+    def _known(self, campaign: Campaign) -> Campaign:
+        campaign.body = b""  # the file has it; a board needs the memory
+        self._names[campaign.fingerprint.hex()] = campaign.name
+        return campaign
+
+    def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
+        """Delete a campaign that another one follows; whose reports still wait is written first."""
+        names: dict[str, str] = {}
+        index = len(outbox)
+        while index and len(names) < _MOST_NAMES:
+            index -= 1
+            name = self.name_of(outbox[index])
+            if name is not None:
+                names[fingerprint_of(outbox[index]).hex()] = name
+        self._names = names
+        try:
+            if names:
+                self._storage.write(NAMES, json.dumps(names).encode())
+            self._storage.delete(_file(fingerprint))
+        except OSError:
+            pass  # whichever: a full or broken disk costs a name, or leaves a file that nothing points to
+        self._known(following)
+
+    def name_of(self, report: bytes) -> "str | None":
+        """The name of a report's campaign, None if it is not known any more."""
+        return self._names.get(fingerprint_of(report).hex())
+
+
+def _file(fingerprint: bytes) -> str:
+    return "campaign-" + fingerprint.hex()
+
+
+def _parse_names(data: "bytes | None") -> "dict[str, str]":
+    names = {}
+    try:
+        fields = json.loads(data or b"{}")
+        if isinstance(fields, dict):
+            for fingerprint in fields:
+                names[fingerprint] = check_name("campaign", fields[fingerprint])
+    except (ValueError, RuntimeError):  # Invalid is a ValueError
+        return {}
+    return names

@@ -1,0 +1,261 @@
+"""The caps and the ledger behind them: they keep every measured interval to at most one draw, and draws apart.
+
+The ledger's ``spent_until`` moves forward before a report leaves, and what the clock must allow the monotonic tick
+counter must allow, too, whatever server, broker or clock say. Nothing here ever depends on a reading.
+"""
+
+from undertone_device import unload
+from undertone_device.core.ledger import PAUSE, in_ticks
+from undertone_device.core.slot_value import TICKS_MASK
+from undertone_shared.errors import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from undertone_device.core.ledger import Ledger, Storage
+    from undertone_device.core.pauses import Span
+    from undertone_device.core.seams import Carried
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.policy import Policy
+
+_DAY = 86400
+# Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
+BEGUN = "begun"
+
+
+class Guard:
+    """One sensor's caps and what its ledger counts against them. ``carried``: by kind of rule."""
+
+    def __init__(
+        self,
+        policy: "Policy",
+        storage: "Storage",
+        ledger: "Ledger",
+        ticks: "Callable[[], int]",
+        asleep: "int | None",
+        carried: "dict[str, Carried]",
+    ):
+        self._policy = policy
+        self._storage = storage
+        self._ledger = ledger
+        self._ticks = ticks
+        self._carried = carried
+        # What the file already counts as spent, when slots are reserved in blocks.
+        self._until = ledger.spent_until
+        self._reserved = 0
+        self._units = 0
+        self._campaign: Campaign | None = None
+        self._drew_at: int | None = None
+        self._drawn = False
+        self._span: Span | None = None
+        self._wrote_at = ledger.uptime
+        now = self._at = ticks()
+        drew = ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
+        slept = 0
+        if asleep is not None:
+            self._drew_at = (now - asleep) & TICKS_MASK
+            slept = asleep // 1000
+            # From the draw: a ledger that was written since has counted part of it.
+            ledger.uptime = max(ledger.uptime, drew + slept)
+        # Uptime is counted in whole seconds: one more than has passed since the last draw or boot never counts.
+        self._rest_from = ledger.uptime - slept + 1
+
+    def start(self, now: int) -> None:
+        """Begin a ledger that is new or lost. Raises Refused if it cannot be written."""
+        ledger = self._ledger
+        try:
+            losses = self._storage.read(BEGUN)
+            if ledger.lost:
+                self._begin(now, losses is not None)
+                self.write()
+            elif losses is not None:
+                return
+            # After the ledger: a power cut between leaves one that began, not one that was lost.
+            self._storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
+        except (OSError, ValueError) as error:
+            raise Refused("storage", "the ledger could not be begun: %s" % error)
+
+    def _begin(self, now: int, lost: bool) -> None:
+        ledger = self._ledger
+        ledger.lost = False
+        ledger.spent_until = ledger.began = self._until = now
+        if lost:
+            # As much as can have been drawn was: the whole cap in the last period, and all of a lifetime.
+            policy = self._policy
+            ledger.uptime += policy.period_seconds
+            self._rest_from += policy.period_seconds
+            ledger.sums.fill(now, ledger.uptime, policy.slot_seconds)
+            ledger.ever = policy.lifetime
+            for carried in self._carried.values():
+                carried.lost(now)
+
+    def advance(self) -> None:
+        """Count uptime: to be called at least every twelve days, before the ticks come round."""
+        seconds = ((self._ticks() - self._at) & TICKS_MASK) // 1000
+        self._at = (self._at + seconds * 1000) & TICKS_MASK
+        self._ledger.uptime += seconds
+
+    def rested(self, opened: int) -> bool:
+        """Whether a slot that opened at this uptime did so late enough after the last draw and boot, in ticks."""
+        rest = self._policy.rest_seconds
+        by_clock = not rest or self._policy.rest_by != "ticks"
+        return by_clock or opened - self._rest_from >= in_ticks(rest)
+
+    def begins(self, campaign: "Campaign", slot: int) -> int:
+        """The Unix second from which on readings may enter a slot's value: a counter's is based in the slot before."""
+        return (slot - 1 if campaign.measure == "counter" else slot) * campaign.slot_seconds
+
+    def restart(self) -> None:
+        """Another campaign is the current one."""
+        for carried in self._carried.values():
+            carried.restart()
+
+    def carried(self, campaign: "Campaign") -> "Carried | None":
+        """What the campaign's kind of rule carries from report to report, if anything."""
+        return self._carried.get(campaign.rule.kind)
+
+    def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """One word why this slot must not be drawn, or None. ``opened``: the uptime from which on it was measured.
+
+        The clock agrees with the server's, as `Acceptance.agrees` says.
+        """
+        ledger = self._ledger
+        policy = self._policy
+        start = slot * campaign.slot_seconds
+        if slot < campaign.first_slot:
+            return "waiting"
+        if slot > campaign.last_slot:
+            return "ended"
+        if start + campaign.slot_seconds > now:
+            # Only a clock that was ahead can have closed it.
+            return "ahead"
+        if start < ledger.spent_until:
+            self._return(now)
+            return "spent"
+        rest = policy.rest_seconds
+        if rest and (self.begins(campaign, slot) < ledger.spent_until + rest or not self.rested(opened)):
+            return "rest"
+        if self._drew_at is None:
+            if not policy.one_shot and now // _DAY <= ledger.day and ledger.boots >= policy.boots_per_day:
+                return "boots"
+        elif policy.one_shot and self._drawn:
+            return "one_shot"
+        elif (self._ticks() - self._drew_at) & TICKS_MASK < 900 * campaign.slot_seconds:
+            return "rate"
+        period = policy.period_seconds
+        ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
+        # No campaign has shorter slots than the policy allows. Where a period holds no more of those than the cap, the
+        # clock has nothing to say: only ticks can tell of more.
+        by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
+        if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
+            return "period"
+        if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
+            return "lifetime"
+        carried = self.carried(campaign)
+        return carried.obstacle(campaign, slot) if carried else None
+
+    def _return(self, now: int) -> None:
+        """Undo a wrong clock, once the clock agrees with the server's again: what is spent ahead was spent by now.
+
+        An honest clock never spends more than a day and a block of reserved slots ahead. All that was measured was
+        measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
+        streams, whose windows the clock numbers, stay as they are: their owner has `reset`.
+        """
+        ledger = self._ledger
+        policy = self._policy
+        if policy.rest_by != "ticks" or policy.stream or ledger.spent_until <= now + _DAY + policy.write_seconds:
+            return
+        from undertone_device.core import reset
+
+        reset.clamp(ledger, policy, now)
+        del reset
+        unload("core.reset")
+        self._until = now
+        self._reserved = 0
+        # After a boot, too.
+        self._drew_at = self._ticks()
+        self._rest_from = ledger.uptime + 1
+
+    def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """The word ``pause`` if the household's pause covers any of the slot, by clock or ticks. To be asked each slot.
+
+        In a pause the ledger is written as often as if reports were drawn: a boot does not forget how long it lasted.
+        """
+        ledger = self._ledger
+        try:
+            pause = self._storage.read(PAUSE)
+            if not pause:
+                self._span = None
+                return None
+            if self._span is None:
+                # Most boards never pause.
+                from undertone_device.core.pauses import Span
+
+                self._span = Span(self._storage, self._policy.rest_by == "ticks")
+            covered = self._span.covers(
+                pause, self.begins(campaign, slot), (slot + 1) * campaign.slot_seconds, now, opened, ledger.uptime
+            )
+            if covered and ledger.uptime - self._wrote_at >= self._policy.write_seconds:
+                self.write()
+        except (OSError, ValueError, IndexError):
+            covered = True  # nobody can read until when: not before the file is mended or removed
+        return "pause" if covered else None
+
+    def _cost(self, campaign: "Campaign") -> int:
+        """Units of epsilon of one report, by the dearest of the campaign's mechanisms; a stream is charged in rho."""
+        if campaign is not self._campaign:
+            self._campaign = campaign
+            # What is reserved was reserved at the price of the one before.
+            self._units = self._reserved = 0
+            # Once in a campaign: not kept in a board's memory.
+            from undertone_device.core import units
+
+            for _, mechanism in campaign.rule.mechanisms:
+                self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
+            del units
+            unload("core.units")
+        return self._units
+
+    def spend(self, campaign: "Campaign", slot: int) -> None:
+        """Count the slot's draw, in RAM."""
+        ledger = self._ledger
+        start = slot * campaign.slot_seconds
+        units = self._cost(campaign)
+        ledger.spent_until = start + campaign.slot_seconds
+        ledger.sequence += 1
+        ledger.ever += units
+        ledger.sums.spend(start // _DAY, units)
+        ledger.sums.add(start, ledger.uptime)
+        if self._drew_at is None:
+            day = ledger.spent_until // _DAY
+            if day > ledger.day:
+                ledger.day = day
+                ledger.boots = 0
+            ledger.boots += 1
+        self._drew_at = self._ticks()
+        self._drawn = True
+        self._rest_from = ledger.uptime + 1
+
+    def commit(self, campaign: "Campaign") -> bool:
+        """Whether what was spent is on file; it is written at most once in the policy's ``write_seconds``."""
+        ledger = self._ledger
+        if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:
+            self._reserved -= 1
+            return True
+        apart = campaign.slot_seconds + self._policy.rest_seconds
+        ahead = (self._policy.write_seconds + apart - 1) // apart - 1
+        try:
+            ledger.write(ledger.spent_until + ahead * apart, ahead, self._units)
+        except OSError:
+            for carried in self._carried.values():
+                carried.forget()
+            return False
+        self._until = ledger.spent_until + ahead * apart
+        self._reserved = ahead
+        return True
+
+    def write(self) -> None:
+        """Write the ledger with what is reserved already. Raises OSError."""
+        self._ledger.write(self._until, self._reserved, self._units)
+        self._wrote_at = self._ledger.uptime

@@ -1,0 +1,216 @@
+"""The reporter core: one sensor's samples in, perturbed reports out. No loop, no socket, no clock of its own.
+
+Every measured interval enters at most one draw, whatever server, broker or clock say (see `guard`), and a campaign
+outside the policy is refused (see `acceptance`). Unix seconds are passed in; ticks are milliseconds modulo 2^30.
+"""
+
+from undertone_device.core.acceptance import Acceptance
+from undertone_device.core.guard import Guard
+from undertone_device.core.ledger import DEFAULT_OUTBOX, Ledger
+from undertone_device.core.slot_value import OpenSlot
+from undertone_shared.entropy import EntropyError
+from undertone_shared.report import LENGTH, pack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from undertone_device.core.ledger import Storage
+    from undertone_device.core.seams import Carried, Sample, Value
+    from undertone_device.core.slot_value import SlotValue
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.entropy import Entropy
+    from undertone_shared.policy import Policy
+
+
+class Reporter:
+    """One sensor of one device under its owner's policy.
+
+    ``storage`` holds the ledger and the accepted campaigns; ``capacity`` is how many unacknowledged reports are
+    kept (96 slots are the least that the aggregator still admits). ``asleep``: milliseconds since the last draw by
+    a counter that ran on through deep sleep, which makes this wake no boot. ``paused`` says in one word why the
+    last finished slot gave no report.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        policy: "Policy",
+        storage: "Storage",
+        entropy: "Entropy",
+        ticks: "Callable[[], int]",
+        counter_modulus: int = 0,
+        capacity: int = DEFAULT_OUTBOX,
+        asleep: "int | None" = None,
+    ):
+        self.device = device
+        self.policy = policy
+        self.dropped = 0
+        self.paused: str | None = None
+        # For people to read; see `spent`.
+        self.storage = storage
+        self.ledger: Ledger
+        self._entropy = entropy
+        self._ticks = ticks
+        carried: dict[str, Carried] = {}
+        several: Callable[[list[SlotValue]], Value] | None = None
+        if policy.stream:
+            # A board without streams never loads their code.
+            from undertone_device.core.stream_state import StreamState, VectorValue
+
+            self.ledger = Ledger(storage, capacity, LENGTH + 4 * (policy.stream.dimension - 1))
+            carried["stream"] = StreamState(policy, self.ledger, entropy)
+            several = VectorValue
+        else:
+            self.ledger = Ledger(storage, capacity)
+        self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
+        self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
+        # The fingerprint of the campaign that this device's place was computed for, and the place.
+        self._placed = (b"", 0)
+        self._open = OpenSlot(ticks, counter_modulus, several)
+        # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
+        self.outbox = self.ledger.outbox
+        self.refusals = self._accepted.refusals
+
+    @property
+    def campaign(self) -> "Campaign | None":
+        """The accepted campaign."""
+        return self._accepted.campaign
+
+    @property
+    def next_campaign(self) -> "Campaign | None":
+        """The campaign that follows at its epoch."""
+        return self._accepted.following
+
+    @property
+    def spent_until(self) -> int:
+        """The Unix second at which the last spent interval ends."""
+        return self.ledger.spent_until
+
+    def campaign_of(self, report: bytes) -> "str | None":
+        """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
+        return self._accepted.files.name_of(report)
+
+    def accept(
+        self,
+        message: "bytes | memoryview",
+        now: int,
+        name: "str | None" = None,
+        alive: "Callable[[], object] | None" = None,
+    ) -> bool:
+        """Take a campaign message; True if it is a new campaign, False for the one accepted already.
+
+        ``name``: the campaign that the message's topic names, if it came by one; the message must be of that one.
+        ``alive``: a watchdog's feed, while a new campaign's signature is verified.
+        Raises Refused or Invalid, counts the reason in ``refusals`` and keeps the last good one.
+        """
+        had = self.campaign
+        new = self._accepted.accept(message, now, name, alive)
+        if new and had is None:
+            self.paused = None
+        return new
+
+    # Slots
+
+    def observe(self, sample: "Sample", now: int) -> None:
+        """Take one raw sample, an integer in the campaign's unit (a 1 or 0 for duration), or a tuple of integers
+
+        where the policy's streams have several dimensions. Raises Invalid.
+        """
+        self._roll(now)
+        if self._open.value is not None:
+            self._open.value.add(sample, self._ticks())
+
+    def observe_many(self, samples: "Sequence[Sample]", now: int) -> None:
+        """Take a buffer of raw samples. Raises Invalid."""
+        self._roll(now)
+        if self._open.value is not None:
+            self._open.value.add_many(samples, self._ticks())
+
+    def close_slot(self, now: int) -> "bytes | None":
+        """The report of the slot that has just ended, once; None while it lasts or when nothing may be drawn.
+
+        The report is in the outbox, and on file as the policy demands, before it is returned.
+        """
+        self._roll(now)
+        finished = self._open.finished
+        if finished is None:
+            return None
+        campaign, slot, value, opened = finished
+        self.paused = self._obstacle(campaign, slot, now, opened)
+        if self.paused == "rate":
+            # Only early: asked again within the slot, it may still be drawn.
+            return None
+        self._open.finished = None
+        if self.paused is not None:
+            return None
+        return self._release(campaign, slot, campaign.default if value is None else value)
+
+    def run_once(self, sample: "Sample | None", now: int) -> "bytes | None":
+        """Wake, read, report, sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
+        campaign = self._accepted.promote(now)
+        if campaign is None:
+            self.paused = "no_campaign"
+            return None
+        slot = now // campaign.slot_seconds - 1
+        self._guard.advance()
+        opened = self.ledger.uptime - (now - self._guard.begins(campaign, slot))
+        self.paused = self._obstacle(campaign, slot, now, opened)
+        if self.paused is not None:
+            return None
+        return self._release(campaign, slot, campaign.default if sample is None else sample)
+
+    def acked(self, report: bytes) -> None:
+        """The broker has acknowledged these bytes: they are not sent again in this run."""
+        self.ledger.outbox.remove(report)
+
+    def _roll(self, now: int) -> None:
+        """Finish the open slot if it is over, and open the one that holds ``now``."""
+        self._guard.advance()
+        if self._open.lasts(now):
+            return
+        end = self._open.close()
+        campaign = self._accepted.promote(now)
+        if campaign is None:
+            self.paused = "no_campaign"
+        else:
+            self._open.open(campaign, now, end, self.ledger.uptime)
+
+    # Drawing
+
+    def _obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
+        """One word why this slot must not be drawn, or None; ``opened``: the uptime from which on it was measured."""
+        if not self._accepted.agrees(now):
+            return "clock"
+        # At every slot, whatever else forbids it: a pause counts its ticks from when it is first seen.
+        paused = self._guard.paused(campaign, slot, now, opened)
+        if not campaign.schedule.is_turn(self._place(campaign), slot):
+            return "turn"
+        return self._guard.obstacle(campaign, slot, now, opened) or paused
+
+    def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
+        try:
+            self._entropy.refill()
+            report = self._draw(campaign, slot, reading)
+        except EntropyError:
+            self.paused = "entropy"
+            return None
+        self._guard.spend(campaign, slot)
+        self.dropped += self.outbox.append(report)
+        if self._guard.commit(campaign):
+            return report
+        self.outbox.remove_newest()
+        self.paused = "storage"
+        return None
+
+    def _place(self, campaign: "Campaign") -> int:
+        """This device's place in the campaign's schedule: one hash per campaign."""
+        if campaign.fingerprint != self._placed[0]:
+            self._placed = (campaign.fingerprint, campaign.schedule.place(self.device))
+        return self._placed[1]
+
+    def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
+        rule = campaign.rule
+        member = campaign.schedule.is_member(self._place(campaign), slot)
+        kind, values, chain = rule.draw(campaign, slot, reading, member, self._guard.carried(campaign), self._entropy)
+        return pack(kind, campaign.fingerprint, slot, values, self.ledger.sequence + 1, chain)

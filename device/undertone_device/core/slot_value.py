@@ -1,0 +1,174 @@
+"""The slot that is being measured, and its value from its raw samples, in integers. No sample enters two slots."""
+
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from undertone_device.core.seams import Sample, Value
+    from undertone_shared.campaign import Campaign
+
+    Finished = tuple[Campaign, int, Sample | None, int]
+
+# Ticks are milliseconds modulo 2^30, as MicroPython counts them.
+TICKS_MASK = (1 << 30) - 1
+_LARGEST = (1 << 30) - 1
+
+
+def check_sample(sample: "Sample") -> int:
+    """The sample. Raises Invalid unless it is an integer of 30 bits and sign."""
+    if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
+        # The sample itself is a reading: the sentence may reach a log.
+        raise Invalid("a sample is out of range or no integer, expected an integer from -(2^30-1) to 2^30-1")
+    return sample
+
+
+class SlotValue:
+    """Accumulates one slot's samples by ``measure``; state besides them is what the next slot starts from.
+
+    sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
+    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). A slot without a
+    reading ends its interval, and so does a change to shorter slots (`OpenSlot.open`): a value never reaches back
+    beyond the slot before its own, of its own length, into a rest or a pause.
+    """
+
+    def __init__(self, measure: str, modulus: int = 0):
+        self.measure = measure
+        self._modulus = modulus
+        self._base: int | None = None
+        self._since: int | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._count = 0
+        self._sum = 0
+        self._last = 0
+        self._max = -_LARGEST
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample at ``ticks``. Raises Invalid unless it is an integer of 30 bits and sign."""
+        sample = check_sample(sample)
+        if self.measure == "duration":
+            self._advance(ticks)
+            self._since = ticks if sample else None
+        else:
+            self._sum += sample
+            self._max = max(self._max, sample)
+            self._last = sample
+        self._count += 1
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take a buffer of samples at once. Raises Invalid like ``add``."""
+        if self.measure in ("sum", "mean"):
+            # Most boards never take a buffer.
+            from undertone_device.core.buffers import total
+
+            self._sum += total(samples)  # type: ignore[arg-type]
+            self._count += len(samples)
+        else:
+            for sample in samples:
+                self.add(sample, ticks)
+
+    def _advance(self, ticks: int) -> None:
+        if self._since is not None:
+            self._sum += (ticks - self._since) & TICKS_MASK
+            self._since = ticks
+
+    def close(self, ticks: int) -> "int | None":
+        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+        measure = self.measure
+        value: int | None = None
+        if measure == "duration":
+            self._advance(ticks)
+            if self._count or self._since is not None:
+                value = self._sum // 1000
+        elif self._count:
+            if measure == "sum":
+                value = self._sum
+            elif measure == "mean":
+                value = (2 * self._sum + self._count) // (2 * self._count)
+            elif measure == "max":
+                value = self._max
+            elif measure == "last":
+                value = self._last
+            else:
+                if self._base is not None:
+                    value = self._last - self._base
+                    if self._modulus:
+                        value %= self._modulus
+                self._base = self._last
+        else:
+            self._base = None
+        self._reset()
+        return value
+
+
+class OpenSlot:
+    """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
+
+    A finished slot is (campaign, slot, value, opened): ``opened`` is the uptime, in seconds of the tick counter, from
+    which on readings may have entered the value. A slot that was entered in its middle, by boot or by a jump of the
+    clock, is never finished. ``several`` makes one value of the coordinates' values, where the policy has streams.
+    """
+
+    def __init__(
+        self,
+        ticks: "Callable[[], int]",
+        modulus: int,
+        several: "Callable[[list[SlotValue]], Value] | None",
+    ):
+        self.finished: Finished | None = None
+        self.value: Value | None = None
+        self._ticks = ticks
+        self._campaign: Campaign | None = None
+        self._modulus = modulus
+        self._several = several
+        self._dimension = 0
+        self._slot = 0
+        self._seconds = 0
+        self._whole = False
+        self._opened = 0
+        self._opened_at = 0
+        self._opened_before = 0
+
+    def lasts(self, now: int) -> bool:
+        """Whether ``now`` is in the open slot."""
+        campaign = self._campaign
+        return campaign is not None and now // campaign.slot_seconds == self._slot
+
+    def close(self) -> int:
+        """End the open slot, if any; the Unix second of its end, -1 without one."""
+        campaign = self._campaign
+        if campaign is None or self.value is None:
+            return -1
+        now = self._ticks()
+        if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
+            # Nobody looked when it ended, as in a suspend: time after it is no part of it.
+            now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
+        value = self.value.close(now)
+        if self._whole:
+            # A counter's value begins at a reading of the slot before.
+            opened = self._opened_before if campaign.measure == "counter" else self._opened
+            self.finished = (campaign, self._slot, value, opened)
+        self._campaign = None
+        return (self._slot + 1) * campaign.slot_seconds
+
+    def open(self, campaign: "Campaign", now: int, end: int, uptime: int) -> None:
+        """Begin the campaign's slot that holds ``now``, at ``uptime``; ``end`` is where the one before it ended."""
+        self._opened_before = self._opened
+        self._opened = uptime
+        self._opened_at = self._ticks()
+        dimension = campaign.rule.dimension
+        seconds = campaign.slot_seconds
+        self._slot = now // seconds
+        self._whole = self._slot * seconds == end
+        self._campaign = campaign
+        # What the last slot left is where this one starts, if it is the same quantity. A counter's base was read
+        # somewhere in the last slot: after a longer one it may be older than one of these slots, and is forgotten.
+        stale = campaign.measure == "counter" and self._seconds > seconds
+        self._seconds = seconds
+        if self.value is None or stale or self.value.measure != campaign.measure or self._dimension != dimension:
+            values = [SlotValue(campaign.measure, self._modulus) for _ in range(dimension)]
+            self.value = self._several(values) if self._several and dimension > 1 else values[0]
+            self._dimension = dimension

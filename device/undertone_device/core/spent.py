@@ -1,0 +1,56 @@
+"""What the ledger's sums say, for people: never loaded where nobody asks."""
+
+import struct
+
+from undertone_device.core.ledger import DAYS, MONTH, RING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.core.ledger import Sums
+    from undertone_shared.policy import Policy
+
+
+def drawn_since(sums: "Sums", start: int) -> int:
+    """At most so many draws were of slots that start at ``start`` or later."""
+    sums.pack(0, 0)
+    buffer = sums.buffer
+    groups, newest, size, count = struct.unpack(">HHII", buffer[:12])
+    total = 0
+    for group in range(groups):
+        i = RING + 8 * group
+        if struct.unpack(">I", buffer[i : i + 4])[0] >= max(start, 1):
+            total += count if group == newest else size
+    return total
+
+
+def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
+    """Units of epsilon of the ``days`` UTC days up to ``day``; 31 hold any thirty times 24 hours up to now.
+
+    ``ever``: what all days together were spent, which counts where a day's sum does not fit its place.
+    """
+    buffer = sums.buffer
+    newest = struct.unpack(">I", buffer[20:24])[0]
+    total = 0
+    for old in range(max(newest, day) - days + 1, newest + 1):
+        i = MONTH + 4 * (old % DAYS)
+        units = struct.unpack(">I", buffer[i : i + 4])[0]
+        if units == 0xFFFFFFFF:
+            return ever
+        total += units
+    return total
+
+
+def most_reports(policy: "Policy", seconds: int, counter: bool) -> int:
+    """How many reported intervals a real interval of ``seconds`` can touch, whatever campaigns the policy allows.
+
+    No slot is shorter than the policy's S. A rest W allows ceil((seconds + S)/(W + S)) intervals, no rest
+    ceil((seconds + S)/S), and the sliding cap of k starts in any P allows k in each whole P, what fits into the part
+    that is left, and one that began before. A ``counter``'s interval reaches from its reading in the slot before to
+    its own, wherever in their slots those are: with a rest S is then 2 S, without one there is one more.
+    """
+    slot = policy.slot_seconds
+    reach = 2 * slot if counter else slot
+    apart = -(-(seconds + reach) // (reach + policy.rest_seconds if policy.rest_seconds else slot))
+    whole, part = divmod(seconds, policy.period_seconds)
+    most = policy.reports_per_period
+    return min(apart, most * whole + min(most, -(-part // slot)) + (2 if counter else 1))

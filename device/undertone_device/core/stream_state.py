@@ -1,0 +1,181 @@
+"""A stream's chains: the last clipped readings, in RAM alone, and what the ledger counts of them.
+
+A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
+"""
+
+from undertone_device.core.ledger import in_ticks
+from undertone_device.core.slot_value import SlotValue, check_sample
+from undertone_shared.errors import Invalid
+from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from undertone_device.core.ledger import Ledger
+    from undertone_device.core.seams import Sample
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.entropy import Entropy
+    from undertone_shared.policy import Policy
+    from undertone_shared.stream import Point, StreamRule
+
+
+class Chain:
+    """One chain's end: its length, the last clipped point, what was released for it, and its slot."""
+
+    def __init__(self, index: int, point: "Point", released: "Point", slot: int):
+        self.index = index
+        self.point = point
+        self.released = released
+        self.slot = slot
+
+
+class StreamState:
+    """The chains of the current campaign, one per slot modulo the rule's lag; counts and charges go to the ledger.
+
+    How a campaign with a stream collects; see `seams.Collecting`.
+    """
+
+    def __init__(self, policy: "Policy", ledger: "Ledger", entropy: "Entropy"):
+        assert policy.stream is not None
+        self._stream = policy.stream
+        self._by_ticks = policy.rest_by == "ticks"
+        self._ledger = ledger
+        self._entropy = entropy
+        self._chains: dict[int, Chain] = {}
+
+    # Budget
+
+    def lost(self, now: int) -> None:
+        """This period counts as spent."""
+        ledger = self._ledger
+        ledger.rho = LARGEST_RHO
+        ledger.rho_period = now // self._stream.period_seconds
+        ledger.rho_since = ledger.uptime
+        ledger.ever_rho = max(ledger.ever_rho, self._stream.lifetime)
+
+    def charge(self, campaign: "Campaign", now: int) -> None:
+        """Add the whole campaign to the ledger: ``rho`` bounds what any period up to ``rho_period`` is charged.
+
+        A sum begins from nothing when the clock is past that period and the ticks have counted its length since the
+        sum before began. Raises Refused where the sum is above the cap.
+        """
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
+        ledger = self._ledger
+        seconds = self._stream.period_seconds
+        cost = self._stream.charge(campaign, rule)
+        total = cost
+        last = max((campaign.end - 1) // seconds, ledger.rho_period)
+        short = self._by_ticks and ledger.rho and ledger.uptime - ledger.rho_since < in_ticks(seconds)
+        goes_on = short or max(campaign.epoch, now) // seconds <= ledger.rho_period
+        if goes_on:
+            total += ledger.rho
+        self._stream.check_total(total, rule)
+        ever = ledger.ever_rho + rule.charge() * rule.windows_of(campaign.last_slot - campaign.first_slot + 1)
+        self._stream.check_lifetime(ever)
+        ledger.rho = total
+        ledger.rho_period = last
+        ledger.ever_rho = ever
+        if not goes_on:
+            ledger.rho_since = ledger.uptime
+
+    def restart(self) -> None:
+        """Another campaign is the current one: its counts start at nothing."""
+        self._ledger.window = self._ledger.window_until = self._ledger.reports = self._ledger.chains = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """End all chains."""
+        self._chains = {}
+
+    def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
+        """``reports`` or ``chains`` if the window's budget of them is spent."""
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
+        ledger = self._ledger
+        if campaign.fingerprint != ledger.current:
+            return "ended"  # the counts are the current campaign's
+        window = _window(rule, campaign, slot)
+        reports, chains = (ledger.reports, ledger.chains) if window <= ledger.window else (0, 0)
+        if reports >= rule.reports:
+            return "reports"
+        length = rule.renewal * campaign.slot_seconds
+        if self._by_ticks and window > ledger.window and ledger.window_until > ledger.uptime + in_ticks(length):
+            return "window"
+        if chains >= rule.chains and self._chain(rule, window, slot) is None:
+            return "chains"
+        return None
+
+    # Reports
+
+    def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
+        """(X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
+
+        The noise is drawn here, with the report: a copy of the memory from before holds none that is used twice.
+        """
+        rule: StreamRule = campaign.rule  # type: ignore[assignment]
+        entropy = self._entropy
+        ledger = self._ledger
+        window = _window(rule, campaign, slot)
+        chain = self._chain(rule, window, slot)
+        noise = rule.draw_noise(chain is None, entropy) if rule.law == GAUSSIAN else ()
+        entropy.refill()
+        point = rule.point(reading, campaign.offset, entropy)
+        if window != ledger.window:
+            ledger.window = window
+            ledger.reports = ledger.chains = 0
+            self.forget()
+        if not ledger.reports:
+            # Ticks allow a window of every window's length, and one ahead: a device that joins late keeps to the day.
+            length = rule.renewal * campaign.slot_seconds
+            ledger.window_until = max(ledger.window_until, ledger.uptime) + length
+        if chain is None:
+            released = rule.first(point, noise, entropy)
+            index = 1
+            ledger.chains += 1
+            ledger.urgent = True
+        else:
+            point = rule.clip(point, chain.point)
+            released = rule.later(point, chain.point, chain.released, noise, entropy)
+            index = chain.index + 1
+        ledger.reports += 1
+        self._chains[slot % rule.lag] = Chain(index, point, released, slot)
+        return released, index
+
+    def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
+        """The chain that the slot continues, None if it starts one."""
+        chain = self._chains.get(slot % rule.lag)
+        if chain is None or window != self._ledger.window:
+            return None
+        missed = (slot - chain.slot) // rule.lag - 1
+        return None if rule.restart and missed >= rule.restart else chain
+
+
+def _window(rule: "StreamRule", campaign: "Campaign", slot: int) -> int:
+    return (slot - campaign.first_slot) // rule.renewal if rule.renewal else 0
+
+
+class VectorValue:
+    """The slot values of a reading's coordinates, each accumulated alone."""
+
+    def __init__(self, parts: "list[SlotValue]"):
+        self.measure = parts[0].measure
+        self._parts = parts
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample, a tuple of coordinates. Raises Invalid."""
+        if not isinstance(sample, tuple) or len(sample) != len(self._parts):
+            raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self._parts))
+        for coordinate in sample:
+            check_sample(coordinate)
+        for i in range(len(sample)):
+            self._parts[i].add(sample[i], ticks)
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take samples one by one. Raises Invalid."""
+        for sample in samples:
+            self.add(sample, ticks)
+
+    def close(self, ticks: int) -> "tuple[int, ...] | None":
+        """The slot's values, None if a coordinate has none; the next slot starts empty."""
+        values = [part.close(ticks) for part in self._parts]
+        return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

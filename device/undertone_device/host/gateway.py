@@ -1,0 +1,207 @@
+"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process serves all."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from undertone_device.host import status
+from undertone_device.host.home import open_home
+from undertone_device.host.paho_transport import PahoTransport
+from undertone_device.host.sources import open_source
+from undertone_device.host.sources.background import Background
+from undertone_device.setup import assembly, clock
+from undertone_device.setup.config import read_config
+from undertone_device.setup.settings import Config
+from undertone_device.setup.storage import FileStorage
+from undertone_shared.errors import Invalid
+
+_STATUS_SECONDS = 10
+_STEP_MILLISECONDS = 250
+_FINISH_MILLISECONDS = 2000
+
+
+# What became of a report: "sent" or "acked", the device, the report's bytes.
+Note = Callable[[str, str, bytes], None]
+
+
+class Device:
+    """One device: its client, its source, and the status file for its owner. Raises Invalid, the field named."""
+
+    def __init__(self, config: Config, as_json: bool, note: Note) -> None:
+        policy = assembly.read_policy(config)
+        if policy.stream and policy.stream.dimension > 1:
+            raise Invalid(f"stream.dimension is {policy.stream.dimension}, expected 1: a source gives one number")
+        self._source = open_source(config)
+        self._home = open_home(config)
+        broker = config.broker
+        transport = PahoTransport(
+            broker.host,
+            broker.port,
+            config.name,
+            broker.user,
+            assembly.read_password(broker),
+            broker.keepalive,
+            assembly.tls_context(broker, policy),
+        )
+        self.name = config.name
+        self._as_json = as_json
+        self._background = Background(self._source) if self._source.slow else None
+        read = (self._background or self._source).read if self._source.polled else None
+        self._client = assembly.make_client(
+            config,
+            policy,
+            transport,
+            clock.unix_time,
+            clock.ticks,
+            clock.sleep_ms,
+            read,
+            handed_over=lambda report: note("sent", config.name, report),
+            acknowledged=lambda report: note("acked", config.name, report),
+        )
+        self._storage = FileStorage(config.state)
+        self._heard = clock.unix_time()
+        self._written: dict[str, Any] = {}
+        self._written_at = -_STATUS_SECONDS
+        self._said = ""
+        self.say(f"started, broker {broker.host}:{broker.port}")
+
+    def step(self, milliseconds: int) -> None:
+        """One round: samples in, reports out, and the status on file when it changed."""
+        self._observe()
+        self._client.step(milliseconds)
+        now = clock.unix_time()
+        state = self._state(now)
+        if state is None:
+            return
+        if self._home is not None:
+            self._home.show(state)
+            state["home"] = self._home.trouble
+        sentence = _sentence(state)
+        if sentence != self._said:
+            self.say(sentence)
+        elif 0 <= now - self._written_at < _STATUS_SECONDS or state == dict(self._written, time=now):
+            return
+        self._said = sentence
+        # Kept as it was written: the counters in the state itself go on counting.
+        text = json.dumps(state)
+        self._written, self._written_at = json.loads(text), now
+        self._write(text)
+
+    def _observe(self) -> None:
+        """Take the samples that have come since the last round."""
+        reporter = self._client.reporter
+        for sample in self._source.arrived():
+            self._heard = clock.unix_time()
+            reporter.observe(sample, self._heard)
+        campaign = reporter.campaign
+        if self._background is None or campaign is None:
+            return
+        now = clock.unix_time()
+        try:
+            answer = self._background.answer(now, campaign.slot_seconds)
+        except (OSError, ValueError):
+            self._client.counts["sensor_failures"] += 1
+        else:
+            if answer is not None:
+                reporter.observe(answer, now)
+
+    def finish(self) -> None:
+        """Send what waits, and leave."""
+        self._client.finish(_FINISH_MILLISECONDS)
+        self._source.close()
+        if self._home is not None:
+            self._home.close()
+        if state := self._state(clock.unix_time()):
+            self._write(json.dumps(state))
+        self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
+
+    def say(self, sentence: str) -> None:
+        """One line for whoever watches."""
+        line = f"{self.name}: {sentence}"
+        print(json.dumps({"time": clock.unix_time(), "event": line}) if self._as_json else line, flush=True)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._storage.write(status.FILE, text.encode())
+        except OSError as error:
+            # A full disk hides the status; the ledger says for itself whether it can go on.
+            self.say(f"the status cannot be written: {error}")
+
+    def _state(self, now: int) -> dict[str, Any] | None:
+        """None, and said once, where what stands in the device's folder cannot be read."""
+        try:
+            described = status.describe(self._client, now)
+        except (OSError, ValueError) as error:
+            sentence = f"the status cannot be made: {error}"
+            if sentence != self._said:
+                self._said = sentence
+                self.say(sentence)
+            return None
+        return dict(described, source=(self._background or self._source).trouble or self._silence(now))
+
+    def _silence(self, now: int) -> str:
+        campaign = self._client.reporter.campaign
+        if self._source.polled or campaign is None or now - self._heard < campaign.slot_seconds:
+            return ""
+        return "no sample: nothing has arrived for a whole slot"
+
+
+def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
+    """Run the devices of these configuration files until SIGTERM or Ctrl-C.
+
+    ``ledger``: a file to which each report goes as a line before it leaves, and once it is acknowledged: the whole of
+    what this machine ever said. Raises Invalid before anything runs if one is wrong, or two share a name or a state
+    folder; OSError for a ledger that cannot be written.
+    """
+    configs = [read_config(path) for path in paths]
+    for what in ("name", "state"):
+        values = [getattr(config, what) for config in configs]
+        for value in values:
+            if values.count(value) > 1:
+                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected one of each")
+    with ExitStack() as stack:
+        file = None if ledger is None else stack.enter_context(open(ledger, "a", 1, "ascii", opener=_private))
+
+        def note(word: str, device: str, report: bytes) -> None:
+            if file is not None:
+                file.write(f"{time.time_ns() // 1_000_000} {word} {device} {report.hex()}\n")
+
+        stopped: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda received, frame: stopped.append(received))
+        devices = [Device(config, as_json, note) for config in configs]
+        share = max(_STEP_MILLISECONDS // len(devices), 1)
+        while not stopped:
+            for device in devices:
+                device.step(share)
+        for device in devices:
+            device.finish()
+
+
+def _private(path: str, flags: int) -> int:
+    """When and how often a device reported is its owner's alone to read."""
+    return os.open(path, flags, 0o600)
+
+
+def configurations(folder: str) -> list[str]:
+    """Every ``device.json`` in a folder of ``folder``, or in it. Raises Invalid if there is none."""
+    paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
+    if not paths:
+        raise Invalid(f"{folder} has no device.json, neither itself nor in its folders")
+    return paths
+
+
+def _sentence(state: dict[str, Any]) -> str:
+    """One line that changes only when something worth reading does."""
+    campaign = state["campaign"]
+    parts = ["online" if state["online"] else "offline"]
+    parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")
+    if state["paused"]:
+        parts.append(f"paused: {state['paused']}")
+    parts += [sentence for sentence in (state["trouble"], state["source"], state.get("home")) if sentence]
+    return ", ".join(parts)

@@ -1,0 +1,5 @@
+"""The connection to the broker: packets, sockets, and the client, which joins them to the reporter.
+
+May import: core.
+Start reading: ``client.py``; ``packets.py`` is MQTT without sockets or clocks.
+"""

@@ -1,0 +1,298 @@
+"""The device's loop body: samples into the reporter, campaigns in, reports out. Same code on a board and a phone.
+
+``step`` does one round and returns; it never loops for ever and never raises for what the network or a sensor does.
+Whether, when and how long a message is never depends on a reading: jitter and back-off come from entropy.
+"""
+
+from undertone_device.core.slot_value import TICKS_MASK
+from undertone_device.mqtt.packets import ACKED, CONNECTED, DENIED, LOST, MESSAGE
+from undertone_shared.entropy import EntropyError
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.topics import config_topic, report_topic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from undertone_device.core.reporter import Reporter
+    from undertone_device.core.seams import Sample, Transport
+    from undertone_shared.entropy import Entropy
+
+_FIRST_DELAY = 1000
+_LONGEST_DELAY = 300000
+_OFFLINE = 0
+_CONNECTING = 1
+_ONLINE = 2
+_RESYNC = 86400000
+
+
+class Client:
+    """One reporter on one broker.
+
+    ``campaigns``: names whose config topics are heard. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
+    2^30; ``idle(ms)`` waits. ``read(now)`` gives one sample, an integer or None when the sensor has none; without it
+    the owner of the loop feeds ``reporter.observe``. It is called once per slot, or every ``sample_seconds``.
+    ``set_clock()`` asks NTP and raises OSError; it is called before anything else and daily, when given. Reports
+    leave spread over ``spread_percent`` of the following slot, at most ``in_flight`` without acknowledgement.
+    ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
+    the broker's PUBACK; ``alive()``, a watchdog's feed, in every round.
+    """
+
+    def __init__(
+        self,
+        reporter: "Reporter",
+        transport: "Transport",
+        entropy: "Entropy",
+        prefix: str,
+        campaigns: "Sequence[str]",
+        clock: "Callable[[], int]",
+        ticks: "Callable[[], int]",
+        idle: "Callable[[int], None]",
+        read: "Callable[[int], Sample | None] | None" = None,
+        set_clock: "Callable[[], None] | None" = None,
+        sample_seconds: int = 0,
+        spread_percent: int = 50,
+        in_flight: int = 4,
+        handed_over: "Callable[[bytes], None] | None" = None,
+        acknowledged: "Callable[[bytes], None] | None" = None,
+        alive: "Callable[[], None] | None" = None,
+    ):
+        self.reporter = reporter
+        self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
+        # Whether there is a network to connect over; whoever knows that there is none says so here.
+        self.reachable = True
+        # For people: why there is no connection, or what was refused since it was made.
+        self.trouble = ""
+        self._transport = transport
+        self._entropy = entropy
+        self._prefix = prefix
+        self._campaigns = tuple(campaigns)
+        self._clock = clock
+        self._ticks = ticks
+        self._idle = idle
+        self._read = read
+        self._set_clock = set_clock
+        self._sample_seconds = sample_seconds
+        self._spread_percent = spread_percent
+        self._in_flight = in_flight
+        self._handed_over = handed_over
+        self._acknowledged = acknowledged
+        self._alive = alive
+        self._state = _OFFLINE
+        self._delay = 0
+        self._wait = 0
+        self._waits_since = 0
+        self._sampled = -1
+        self._clock_set_at: int | None = None
+        self._hold = 0
+        self._held_since = 0
+        self._flying: dict[int, bytes] = {}
+
+    @property
+    def online(self) -> bool:
+        """Whether the broker has accepted the connection."""
+        return self._state == _ONLINE
+
+    def step(self, milliseconds: int = 500) -> "bytes | None":
+        """Sample if it is time, close the slot if it is over, exchange with the broker; at most this long if online.
+
+        Returns the report drawn in this round, if any. Opening a connection may take longer than ``milliseconds``.
+        """
+        report = None
+        if self._clock_is_set():
+            now = self._clock()
+            self._sample(now)
+            report = self.reporter.close_slot(now)
+            if report is not None:
+                self._hold_back()
+        self.exchange(milliseconds)
+        return report
+
+    def exchange(self, milliseconds: int) -> None:
+        """The network's part of a round."""
+        if self._alive is not None:
+            self._alive()
+        if not self._clock_is_set():
+            self._idle(milliseconds)
+            return
+        if self._state == _OFFLINE:
+            self._connect()
+        if self._state == _OFFLINE:
+            self._idle(milliseconds)
+            return
+        if self._state == _ONLINE:
+            self._send()
+        held = self._held()
+        for event in self._transport.poll(min(milliseconds, held) if held else milliseconds):
+            self._handle(event)
+
+    def finish(self, milliseconds: int) -> None:
+        """Send what waits, without further spread, for at most this long; then leave the broker. The outbox stays."""
+        started = self._ticks()
+        self._hold = 0
+        while len(self.reporter.outbox) and self._since(started) < milliseconds:
+            self.exchange(100)
+        self._transport.close()
+        self._go_offline()
+
+    def wake(self, read: "Callable[[], int | None]", milliseconds: int) -> "bytes | None":
+        """One life of a deep-sleep device: hear the campaign, report the slot that ended last, wait for the PUBACK.
+
+        Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the
+        broker did not answer within ``milliseconds``.
+        """
+        started = self._ticks()
+        while not self.counts["heard"] and self._since(started) < milliseconds:
+            self.exchange(100)
+        try:
+            report = self.reporter.run_once(read(), self._clock())
+        except (OSError, ValueError):
+            self.counts["sensor_failures"] += 1
+            report = self.reporter.run_once(None, self._clock())
+        self.finish(max(0, milliseconds - self._since(started)))
+        return report
+
+    # Clock and sensor
+
+    def _clock_is_set(self) -> bool:
+        if self._set_clock is None:
+            return True
+        if self._clock_set_at is not None and self._since(self._clock_set_at) < _RESYNC:
+            return True
+        if self._since(self._waits_since) < self._wait:
+            return self._clock_set_at is not None
+        try:
+            self._set_clock()
+        except OSError as error:
+            self.trouble = "NTP: %s" % error
+            self._back_off()
+            return self._clock_set_at is not None
+        self._clock_set_at = self._ticks()
+        self._delay = self._wait = 0
+        return True
+
+    def _sample(self, now: int) -> None:
+        campaign = self.reporter.campaign
+        if self._read is None or campaign is None:
+            return
+        slot = campaign.slot_seconds
+        index = now // (self._sample_seconds or slot)
+        if index == self._sampled:
+            return
+        self._sampled = index
+        try:
+            sample = self._read(now)
+            if self._clock() // slot != now // slot:
+                # Longer than the slot lasted: it belongs to neither.
+                raise ValueError
+            if sample is not None:
+                self.reporter.observe(sample, now)
+        except (OSError, ValueError):
+            self.counts["sensor_failures"] += 1
+
+    # Network
+
+    def _since(self, ticks: int) -> int:
+        return (self._ticks() - ticks) & TICKS_MASK
+
+    def jitter(self, n: int) -> int:
+        """Uniform below ``n``, 1 to 2^30, from entropy; the middle if that fails, for nothing private hangs on it."""
+        try:
+            self._entropy.refill()
+            return self._entropy.below(max(1, n))
+        except EntropyError:
+            return n // 2
+
+    def _back_off(self) -> None:
+        """Wait a uniform time below twice the previous bound, so that a fleet does not return at once."""
+        self._delay = min(max(_FIRST_DELAY, 2 * self._delay), _LONGEST_DELAY)
+        self._wait = self.jitter(self._delay)
+        self._waits_since = self._ticks()
+
+    def _hold_back(self) -> None:
+        campaign = self.reporter.campaign
+        if campaign is not None:
+            self._hold = self.jitter(campaign.slot_seconds * 10 * self._spread_percent)
+            self._held_since = self._ticks()
+
+    def _held(self) -> int:
+        if not self._hold:
+            return 0
+        left = self._hold - self._since(self._held_since)
+        if left <= 0:
+            self._hold = 0
+            return 0
+        return left
+
+    def _connect(self) -> None:
+        if not self.reachable or self._since(self._waits_since) < self._wait:
+            return
+        try:
+            self._transport.connect()
+        except OSError as error:
+            self._lost(str(error))
+            return
+        self._state = _CONNECTING
+
+    def _go_offline(self) -> None:
+        self._state = _OFFLINE
+        self._flying = {}
+
+    def _lost(self, why: str) -> None:
+        self.trouble = why
+        self._go_offline()
+        self._back_off()
+
+    def _handle(self, event: "Any") -> None:
+        kind = event[0]
+        if kind == ACKED:
+            report = self._flying.pop(event[1], None)
+            if report is not None:
+                self.reporter.acked(report)
+                self.counts["acked"] += 1
+                self._delay = self._wait = 0
+                if self._acknowledged is not None:
+                    self._acknowledged(report)
+        elif kind == MESSAGE:
+            self._accept(event[1], event[2])
+        elif kind == CONNECTED:
+            self._state = _ONLINE
+            self.trouble = ""
+            self.counts["connected"] += 1
+            for name in self._campaigns:
+                self._transport.subscribe(config_topic(self._prefix, name))
+        elif kind == DENIED:
+            self.trouble = "the broker refuses the subscription to %s" % event[1]
+        elif kind == LOST:
+            self._lost(event[1])
+
+    def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
+        for name in self._campaigns:
+            if topic == config_topic(self._prefix, name):
+                try:
+                    self.reporter.accept(payload, self._clock(), name, self._alive)
+                    self.counts["heard"] += 1
+                except (Refused, Invalid) as refused:
+                    self.trouble = "campaign refused: %.300s" % refused
+                except MemoryError:
+                    self.trouble = "campaign refused: not enough memory for %d bytes" % len(payload)
+
+    def _send(self) -> None:
+        outbox = self.reporter.outbox
+        flying = self._flying
+        end = len(outbox)
+        if self._held():
+            end -= 1
+        index = 0
+        while index < end and len(flying) < self._in_flight:
+            report = outbox[index]
+            index += 1
+            if report in flying.values():
+                continue
+            if self._handed_over is not None:
+                self._handed_over(report)
+            name = self.reporter.campaign_of(report) or self._campaigns[0]
+            topic = report_topic(self._prefix, name, self.reporter.device)
+            flying[self._transport.publish(topic, report)] = report
+            self.counts["sent"] += 1

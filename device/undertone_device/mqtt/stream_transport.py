@@ -1,0 +1,120 @@
+"""The transport of boards: an MQTT session over any byte stream that does not block."""
+
+from undertone_device.core.slot_value import TICKS_MASK
+from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE, LOST, ProtocolError, Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from undertone_device.core.seams import Stream
+    from undertone_device.mqtt.packets import Event
+
+ANSWER_MILLISECONDS = 10000
+_BUFFER_BYTES = 512
+_READS = 32
+
+
+class StreamTransport:
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close`` over the stream that ``open_stream()`` returns.
+
+    ``ticks``: milliseconds modulo 2^30. Events are those of `packets`, and ("lost", why) once per connection.
+    """
+
+    def __init__(
+        self,
+        open_stream: "Callable[[], Stream]",
+        ticks: "Callable[[], int]",
+        client_id: str,
+        user: "str | None" = None,
+        password: "str | None" = None,
+        keepalive: int = DEFAULT_KEEPALIVE,
+    ):
+        self._open_stream = open_stream
+        self._ticks = ticks
+        self._credentials = (client_id, user, password)
+        self._keepalive = keepalive
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._line: Stream | None = None
+        self._session = Session(keepalive)
+        self._pending: memoryview | None = None
+        self._opened = 0
+        self.oversized = 0
+
+    def connect(self) -> None:
+        """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
+        self._drop()
+        self._session = Session(self._keepalive)
+        self._line = self._open_stream()
+        self._opened = self._ticks()
+        client_id, user, password = self._credentials
+        self._session.connect(client_id, user, password, self._opened)
+
+    def subscribe(self, topic: str) -> None:
+        """Ask for a topic's messages."""
+        self._session.subscribe(topic, self._ticks())
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """Hand a message over; the token comes back in ("acked", token)."""
+        return self._session.publish(topic, payload, self._ticks())
+
+    def poll(self, milliseconds: int) -> "list[Event]":
+        """Send, wait for at most this long, receive."""
+        stream = self._line
+        if not stream:
+            return []
+        events: list[Event] = []
+        try:
+            self._flush(stream)
+            stream.wait(milliseconds, self._pending is not None)
+            self._receive(stream, events)
+            now = self._ticks()
+            if not self._session.connected and (now - self._opened) & TICKS_MASK > ANSWER_MILLISECONDS:
+                raise ProtocolError("the broker does not answer")
+            self._session.check(now)
+            self._flush(stream)
+        except (OSError, ProtocolError) as error:
+            self._drop()
+            events.append((LOST, str(error)))
+        return events
+
+    def close(self) -> None:
+        """Say goodbye and release the descriptor."""
+        if self._line is not None and self._session.connected:
+            self._session.disconnect(self._ticks())
+            try:
+                self._flush(self._line)
+            except OSError:
+                pass
+        self._drop()
+
+    def _drop(self) -> None:
+        self.oversized += self._session.oversized
+        self._session.oversized = 0
+        self._pending = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _flush(self, stream: "Stream") -> None:
+        while True:
+            if self._pending is None:
+                output = self._session.output()
+                if not output:
+                    return
+                self._pending = memoryview(output)
+            count = stream.write(self._pending)
+            if count is None:
+                return
+            # TLS wants the very same bytes again after a refusal: nothing is added to them.
+            self._pending = self._pending[count:] if count < len(self._pending) else None
+
+    def _receive(self, stream: "Stream", events: "list[Event]") -> None:
+        view = memoryview(self._buffer)
+        for _ in range(_READS):
+            count = stream.read(self._buffer)
+            if count is None:
+                return
+            if not count:
+                raise OSError("the broker closed the connection")
+            events.extend(self._session.receive(view[:count], self._ticks()))

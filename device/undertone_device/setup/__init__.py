@@ -1,0 +1,6 @@
+"""From the files in a device's folder to a running client, on a board and on any other machine.
+
+It owns device.json, storage, the clock and TLS.
+May import: core, mqtt.
+Start reading: ``assembly.py``, which puts the parts together; ``config.py`` has the fields of device.json.
+"""

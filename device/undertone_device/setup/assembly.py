@@ -1,0 +1,141 @@
+"""From a configuration to a client: the only place that puts the parts together, on a board and on a phone."""
+
+import errno
+import os
+
+from undertone_device.core.reporter import Reporter
+from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.socket_stream import CONNECT_MILLISECONDS, opener
+from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.setup.storage import LARGEST_SECRET, FileStorage, read_bounded
+from undertone_device.setup.tls_context import system_context, verified_context
+from undertone_shared import policy as policies
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from undertone_device.core.seams import Sample, Transport
+    from undertone_device.setup.settings import Broker, Config
+    from undertone_shared.policy import Policy
+
+_LARGEST_CA = 65536
+
+
+def read_policy(config: "Config") -> "Policy":
+    """The owner's policy. Raises Invalid, the file named."""
+    try:
+        return policies.parse_policy(read_bounded(config.policy, policies.LARGEST))
+    except Invalid as error:
+        raise Invalid("%s: %s" % (config.policy, error))
+
+
+def read_password(broker: "Broker") -> "str | None":
+    """The password given or in its file, without the line's end. Raises Invalid."""
+    if broker.password_file is None:
+        return broker.password
+    data = read_bounded(broker.password_file, LARGEST_SECRET)
+    try:
+        password = data.decode().strip("\r\n")
+    except (UnicodeError, ValueError):
+        password = ""
+    if not password or len(data) > LARGEST_SECRET:
+        raise Invalid("%s holds no password of 1 to %d characters" % (broker.password_file, LARGEST_SECRET))
+    return password
+
+
+def tls_context(broker: "Broker", policy: "Policy") -> "Any":
+    """The verified TLS context, None where the policy says insecure and no ``tls`` is asked for. Raises Invalid."""
+    if broker.tls is None:
+        if not policy.insecure:
+            raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
+        return None
+    context = verified_context(read_bounded(broker.tls, _LARGEST_CA)) if broker.tls else system_context()
+    if broker.identity:
+        from undertone_device.setup import identity
+
+        identity.load(context, broker.identity)
+    return context
+
+
+def board_transport(
+    config: "Config",
+    policy: "Policy",
+    ticks: "Callable[[], int]",
+    milliseconds: int = CONNECT_MILLISECONDS,
+    alive: "Callable[[], None] | None" = None,
+) -> StreamTransport:
+    """The transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
+    broker = config.broker
+    context = tls_context(broker, policy)
+    return StreamTransport(
+        opener(broker.host, broker.port, context, milliseconds, alive),
+        ticks,
+        config.name,
+        broker.user,
+        read_password(broker),
+        broker.keepalive,
+    )
+
+
+def _state_folder(path: str) -> None:
+    """Make the device's folder if need be. Raises Invalid."""
+    try:
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+        os.listdir(path)
+    except OSError as error:
+        raise Invalid("state is %r, expected a folder: %s" % (path, error))
+
+
+def make_client(
+    config: "Config",
+    policy: "Policy",
+    transport: "Transport",
+    clock: "Callable[[], int]",
+    ticks: "Callable[[], int]",
+    idle: "Callable[[int], None]",
+    read: "Callable[[int], Sample | None] | None" = None,
+    set_clock: "Callable[[], None] | None" = None,
+    handed_over: "Callable[[bytes], None] | None" = None,
+    acknowledged: "Callable[[bytes], None] | None" = None,
+    alive: "Callable[[], None] | None" = None,
+    asleep: "int | None" = None,
+) -> Client:
+    """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
+    _state_folder(config.state)
+    entropy = Entropy()
+    reporter = Reporter(
+        config.name,
+        policy,
+        FileStorage(config.state),
+        entropy,
+        ticks,
+        config.counter_modulus,
+        config.outbox,
+        asleep,
+    )
+    return Client(
+        reporter,
+        transport,
+        entropy,
+        config.prefix,
+        config.campaigns,
+        clock,
+        ticks,
+        idle,
+        read,
+        set_clock,
+        config.sample_seconds,
+        config.spread_percent,
+        config.in_flight,
+        handed_over,
+        acknowledged,
+        alive,
+    )

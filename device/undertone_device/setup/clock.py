@@ -1,0 +1,41 @@
+"""The machine's clocks behind three functions that mean the same under CPython and every MicroPython port."""
+
+import time
+
+from undertone_device.core.slot_value import TICKS_MASK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# MicroPython counts seconds from 1970 or from 2000, by port.
+_EPOCH = 946684800 if time.gmtime(0)[0] == 2000 else 0
+
+
+def unix_time() -> int:
+    """Seconds since 1970-01-01 UTC, as the machine's clock believes."""
+    return int(time.time()) + _EPOCH
+
+
+def _milliseconds() -> int:
+    nanoseconds = time.monotonic_ns() if _CLOCK is None else time.clock_gettime_ns(_CLOCK)
+    return nanoseconds // 1_000_000
+
+
+# A phone's monotonic clock stands still in suspend; this one, where there is one, does not.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+_counter: "Callable[[], int]" = getattr(time, "ticks_ms", _milliseconds)
+_sleep: "Callable[[int], None] | None" = getattr(time, "sleep_ms", None)
+
+
+def ticks() -> int:
+    """Monotonic milliseconds modulo 2^30."""
+    return _counter() & TICKS_MASK
+
+
+def sleep_ms(milliseconds: int) -> None:
+    """Wait."""
+    if _sleep is None:
+        time.sleep(milliseconds / 1000)
+    else:
+        _sleep(milliseconds)

@@ -1,0 +1,131 @@
+"""The device's configuration file, ``device.json``: who it is, which broker, which campaigns, where readings come from.
+
+::
+
+    {"name": "meter-17",
+     "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
+                "tls": {"ca": "ca.crt"}, "keepalive": 60},
+     "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
+     "outbox": 96, "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
+     "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."},
+     "ntp": "pool.ntp.org"}
+
+Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
+with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: what the
+device's own certificate and key are called, less .crt and .key, where it has them and no password. Paths are relative
+to the file's folder. ``outbox``: how many reports wait for an acknowledgement at most, the newest ones.
+``counter_modulus``: where the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at a time,
+and over how much of the next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may release is
+not here but in the policy.
+"""
+
+import json
+
+from undertone_device.core.ledger import DEFAULT_OUTBOX, LARGEST_OUTBOX
+from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
+from undertone_device.setup.settings import Broker, Config
+from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
+from undertone_shared.checks import check_integer, check_object
+from undertone_shared.errors import Invalid
+from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+LARGEST = 8192
+
+_FIELDS = ("name broker prefix campaigns policy state outbox counter_modulus source publish wifi ntp").split()
+_BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
+
+
+def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":
+    """``value`` if it is an object with some of ``fields``, all the ``needed`` among them. Raises Invalid."""
+    if not isinstance(value, dict):
+        raise Invalid("%s is %r, expected an object" % (name, value))
+    check_object(name, value, tuple(f for f in fields if f in value or f in needed))
+    return value
+
+
+def check_text(name: str, value: "Any", most: int = 255) -> str:
+    """``value`` if it is text of 1 to ``most`` characters. Raises Invalid."""
+    if not isinstance(value, str) or not 1 <= len(value) <= most or "\0" in value:
+        raise Invalid("%s is %r, expected text of 1 to %d characters" % (name, value, most))
+    return value
+
+
+def _broker(value: "Any", name: str, folder: str) -> Broker:
+    fields = known_fields("broker", value, _BROKER, ("host",))
+    broker = Broker()
+    broker.host = check_text("broker.host", fields["host"])
+    broker.tls = broker.identity = None
+    if fields.get("tls") is not None:
+        tls = known_fields("broker.tls", fields["tls"], ("ca", "identity"), ())
+        broker.tls = in_folder(folder, check_text("broker.tls.ca", tls["ca"])) if "ca" in tls else ""
+        if "identity" in tls:
+            broker.identity = in_folder(folder, check_text("broker.tls.identity", tls["identity"]))
+    broker.port = check_integer("broker.port", fields.get("port", 1883 if broker.tls is None else 8883), 1, 65535)
+    broker.user = check_text("broker.user", fields.get("user", name))
+    broker.password = broker.password_file = None
+    if "password" in fields:
+        broker.password = check_text("broker.password", fields["password"], LARGEST_SECRET)
+    if "password_file" in fields:
+        if broker.password is not None:
+            raise Invalid("broker has a password and a password_file, expected one of them")
+        broker.password_file = in_folder(folder, check_text("broker.password_file", fields["password_file"]))
+    broker.keepalive = check_integer("broker.keepalive", fields.get("keepalive", DEFAULT_KEEPALIVE), 2, 65535)
+    return broker
+
+
+def _config(value: "Any", folder: str) -> Config:
+    fields = known_fields("the configuration", value, _FIELDS, ("name", "broker", "campaigns", "policy", "state"))
+    config = Config()
+    config.folder = folder
+    config.name = check_name("name", fields["name"])
+    config.broker = _broker(fields["broker"], config.name, folder)
+    config.prefix = check_prefix(fields.get("prefix", DEFAULT_PREFIX))
+    campaigns = fields["campaigns"]
+    if not isinstance(campaigns, list) or not 1 <= len(campaigns) <= 8:
+        raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
+    config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
+    config.policy = in_folder(folder, check_text("policy", fields["policy"]))
+    config.state = in_folder(folder, check_text("state", fields["state"]))
+    config.outbox = check_integer("outbox", fields.get("outbox", DEFAULT_OUTBOX), 1, LARGEST_OUTBOX)
+    config.counter_modulus = check_integer("counter_modulus", fields.get("counter_modulus", 0), 0, (1 << 30) - 1)
+    publish = known_fields("publish", fields.get("publish", {}), ("in_flight", "spread_percent"), ())
+    config.in_flight = check_integer("publish.in_flight", publish.get("in_flight", 4), 1, 100)
+    config.spread_percent = check_integer("publish.spread_percent", publish.get("spread_percent", 50), 0, 90)
+    config.source = fields.get("source", {})
+    if not isinstance(config.source, dict):
+        raise Invalid("source is %r, expected an object" % (config.source,))
+    config.sample_seconds = check_integer("source.seconds", config.source.get("seconds", 0), 0, 7 * 86400)
+    config.wifi = None
+    if "wifi" in fields:
+        config.wifi = known_fields("wifi", fields["wifi"], ("ssid", "password"), ("ssid",))
+        for name in config.wifi:
+            check_text("wifi." + name, config.wifi[name], 64)
+    config.ntp = check_text("ntp", fields.get("ntp", "pool.ntp.org"))
+    return config
+
+
+def in_folder(folder: str, path: str) -> str:
+    """The path of a configuration in ``folder``."""
+    return path if path[:1] == "/" or not folder else folder + "/" + path
+
+
+def parse_config(data: bytes, folder: str = "") -> Config:
+    """The configuration in JSON bytes of a file in ``folder``. Raises Invalid, the field named."""
+    if len(data) > LARGEST:
+        raise Invalid("the configuration has %d bytes or more, expected at most %d" % (len(data), LARGEST))
+    try:
+        value = json.loads(data)
+    except (ValueError, RuntimeError):
+        raise Invalid("the configuration is not JSON")
+    return _config(value, folder)
+
+
+def read_config(path: str) -> Config:
+    """The configuration in a file. Raises Invalid."""
+    folder = path[: path.rindex("/")] if "/" in path[1:] else ""
+    return parse_config(read_bounded(path, LARGEST), folder)

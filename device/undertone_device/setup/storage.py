@@ -1,0 +1,105 @@
+"""Files that survive power loss at any moment: the new content or the old one, never a mixture; and files to read."""
+
+import errno
+import os
+
+from undertone_shared.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.setup.lock import Lock
+
+LARGEST_SECRET = 1024
+_PART = 512
+_replace = getattr(os, "replace", os.rename)
+_fsync = getattr(os, "fsync", None)
+_chmod = getattr(os, "chmod", None)
+
+
+class FileStorage:
+    """Named byte strings in one directory, each written to a new file that is then renamed over the old one.
+
+    Rename is the commit point on POSIX and on LittleFS. On FAT it removes the old name first: between the two steps
+    the new file alone is there, whole, and is read.
+    """
+
+    def __init__(self, directory: str):
+        self._directory = directory
+        self._lock: Lock | None = None
+
+    def _path(self, name: str) -> str:
+        return self._directory + "/" + name
+
+    def claim(self) -> None:
+        """Hold the directory until ``close``, or the object's end. Raises Invalid if another one holds it."""
+        try:
+            from undertone_device.setup.lock import Lock
+        except ImportError:  # a board runs one program
+            return
+        self._lock = self._lock or Lock(self._directory)
+
+    def close(self) -> None:
+        """Let go of the directory; what is in it stays."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def read(self, name: str) -> "bytes | None":
+        """The content last written, None if there is none. Raises OSError for everything but absence."""
+        for there in (name, name + ".new"):
+            try:
+                with open(self._path(there), "rb") as file:
+                    return file.read()
+            except OSError as error:
+                if not self._lacks(there, error):
+                    raise
+        return None
+
+    def _lacks(self, name: str, error: OSError) -> bool:
+        # Some ports number their errors otherwise: then the directory itself tells, or raises.
+        return error.errno == errno.ENOENT or name not in os.listdir(self._directory)
+
+    def write(self, name: str, data: "bytes | memoryview") -> None:
+        """Durable when it returns. Raises OSError, the old content kept."""
+        path = self._path(name)
+        with open(path + ".new", "wb") as file:
+            if _chmod is not None:
+                _chmod(path + ".new", 0o600)
+            file.write(data)
+            file.flush()
+            if _fsync is not None:
+                _fsync(file.fileno())
+        _replace(path + ".new", path)
+        if _fsync is not None:
+            directory = os.open(self._directory, os.O_RDONLY)
+            try:
+                _fsync(directory)
+            finally:
+                os.close(directory)
+
+    def delete(self, name: str) -> None:
+        """Remove the content, if any. Raises OSError if it cannot be removed."""
+        # First what would be read in its stead.
+        for there in (name + ".new", name):
+            try:
+                os.remove(self._path(there))
+            except OSError as error:
+                if not self._lacks(there, error):
+                    raise
+
+
+def read_bounded(path: str, most: int) -> bytes:
+    """At most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
+    parts = []
+    left = most + 1
+    try:
+        with open(path, "rb") as file:
+            # In parts: MicroPython allocates all that a read asks for, however small the file is.
+            part = file.read(min(left, _PART))
+            while part:
+                parts.append(part)
+                left -= len(part)
+                part = file.read(min(left, _PART))
+    except OSError as error:
+        raise Invalid("%s cannot be read: %s" % (path, error))
+    return b"".join(parts)

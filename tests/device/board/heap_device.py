@@ -1,0 +1,95 @@
+"""Run by test_heap.py on a heap of 96 KB: the whole device, from its two files to reports that a broker acknowledges.
+
+Arguments: slots, and the first second of an injected clock, 0 for the real one. Where lines part the code, garbage is
+collected (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS" at every tenth of the way; then
+"end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
+"""
+
+# ruff: noqa: E402, F401
+
+import gc
+import sys
+
+import _node
+import micropython
+
+from undertone_device import unload
+
+gc.collect()
+# ---
+import heap_rig
+
+sys.modules["select"] = sys.modules["socket"] = heap_rig
+gc.collect()
+# ---
+from undertone_device.setup.config import read_config
+
+gc.collect()
+# ---
+config = read_config("/device.json")
+del read_config
+unload("setup.config")
+gc.collect()
+# ---
+import undertone_shared.policy
+
+gc.collect()
+# ---
+import undertone_device.core.reporter
+
+gc.collect()
+# ---
+import undertone_device.mqtt.stream_transport
+
+gc.collect()
+# ---
+from undertone_device.setup import assembly, clock
+
+gc.collect()
+# ---
+slots, start = int(sys.argv[1]), int(sys.argv[2])
+device = heap_rig.Clock(start) if start else clock
+ticks = device.ticks
+policy = assembly.read_policy(config)
+client = assembly.make_client(
+    config,
+    policy,
+    assembly.board_transport(config, policy, ticks),
+    device.unix_time,
+    ticks,
+    clock.sleep_ms,
+    lambda now: now % 3000,
+)
+# As main.py does after the start.
+del config, policy, assembly
+unload("setup.assembly")
+unload("setup.tls_context")
+gc.collect()
+# ---
+mark = settled = 0
+
+
+def step():
+    """One round of a board's loop; None after the last slot, else for how many milliseconds the board waits."""
+    global mark, settled
+    reporter = client.reporter
+    if reporter.campaign is not None and client.counts["acked"] >= mark:
+        print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())
+        mark += slots // 10
+    client.step(0)
+    # A report is held back for a few seconds; then real time passes until the broker has answered: ticks would call a
+    # busy machine's broker dead.
+    if not len(reporter.outbox):
+        settled = client.counts["sent"]
+    if start and reporter.campaign is not None and (client.counts["sent"] == settled or not client.online):
+        device.advance(1 if len(reporter.outbox) else 10)
+    gc.collect()
+    if client.counts["acked"] >= slots and not len(reporter.outbox):
+        return None
+    return 0 if start else 20
+
+
+# ---
+reporter = client.reporter
+print("end", client.counts["sent"], client.counts["acked"], len(reporter.outbox), reporter.dropped, reporter.paused)
+micropython.mem_info()

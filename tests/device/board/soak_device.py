@@ -1,0 +1,116 @@
+"""Run by test_soak.py under MicroPython: SLOTS slots against a real broker, the clock and the ticks injected or real.
+
+    micropython soak_device.py HOST PORT NAME SLOTS STATE injected|real
+
+Prints "free BYTES DESCRIPTORS" after a collection at every tenth of the way; last
+"end SENT ACKED OUTBOX DROPPED PAUSED".
+"""
+
+# ruff: noqa: E402
+
+import gc
+
+gc.threshold(4096)  # as in main.py
+
+import os
+import sys
+
+from undertone_device.core.reporter import Reporter
+from undertone_device.mqtt.client import Client
+from undertone_device.setup import assembly, clock
+from undertone_device.setup.config import read_config
+from undertone_device.setup.storage import FileStorage
+from undertone_shared.entropy import Entropy
+from undertone_shared.policy import Policy
+
+gc.collect()
+
+
+class Time:
+    """Seconds and ticks that only ``advance`` moves, together."""
+
+    def __init__(self, now):
+        self.now = now
+        self.ticks = 5
+
+    def advance(self, milliseconds):
+        self.ticks += milliseconds
+        self.now += milliseconds // 1000
+
+    def clock(self):
+        return self.now
+
+    def count(self):
+        return self.ticks & ((1 << 30) - 1)
+
+
+def measure(label):
+    gc.collect()
+    print(label, gc.mem_free(), len(os.listdir("/proc/self/fd")))
+
+
+def main(host, port, name, slots, state, kind):
+    seconds = 60 if kind == "injected" else 1
+    time = Time(clock.unix_time() // seconds * seconds)
+    now = time.clock if kind == "injected" else clock.unix_time
+    ticks = time.count if kind == "injected" else clock.ticks
+    policy = Policy(
+        {
+            "version": 1,
+            "sensor": "energy",
+            "measures": ["sum"],
+            "cap": [2850, 1000],
+            "slot_seconds": seconds,
+            "theta": [1, 4000],
+            "duration_seconds": 400 * 86400,
+            "reports_per_period": 86400,
+            "boots_per_day": 1000,
+            "insecure": True,
+        }
+    )
+    os.mkdir(state)
+    entropy = Entropy()
+    settings = '{"name": "%s", "broker": {"host": "%s", "port": %d, "keepalive": 30}, "campaigns": ["load"],'
+    settings = settings % (name, host, port) + '"policy": "-", "state": "-"}'
+    with open(state + "/device.json", "w") as file:
+        file.write(settings)
+    transport = assembly.board_transport(read_config(state + "/device.json"), policy, clock.ticks)
+    reporter = Reporter(name, policy, FileStorage(state), entropy, ticks)
+    client = Client(
+        reporter,
+        transport,
+        entropy,
+        "undertone/v2",
+        ("load",),
+        now,
+        ticks,
+        clock.sleep_ms,
+        lambda at: at % 3000,
+        spread_percent=10,
+    )
+    measure("made")
+    while reporter.campaign is None:
+        client.step(20)
+    measure("campaign")
+    mark = tenth = max(1, slots // 10)
+    while client.counts["acked"] < slots:
+        if kind == "injected":
+            client.step(0)
+            sent = client.counts["sent"]
+            while len(reporter.outbox):
+                # Once the broker has it, real time passes: ticks would call a busy machine's broker dead.
+                if client.counts["sent"] == sent or not client.online:
+                    time.advance(1000)
+                client.step(1)
+            time.advance(10000)
+        else:
+            client.step(50)
+        if client.counts["acked"] >= mark:
+            measure("free")
+            mark += tenth
+    client.finish(2000)
+    counts = client.counts
+    print("end", counts["sent"], counts["acked"], len(reporter.outbox), reporter.dropped, reporter.paused)
+
+
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6])

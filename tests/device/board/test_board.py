@@ -1,0 +1,295 @@
+"""device/main.py and the compiled modules under MicroPython, with the C stack of a Pico W and a board's heap.
+
+The radio, the clock and the watchdog are stand-ins; the broker is real.
+"""
+
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from paho.mqtt.enums import CallbackAPIVersion
+from rig import DAY, make_campaign
+
+from support import micropython as mp
+from support.paho_client import leave
+from support.private_broker import TLS, PrivateBroker
+from support.waiting import wait_for
+from undertone_shared import intake, issue
+
+sys.path.append(str(mp.REPO / "scripts"))
+
+from board_memory import BOARD_KB, FLASH, SIGNED_KB
+
+BOARD = Path(__file__).with_name("stand_in")
+# Bytes of C stack that a Pico W and a Pico 2 W have.
+STACK = 7936
+# Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
+HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
+HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
+HEAP_FLASH_SIGNED = 2 * 1024 * SIGNED_KB[FLASH]
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+class Site:
+    """A broker with TLS, a campaign, and the files on a board's flash in ``folder``."""
+
+    def __init__(self, broker, folder, micropython, compiled, slot_seconds, **policy):
+        self.folder = folder
+        self._compiled = compiled
+        self.payloads = []
+        self._run = micropython
+        now = int(time.time())
+        fields = {
+            "version": 1,
+            "sensor": "energy",
+            "measures": ["sum"],
+            "cap": [2, 1],
+            "slot_seconds": slot_seconds,
+            "theta": [1, 1000],
+            "duration_seconds": 400 * DAY,
+            "insecure": True,
+            "reports_per_period": 86400,
+            **policy,
+        }
+        (folder / "policy.json").write_text(json.dumps(fields))
+        shutil.copy(mp.REPO / "device/main.py", folder)
+        (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
+        config = {
+            "name": "board-with-a-name-as-long-as-any",
+            "broker": {"host": "localhost", "port": broker.port, "tls": {"ca": "ca.pem"}},
+            "campaigns": ["load"],
+            "policy": "policy.json",
+            "state": "state",
+            "publish": {"spread_percent": 10},
+            "wifi": {"ssid": "home", "password": "secret"},
+            "ntp": "ntp.example",
+        }
+        (folder / "device.json").write_text(json.dumps(config))
+        first = now // slot_seconds
+        campaign = make_campaign(slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 1000, cycle=1)
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
+        self._client.tls_set(str(TLS / "ca.pem"))
+        self._client.on_message = lambda client, data, message: self.payloads.append(message.payload)
+        self._client.connect("localhost", broker.port)
+        self._client.loop_start()
+        self._client.subscribe("undertone/v2/+/+/+/report", 1)
+        self._client.publish(
+            "undertone/v2/load/config",
+            issue.pack(campaign, now, KEY.sign if policy.get("signers") else None),
+            qos=1,
+            retain=True,
+        ).wait_for_publish(10)
+
+    def start_within_the_slot(self, seconds, slot=60):
+        """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
+        now = int(time.time())
+        board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
+        (self.folder / "board.json").write_text(json.dumps(board))
+
+    def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
+        """What the board printed; its code comes from the .mpy files, or from an ``image`` in flash."""
+        heap = HEAP_FILES if image is None else flash_heap + image.stat().st_size
+        result = self._run(
+            BOARD / "small.py",
+            str(program),
+            str(STACK),
+            "-" if image is None else str(image),
+            *mode,
+            cwd=self.folder,
+            paths=[BOARD, self.folder] + ([self._compiled] if image is None else []),
+            heap=str(heap),
+            timeout=240,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        *lines, end = result.stdout.splitlines()
+        stack, imports = map(int, re.fullmatch(r"stack (\d+), imports (\d+)", end).groups())
+        assert stack <= STACK, result.stdout
+        assert imports <= 3, result.stdout
+        return lines
+
+    def slots(self, count=0):
+        """Slots of the reports that have come, once there are so many: what the board heard of first comes later here.
+
+        Raises AssertionError if they do not come.
+        """
+        wait_for(lambda: len(self.payloads) >= count, 30, f"{count} reports")
+        return [intake.unpack(payload).slot for payload in list(self.payloads)]
+
+    def close(self):
+        leave(self._client)
+
+
+# What an owner types on a board.
+FORGET = """
+from undertone_device.core import reset
+from undertone_device.setup import assembly, clock
+from undertone_device.setup.config import read_config
+from undertone_device.setup.storage import FileStorage
+config = read_config("device.json")
+reset.forget_campaigns(FileStorage(config.state), assembly.read_policy(config), clock.unix_time())
+print("forgotten")
+"""
+
+
+@pytest.fixture
+def site(micropython, compiled, mosquitto_binary, tmp_path, free_port):
+    sites = []
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
+
+        def make(slot_seconds, **policy):
+            sites.append(Site(broker, tmp_path, micropython, compiled, slot_seconds, **policy))
+            return sites[-1]
+
+        yield make
+        for made in sites:
+            made.close()
+
+
+def test_a_board_on_mains_power(site):
+    running = site(1)
+    lines = running.run("3")
+    # Radio before anything random; NTP asked again after its failure; the watchdog fed.
+    assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True True"
+    assert "undertone: online" in lines
+    slots = running.slots(3)
+    # A machine that stalls for a second skips a slot, as a board does.
+    assert slots == sorted(set(slots))
+
+
+def test_a_board_whose_code_is_in_flash(site, rom):
+    lines = site(1).run("3", image=rom)
+    assert lines[-1].endswith("True True")
+
+
+def test_a_board_whose_code_is_in_flash_verifies_a_signature(site, rom):
+    running = site(1, signers=[KEY.public_key().public_bytes_raw().hex()], insecure=False)
+    assert running.run("2", image=rom, flash_heap=HEAP_FLASH_SIGNED)[-1].endswith("True True")
+
+
+def test_a_sleeper_whose_code_is_in_flash(site, rom):
+    running = site(60)
+    running.start_within_the_slot(20)
+    for _ in range(4):
+        assert running.run("sleep", image=rom)[-1].startswith("deepsleep")
+    assert len(running.slots(1)) >= 1
+
+
+@pytest.mark.parametrize("form", [".mpy files", "in flash"])
+def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
+    image = request.getfixturevalue("rom") if form == "in flash" else None
+    running = site(1)
+    running.run("2", image=image)
+    names = {path.name.partition("-")[0] for path in (running.folder / "state").iterdir()}
+    assert {"ledger", "campaign"} <= names
+    ledger = (running.folder / "state/ledger").read_bytes()
+    program = running.folder / "forget.py"
+    program.write_text(FORGET)
+    assert running.run(image=image, program=program) == ["forgotten"]
+    forgotten = (running.folder / "state/ledger").read_bytes()
+    assert any(ledger[28:36])
+    # The current and the next campaign; what was drawn stays counted.
+    assert forgotten[28:44] == bytes(16)
+    assert forgotten[16:20] >= ledger[16:20] > bytes(4)
+
+
+def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
+    running = site(1)
+    (running.folder / "code").write_text("lib lib2 2")
+    shutil.copytree(compiled, running.folder / "lib2")
+    assert running.run("2")[-1].endswith("True True")
+    assert (running.folder / "code").read_text() == "lib2 lib2 0"
+
+
+def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site, compiled):
+    running = site(1)
+    (running.folder / "code").write_text("lib lib2 2")
+    shutil.copytree(compiled, running.folder / "lib2")
+    (running.folder / "lib2/undertone_device/core/slot_value.py").write_text("raise ValueError")
+    assert [running.run("2")[-1] for _ in range(2)] == ["reset", "reset"]
+    assert running.run("2")[-1].endswith("True True")
+
+
+def test_a_board_that_sleeps_between_reports(site):
+    """Its wakes are no boots, because a clock that ran on through the sleep tells how long ago it drew."""
+    running = site(60, boots_per_day=1)
+    running.start_within_the_slot(20)
+    for _ in range(6):
+        assert running.run("sleep")[-1].startswith("deepsleep")
+    slots = running.slots(4)
+    assert len(slots) == 4, "the first two wakes only begin the ledger; no wake sends the report of the one before"
+    assert slots == list(range(slots[0], slots[0] + 4))
+
+
+def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
+    running = site(60, boots_per_day=1)
+    running.start_within_the_slot(20)
+    for _ in range(5):
+        running.run("sleep")
+        board = json.loads((running.folder / "board.json").read_text())
+        (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
+    slots = set(running.slots(1))
+    # Midnight may lie between.
+    assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
+
+
+@pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
+def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
+    running = site(60, boots_per_day=1000)
+    running.start_within_the_slot(20)
+    if port == "mimxrt":
+        # A board with a cable.
+        settings = json.loads((running.folder / "device.json").read_text())
+        del settings["wifi"]
+        (running.folder / "device.json").write_text(json.dumps(settings))
+    # The first wake or two only begin the ledger.
+    for _ in range(5):
+        assert running.run("sleep", port)[-1].startswith("deepsleep")
+        if running.slots():
+            break
+    # The first may be heard while the board has slept through to the next; without a memory that outlives its sleep it
+    # sends it again: the same bytes, never another draw.
+    slots, payloads = set(running.slots(1)), set(running.payloads)
+    assert len(slots) in (1, 2)
+    assert {intake.unpack(payload).slot for payload in payloads} >= slots
+    assert len(payloads) == len({intake.unpack(payload).slot for payload in payloads})
+
+
+@pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
+def test_a_stand_in_offers_exactly_the_names_of_its_port(micropython, tmp_path, port):
+    script = f"""
+import machine, port_names
+board, net = machine.become({port!r})
+import machine as again, network as cable
+assert again is board and cable is net
+for made, names in ((board, port_names.MACHINE[{port!r}]), (net, port_names.NETWORK[{port!r}])):
+    assert set(name for name in dir(made) if name[:2] != "__") == set(names)
+print(hasattr(board, "DEEPSLEEP_RESET"), hasattr(board.RTC, "memory"), hasattr(net, "WLAN"), hasattr(board, "Counter"))
+"""
+    result = micropython(script, cwd=tmp_path, paths=[BOARD, *mp.SOURCES])
+    told = {
+        "esp32": "True True True True",
+        "esp8266": "True True True False",
+        "rp2": "False False True False",
+        "mimxrt": "False False False True",
+        "stm32": "True False True False",
+    }
+    assert result.stdout.strip() == told[port], result.stdout
+
+
+def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):
+    running = site(7200, boots_per_day=1000)
+    running.start_within_the_slot(20, 7200)
+    assert running.run("sleep", "rp2")[-1] == "deepsleep 3600000"
+    # The first sleep took half the slot: what is left of it may be less than an hour.
+    running.start_within_the_slot(20, 7200)
+    assert int(running.run("sleep", "esp32")[-1].split()[1]) > 3600000
+
+
+def test_a_board_with_a_small_watchdog_on_mains_power(site):
+    assert site(1).run("2", "rp2")[-1].endswith("True True")

@@ -1,0 +1,145 @@
+"""The theorem of docs/day-proof.md, enumerated on the shipped reporter: every schedule of nine slots that it allows.
+
+The mechanism's certificate is 3/1. For a rest of w = 2, 3, 4 slots, every schedule, all W-neighbours and all outputs:
+the worst ratio is exactly the certificate; with a rest one slot shorter it is its square.
+"""
+
+from rest_model import SECONDS, TOTAL, Words, one_slot_shorter, resting_policy, stub_campaign
+from rig import START, Memory, Ticks
+
+from undertone_device.core.reporter import Reporter
+from undertone_shared import intake, issue
+
+SLOTS = 9
+# The 32-bit interpreter frees nothing within a test, and this one is long.
+RUNS_ON = ("cpython", "micropython")
+
+
+class Lab:
+    """One reporter, whose life is stretches of nine slots, each after a whole rest."""
+
+    def __init__(self, rest, mutant):
+        self.rest = rest
+        self.mutant = mutant
+        self.campaign = stub_campaign()
+        self.boot()
+
+    def boot(self):
+        self.entropy = Words()
+        self.ticks = Ticks()
+        self.storage = Memory()
+        self.now = START - SECONDS
+        self.reporter = Reporter("meter-1", resting_policy(self.rest), self.storage, self.entropy, self.ticks)
+        if self.mutant is not None:
+            self.mutant(self.reporter)
+        # The ledger begins here: a rest before the first stretch.
+        self.reporter.accept(issue.pack(self.campaign, self.now), self.now)
+        self.step()
+
+    def step(self, slots=1):
+        self.ticks.now += slots * SECONDS * 1000
+        self.now += slots * SECONDS
+        return self.reporter.close_slot(self.now)
+
+    def run(self, wanted, readings, words):
+        """(schedule, symbols) of nine slots in which the reporter may draw the ``wanted`` ones alone."""
+        if self.now > self.campaign.end - 30 * SECONDS:
+            self.boot()
+        # What is not wanted is kept from the reporter by a pause; what is wanted it may still refuse.
+        self.storage.files["pause"] = b"0 4000000000"
+        self.step(self.rest // SECONDS + 2)
+        self.reporter.accept(issue.pack(self.campaign, self.now), self.now)
+        self.step()
+        first = self.now // SECONDS
+        self.entropy.given = words
+        self.entropy.taken = 0
+        schedule, symbols = [], []
+        for slot in range(SLOTS):
+            self.reporter.observe(300 if readings >> slot & 1 else 0, self.now)
+            self.storage.files["pause"] = b"0 0" if wanted >> slot & 1 else b"0 4000000000"
+            report = self.step()
+            if report is not None:
+                report = intake.unpack(report)
+                assert report.slot == first + slot
+                schedule.append(slot)
+                symbols.append(report.values[0])
+        assert self.entropy.taken == len(schedule)
+        return tuple(schedule), tuple(symbols)
+
+
+def schedules(lab):
+    """Every set of slots that the reporter draws for some wish."""
+    return {lab.run(wanted, 0, ())[0] for wanted in range(1 << SLOTS)}
+
+
+def neighbours(w):
+    """Sets of slots that a real interval of W = w slots touches, its start on and between the slots' edges."""
+    result = set()
+    for u in range(-2 * w, 2 * SLOTS + 1):
+        result.add(tuple([k for k in range(SLOTS) if 2 * k < u + 2 * w and 2 * k + 2 > u]))
+    return result
+
+
+def law(lab, schedule, readings):
+    """How many of the 4^n words give each output, for these readings; the schedule is the same for all of them."""
+    wanted = sum([1 << slot for slot in schedule])
+    counts = {}
+    for index in range(TOTAL ** len(schedule)):
+        words = tuple([index // TOTAL**i % TOTAL for i in range(len(schedule))])
+        drawn, symbols = lab.run(wanted, readings, words)
+        assert drawn == schedule
+        counts[symbols] = counts.get(symbols, 0) + 1
+    return counts
+
+
+def worst(rest, w, mutant=None, longest=SLOTS):
+    """The largest P(o|x) / P(o|x') as a pair of integers, and the schedules that are allowed."""
+    lab = Lab(rest, mutant)
+    allowed = schedules(lab)
+    intervals = neighbours(w)
+    top = (1, 1)
+    for schedule in allowed:
+        if not 1 <= len(schedule) <= longest:
+            continue
+        # What is read in other slots is not in the words: every reading of the drawn ones, the others all 0 or all 1.
+        n = len(schedule)
+        laws = []
+        for index in range(1 << n):
+            readings = sum([1 << schedule[i] for i in range(n) if index >> i & 1])
+            laws.append(law(lab, schedule, readings))
+        others = ((1 << SLOTS) - 1) - sum([1 << slot for slot in schedule])
+        assert law(lab, schedule, others) == laws[0]
+        for index in range(1 << n):
+            for other in range(1 << n):
+                differ = [schedule[i] for i in range(n) if (index ^ other) >> i & 1]
+                if not [touched for touched in intervals if not [slot for slot in differ if slot not in touched]]:
+                    continue
+                for output in laws[index]:
+                    a, b = laws[index][output], laws[other].get(output, 0)
+                    assert b > 0
+                    if a * top[1] > b * top[0]:
+                        top = (a, b)
+    return top, allowed
+
+
+def spaced(apart):
+    """Every set of slots whose members are at least ``apart`` from each other."""
+    return {
+        tuple([k for k in range(SLOTS) if wanted >> k & 1])
+        for wanted in range(1 << SLOTS)
+        if not [d for d in range(1, apart) if wanted & wanted >> d]
+    }
+
+
+def test_the_worst_ratio_over_exactly_the_schedules_of_the_rule_is_the_certificate():
+    for w in (2, 3, 4):
+        (a, b), allowed = worst(w * SECONDS, w)
+        assert allowed == spaced(w + 1)
+        assert a == 3 * b, (w, a, b)
+
+
+def test_a_rest_one_slot_shorter_gives_its_square():
+    for w in (2, 3, 4):
+        (a, b), allowed = worst(w * SECONDS, w, one_slot_shorter, 2)
+        assert allowed == spaced(w)
+        assert a == 9 * b, (w, a, b)

@@ -1,0 +1,114 @@
+"""What the ledger's sums say of a month: all of its days, the oldest one included, and no day more."""
+
+from rig import make_policy
+
+from undertone_device.core.ledger import DAYS, GROUPS, RING, Sums
+from undertone_device.core.spent import drawn_since, month, most_reports
+
+TODAY = 20000
+
+
+def sums(most=4):
+    made = Sums(memoryview(bytearray(RING + 8 * GROUPS)))
+    made.limit(most, 0, 0)
+    return made
+
+
+def test_a_month_has_its_oldest_day_and_none_before():
+    made = sums()
+    made.spend(TODAY, 5)
+    made.spend(TODAY + DAYS - 1, 7)
+    assert month(made, TODAY + DAYS - 1, 0) == 12
+    # A day later the oldest one is over, also while nothing is spent.
+    assert month(made, TODAY + DAYS, 0) == 7
+    made.spend(TODAY + DAYS, 1)
+    assert month(made, TODAY + DAYS, 0) == 8
+
+
+def test_a_day_that_costs_more_than_its_place_holds_is_shown_no_less():
+    made = sums()
+    ever = 0
+    # Slots of two seconds at epsilon = 1, all day.
+    for _ in range(5):
+        made.spend(TODAY, 8640 << 20)
+        ever += 8640 << 20
+    assert month(made, TODAY, ever) == ever
+    assert month(made, TODAY + DAYS, ever) == 0
+
+
+def test_draws_since_count_whole_groups():
+    made = sums(2)
+    for start in (100, 200, 300):
+        made.add(start, start)
+    assert drawn_since(made, 300) == 1
+    assert drawn_since(made, 200) == 2
+    assert drawn_since(made, 301) == 0
+
+
+def touched(slot, rest, seconds, readings):
+    """The most intervals that any window of ``seconds`` touches; a counter's begin and end at the ``readings``."""
+    intervals = []
+    end = 0
+    for i in range(1, 9):
+        start = i * slot
+        if readings is None:
+            interval = (start, start + slot)
+            begins = start
+        else:
+            interval = ((i - 1) * slot + readings[i - 1], start + readings[i])
+            begins = start - slot
+        if not rest or not intervals or begins >= end + rest:
+            intervals.append(interval)
+            end = start + slot
+    most = 0
+    for start in range(slot, 7 * slot - seconds):
+        most = max(most, len([i for i in intervals if i[0] < start + seconds and start < i[1]]))
+    return most
+
+
+def test_what_any_window_can_touch_is_said_and_no_more():
+    slot = 3
+    for rest in (0, 3, 6):
+        policy = make_policy(slot_seconds=slot, rest_seconds=rest, reports_per_period=1000)
+        for seconds in (2, 3, 6, 7):
+            assert touched(slot, rest, seconds, None) <= most_reports(policy, seconds, False)
+            worst = 0
+            for late in range(9):
+                # Readings late in the slots up to one, early in those after.
+                worst = max(worst, touched(slot, rest, seconds, [2 if i < late else 0 for i in range(9)]))
+            most = most_reports(policy, seconds, True)
+            assert worst <= most, (rest, seconds)
+            if not rest and seconds == 6:
+                assert (worst, touched(slot, rest, seconds, None)) == (4, 3) == (most, most - 1)
+
+
+def test_the_newest_group_counts_what_it_holds_and_the_others_are_full():
+    made = sums(96)
+    for start in range(1, 6):
+        made.add(start, start)
+    # Groups of two: two are full, the third one holds one.
+    assert drawn_since(made, 0) == drawn_since(made, 1) == 5
+    assert drawn_since(made, 4) == 3
+    assert drawn_since(made, 5) == 1
+    made = sums(4)
+    made.add(1, 1)
+    assert drawn_since(made, 0) == 1, "the first second is one"
+
+
+def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow():
+    slot, day = 1800, 86400
+    policy = make_policy(reports_per_period=4)
+    for seconds, value, counter in (
+        (slot, 2, 3),
+        (day, 5, 6),
+        (day + 1, 6, 7),
+        (day + 3 * slot, 8, 9),
+        (2 * day - 1, 9, 10),
+        (2 * day, 9, 10),
+    ):
+        assert most_reports(policy, seconds, False) == value, seconds
+        assert most_reports(policy, seconds, True) == counter, seconds
+    resting = make_policy(rest_seconds=2 * slot)
+    # Of 41 slots of time, every third one; of a counter of two slots, every fourth one of 42.
+    assert most_reports(resting, 40 * slot, False) == 14
+    assert most_reports(resting, 40 * slot, True) == 11

@@ -1,0 +1,449 @@
+"""Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
+
+from rig import DAY, SLOT, START, Counting, Device
+from stream_rig import rule, stream_campaign
+
+from undertone_device.core.ledger import in_ticks
+from undertone_device.core.slot_value import SlotValue
+from undertone_device.core.stream_state import VectorValue
+from undertone_shared import intake, issue
+from undertone_shared import report as reports
+from undertone_shared.entropy import Entropy
+from undertone_shared.errors import Invalid, Refused
+
+
+def running(stream, storage=None, rho=1 << 20, period=400 * DAY, entropy=None, **policy):
+    allowed = {"rho": rho, "period_seconds": period, "dimension": stream.dimension}
+    device = Device(storage=storage, now=START - SLOT, entropy=entropy, stream=allowed, **policy)
+    device.accept(stream_campaign(stream))
+    reading = 40 if stream.dimension == 1 else (40,) * stream.dimension
+    device.reporter.close_slot(device.now)
+    assert device.slot(reading) is None
+    return device
+
+
+def refusal(device, campaign):
+    try:
+        device.accept(campaign)
+    except Refused as error:
+        return error.reason
+    return None
+
+
+def chain(report):
+    return intake.unpack(report).chain
+
+
+def reboot(device, slots=1):
+    """Boot within the open slot; ``slots`` of readings pass before the first report can come."""
+    device.boot()
+    device.accept(device.campaign)
+    device.reporter.close_slot(device.now)
+    for _ in range(slots):
+        device.slot()
+
+
+def test_a_stream_reports_every_slot_with_its_chain_index():
+    for stream in (rule(), rule(law="one-bit", noise=[8200, 1100000])):
+        device = running(stream)
+        for i in range(1, 20):
+            report = intake.unpack(device.slot())
+            assert (report.kind, report.chain, len(report.values)) == (reports.STREAM, i, 1)
+            assert report.slot == START // SLOT + i - 1
+
+
+def test_the_stream_stops_when_its_reports_are_spent():
+    device = running(rule(reports=5))
+    for _ in range(5):
+        assert device.slot() is not None
+    assert device.slot() is None
+    assert device.reporter.paused == "reports"
+
+
+def test_a_reboot_starts_a_chain_and_the_last_one_is_counted():
+    device = running(rule())
+    device.campaign = stream_campaign(rule())
+    assert [chain(device.slot()) for _ in range(3)] == [1, 2, 3]
+    reboot(device)
+    assert [chain(device.slot()) for _ in range(2)] == [1, 2]
+    reboot(device)
+    assert device.slot() is None
+    assert device.reporter.paused == "chains"
+
+
+def test_reports_drawn_before_a_reboot_stay_spent():
+    device = running(rule(reports=6))
+    device.campaign = stream_campaign(rule(reports=6))
+    for _ in range(4):
+        device.slot()
+    reboot(device)
+    assert [device.slot() is None for _ in range(3)] == [False, False, True]
+    assert device.reporter.paused == "reports"
+
+
+def test_a_gap_continues_the_chain_unless_a_restart_is_asked_for():
+    for restart, following in ((0, [3, 4]), (3, [3, 4]), (1, [3, 1])):
+        device = running(rule(restart=restart))
+        assert [chain(device.slot()) for _ in range(2)] == [1, 2]
+        device.pass_time(SLOT // 10, clock=2 * SLOT)  # one slot is skipped
+        device.reporter.close_slot(device.now)
+        drawn = [device.slot() for _ in range(3)]
+        # The slot that the jump cut short, then what follows the gap.
+        assert [chain(report) for report in drawn if report is not None][:2] == following
+
+
+def test_interleaved_chains_of_a_lag_share_the_reports():
+    device = running(rule(lag=3, chains=3, reports=7))
+    assert [chain(device.slot()) for _ in range(7)] == [1, 1, 1, 2, 2, 2, 3]
+    assert device.slot() is None
+
+
+def state(device):
+    """Where the chains are, and nowhere else."""
+    return device.reporter._guard._carried["stream"]
+
+
+def last_point(device):
+    """The clipped reading of the last report."""
+    return state(device)._chains[0].point[0] + 500
+
+
+def test_renewal_gives_a_new_budget_and_a_new_chain_whose_first_value_is_not_clipped():
+    device = running(rule(renewal=6, reports=4, chains=1), period=DAY)
+    chains = []
+    points = []
+    for i in range(12):
+        report = device.slot(1000 if i >= 3 else 0)
+        chains.append(None if report is None else chain(report))
+        points.append(last_point(device))
+    assert chains == [1, 2, 3, 4, None, None] * 2
+    assert device.reporter.paused == "reports"
+    assert points == [0, 0, 0, 50, 50, 50] + [1000] * 6
+
+
+def test_slew_clipping_follows_the_clipped_reading():
+    device = running(rule())
+    points = []
+    for reading in (500, 1000, 1000, 0, 0, 520):
+        device.slot(reading)
+        points.append(last_point(device))
+    assert points == [500, 550, 600, 550, 500, 520]
+
+
+def test_vectors_are_observed_and_reported_coordinate_by_coordinate():
+    device = running(rule(dimension=3))
+    report = device.slot((500, 600, 300))
+    assert len(report) == 32
+    assert len(intake.unpack(report).values) == 3
+    assert state(device)._chains[0].point == (0, 100, -200)
+    for sample in (500, (1, 2), (1, 2, 3.5)):
+        try:
+            device.reporter.observe(sample, device.now)
+        except Invalid:
+            continue
+        raise AssertionError(sample)
+    device.boot()
+    assert device.reporter.outbox[0] == report
+    device.reporter.acked(report)
+    assert len(device.reporter.outbox) == 0
+
+
+def test_a_coordinate_may_be_zero_and_none_may_be_missing():
+    value = VectorValue([SlotValue("last"), SlotValue("last")])
+    assert value.close(0) is None
+    value.add((0, 7), 0)
+    assert value.close(0) == (0, 7)
+
+
+def test_a_campaign_is_charged_when_it_is_accepted_and_never_given_back():
+    cost = rule().charge()
+    device = running(rule(), rho=2 * cost, period=400 * DAY)
+    following = stream_campaign(rule(reports=40, chains=1), epoch=START + DAY)
+    assert following.rule.charge() < cost
+    assert refusal(device, following) is None
+    device.pass_time(DAY)
+    device.accept(following, device.now)
+    device.reporter.close_slot(device.now)
+    third = stream_campaign(rule(), epoch=START + 3 * DAY)
+    assert refusal(device, third) == "rho"
+    assert device.reporter.refusals["rho"] == 1
+    device.boot()
+    assert refusal(device, third) == "rho"
+
+
+def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
+    cost = rule().charge()
+    day = stream_campaign(rule(), last_slot=START // SLOT + 47)
+    tomorrow = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 95)
+    for hours, reason in ((23, "rho"), (24, None)):
+        device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+        device.accept(day)
+        device.pass_time(hours * 3600)
+        device.accept(day)
+        device.reporter.close_slot(device.now)
+        assert refusal(device, tomorrow) == reason
+    # A period's length of ticks, to the second: then the sum begins anew.
+    for seconds, reason in ((in_ticks(DAY) - 1, "rho"), (in_ticks(DAY), None)):
+        device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+        device.accept(day)
+        since = device.reporter.ledger.rho_since
+        device.pass_time(seconds, clock=DAY)
+        device.accept(day)
+        device.reporter.close_slot(device.now)
+        assert device.reporter.ledger.uptime - since == seconds
+        assert refusal(device, tomorrow) == reason
+    # It touches tomorrow, too.
+    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
+    device.accept(stream_campaign(rule(), last_slot=START // SLOT + 48))
+    assert refusal(device, tomorrow) == "rho"
+
+
+def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
+    # The attack that spent it 24 times within a day: every hour another year, another campaign, another reboot.
+    cost = rule().charge()
+    year = 366 * DAY
+    device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
+    device.accept(stream_campaign(rule()))
+    for hour in range(24):
+        device.ticks.now += 3600 * 1000
+        device.now += year
+        epoch = device.now // SLOT * SLOT + SLOT
+        reason = refusal(device, stream_campaign(rule(), epoch=epoch, last_slot=epoch // SLOT + 480))
+        assert reason == "rho", hour
+        if hour % 5 == 0:
+            device.boot()
+
+
+def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_one_ahead():
+    day = 6 * SLOT
+    windows = set()
+    device = running(rule(renewal=6, reports=6, chains=6), period=DAY, reports_per_period=1000)
+    for _ in range(24):
+        # Two slots of ticks, a window of the clock.
+        device.pass_time(0, clock=day - 2 * SLOT)
+        device.accept(stream_campaign(rule(renewal=6, reports=6, chains=6)))
+        device.reporter.close_slot(device.now)
+        for _ in range(2):
+            report = device.slot()
+            if report is not None:
+                windows.add((intake.unpack(report).slot - START // SLOT) // 6)
+    assert 2 <= len(windows) <= 48 * SLOT // (day - day // 32) + 2
+
+
+def test_the_window_ahead_opens_when_its_length_of_ticks_is_near_to_the_second():
+    length = 6 * SLOT
+    early = length - in_ticks(length)
+    for seconds, paused in ((early - 1, "window"), (early, None)):
+        device = running(rule(renewal=6, reports=6, chains=6), period=DAY, reports_per_period=1000)
+        device.slot()
+        ledger = device.reporter.ledger
+        assert (ledger.window, ledger.window_until) == (0, ledger.uptime + length)
+        device.pass_time(seconds)
+        device.reporter._guard.advance()
+        campaign = device.reporter.campaign
+        assert state(device).obstacle(campaign, campaign.first_slot + 6) == paused
+
+
+def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
+    device = running(rule(reports=60, chains=1))
+    following = stream_campaign(rule(reuse=200, reports=60, chains=1), epoch=START + DAY)
+    device.accept(following)
+    last = None
+    for _ in range(47):
+        last = device.slot()
+        device.accept(following)
+    assert chain(last) == 47
+    assert device.slot() is None  # the last slot of the old stream ends with it
+    assert device.reporter.paused == "ended"
+    report = intake.unpack(device.slot())
+    assert (report.chain, report.fingerprint) == (1, following.fingerprint)
+
+
+def test_what_follows_a_campaign_whose_file_is_lost_has_counts_of_its_own():
+    first = rule(reports=60, chains=1)
+    device = running(first, rho=4 * first.charge())
+    for _ in range(3):
+        device.slot()
+    for name in list(device.storage.files):
+        if name.startswith("campaign-"):
+            del device.storage.files[name]
+    device.boot()
+    following = stream_campaign(rule(reuse=200, reports=60, chains=1), epoch=START + DAY)
+    device.accept(following)
+    ledger = device.reporter.ledger
+    assert (ledger.reports, ledger.chains, ledger.rho) == (0, 0, first.charge() + following.rule.charge())
+
+
+def test_a_lost_ledger_spends_the_period_and_a_new_device_is_not_a_lost_one():
+    cost = rule().charge()
+    device = running(rule(), rho=10 * cost)
+    device.slot()
+    device.storage.files["ledger"] = b"torn"
+    device.boot()
+    assert refusal(device, stream_campaign(rule())) == "rho"
+    del device.storage.files["ledger"]
+    device.boot()
+    assert refusal(device, stream_campaign(rule())) == "rho"
+
+
+def test_nothing_that_was_read_or_drawn_in_secret_is_stored():
+    # Two devices, same public things, different readings and noise: only reports differ.
+    files = []
+    for reading in (0, 1000):
+        device = running(rule())
+        for _ in range(6):
+            report = device.slot(reading)
+            device.reporter.acked(report)
+        device.accept(stream_campaign(rule(), epoch=START + DAY))
+        files.append(device.storage.files)
+    assert files[0] == files[1]
+
+
+def test_no_report_leaves_when_its_chain_cannot_be_counted():
+    device = running(rule(), write_seconds=86400)
+    assert chain(device.slot()) == 1
+    device.storage.broken = True
+    # Within the reserved block no write is due ...
+    assert chain(device.slot()) == 2
+    # ... but a new chain is counted before it is used.
+    state(device).forget()
+    assert device.slot() is None
+    assert device.reporter.paused == "storage"
+    device.storage.broken = False
+    assert device.slot() is None  # that was the second chain of two
+    assert device.reporter.paused == "chains"
+
+
+def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
+    # A virtual machine's snapshot, restored: the copy's next report has noise of its own, for both kinds of report.
+    for chains in (0, 3):
+        reports = []
+        for salt in (b"\1", b"\2"):
+            source = Counting()
+            device = running(rule(), entropy=Entropy(source))
+            for _ in range(chains):
+                device.slot()
+            device.pass_time(SLOT // 2)
+            device.reporter.observe(40, device.now)
+            # Here the snapshot is taken; from here on each copy has its own bytes.
+            source.salt = salt
+            device.pass_time(SLOT - SLOT // 2)
+            reports.append(intake.unpack(device.reporter.close_slot(device.now)).values)
+        assert reports[0] != reports[1]
+
+
+def test_a_policy_without_streams_refuses_them():
+    device = Device(now=START - SLOT)
+    assert refusal(device, stream_campaign(rule())) == "stream"
+    assert device.reporter._guard._carried == {}
+
+
+def test_corrupt_state_is_a_lost_ledger_or_no_campaign():
+    device = running(rule())
+    device.slot()
+    names = [name for name in device.storage.files if name.startswith("campaign-")]
+    body = device.storage.files[names[0]]
+    device.storage.files[names[0]] = body.replace(b'"reports":48', b'"reports":49')
+    device.boot()
+    assert device.reporter.campaign is None
+    device.storage.files[names[0]] = body[:-3]
+    device.boot()
+    assert device.reporter.campaign is None
+    message = issue.pack(stream_campaign(rule()), device.now)
+    for damaged in (message.replace(b'"slew":50', b'"slew":500'), message.replace(b'"lag":1', b'"lag":-1')):
+        try:
+            device.reporter.accept(damaged, device.now)
+        except Invalid:
+            continue
+        raise AssertionError("accepted")
+
+
+def test_a_renewing_stream_ends_with_its_campaign():
+    stream = rule(renewal=4, reports=4, chains=2)
+    device = Device(now=START - SLOT, stream={"rho": 1 << 30, "period_seconds": DAY})
+    device.accept(stream_campaign(stream, last_slot=START // SLOT + 3))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    assert [chain(device.slot()) for _ in range(4)] == [1, 2, 3, 4]
+    for _ in range(20):
+        assert device.slot() is None
+        assert device.reporter.paused == "ended"
+
+
+def test_no_chain_runs_on_into_the_next_window():
+    device = running(rule(lag=2, renewal=4, reports=4, chains=4), period=DAY)
+    assert [chain(device.slot()) for _ in range(8)] == [1, 1, 2, 2, 1, 1, 2, 2]
+
+
+def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaign():
+    cost = rule().charge()
+    device = Device(now=START - SLOT, stream={"rho": 2 * cost, "period_seconds": 10 * DAY})
+    # Charged to the periods of forty days; then a campaign of one day; a third one inside the first one's periods.
+    assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + 40 * 48 - 1)) is None
+    device.reporter.close_slot(device.now)
+    following = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 2 * 48 - 1)
+    assert refusal(device, following) is None
+    until = device.reporter.ledger.rho_period
+    assert until == (START + 40 * DAY - 1) // (10 * DAY)
+    # Day by day: the counter of ticks comes round after twelve, and a period's length of them has then passed.
+    for _ in range(25):
+        device.pass_time(DAY)
+        device.reporter.close_slot(device.now)
+    assert device.reporter.ledger.uptime > 20 * DAY
+    third = stream_campaign(rule(), epoch=START + 26 * DAY, last_slot=START // SLOT + 27 * 48 - 1)
+    assert refusal(device, third) == "rho"
+
+
+def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_has_been():
+    cost = rule().charge()
+    period = START // (100 * DAY)
+    # Two days before a period's end until one day into the next one.
+    begin = (period + 1) * 100 * DAY - 2 * DAY
+    device = Device(now=begin - SLOT, stream={"rho": cost, "period_seconds": 100 * DAY})
+    assert refusal(device, stream_campaign(rule(), epoch=begin, last_slot=(begin + 3 * DAY) // SLOT - 1)) is None
+    # Day by day, for the counter of ticks.
+    for _ in range(101):
+        device.pass_time(DAY)
+        device.reporter.close_slot(device.now)
+    later = (device.now // SLOT + 1) * SLOT
+    assert later // (100 * DAY) == period + 1 == device.reporter.ledger.rho_period
+    assert refusal(device, stream_campaign(rule(), epoch=later, last_slot=later // SLOT + 47)) == "rho"
+
+
+def test_a_cap_per_report_holds_for_every_single_report():
+    # The attack: reports of a one-slot campaign that may number 65,535 cost what one does 7,281 times.
+    wide = rule(reports=65535)
+    campaign = stream_campaign(wide, last_slot=START // SLOT)
+    for rho in (1, wide.report_charge() - 1, wide.charge()):
+        device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": DAY, "per_report": True})
+        assert refusal(device, campaign) == "rho", rho
+    # The dearest report by itself: the first one of a chain here.
+    assert rule().report_charge() == -(-1000 * 1000 * (1 << 20) // (2 * (65000000 - 4)))
+    for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
+        device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})
+        assert refusal(device, stream_campaign(rule())) == reason
+    # As many slots as reports, and one slot less.
+    for slots, reason in ((48, None), (47, "rho")):
+        allowed = {"rho": rule().report_charge(), "period_seconds": 400 * DAY, "per_report": True}
+        device = Device(now=START - SLOT, stream=allowed)
+        assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + slots - 1)) == reason
+
+
+def test_a_streams_theta_reaches_the_bound_and_no_further():
+    assert stream_campaign(rule(), bound=1000).rule.theta == 1000
+    try:
+        stream_campaign(rule(), bound=999)
+    except Invalid as error:
+        assert str(error) == "rule.theta is 1000, expected at most the bound 999"
+    else:
+        raise AssertionError("accepted")
+
+
+def test_windows_are_counted_from_the_campaigns_first_slot():
+    # One that is no multiple of the window's length.
+    stream = rule(renewal=4, reports=4, chains=1)
+    device = Device(now=START, stream={"rho": 1 << 30, "period_seconds": 400 * DAY, "dimension": 1})
+    device.accept(stream_campaign(stream, epoch=START + SLOT))
+    device.reporter.close_slot(device.now)
+    chains = [chain(report) for report in [device.slot() for _ in range(14)] if report is not None]
+    assert chains[:8] == [1, 2, 3, 4, 1, 2, 3, 4]

@@ -1,0 +1,162 @@
+"""The household's status over its own broker: discovery, state, availability; a broker that is away holds nobody up."""
+
+import json
+import math
+import socket
+import threading
+import time
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from support.paho_client import leave
+from support.private_broker import PrivateBroker
+from undertone_device.host.home import FILE, open_home, seen_of
+from undertone_device.setup.config import parse_config
+from undertone_shared.errors import Invalid
+
+STATUS = {
+    "campaign": {"name": "load", "certificates": {"report": [2721, 1001]}, "stream": None},
+    "cap": [2721, 1001],
+    "most_a_day": 1,
+    "month": 3 << 20,
+    "ever": 5 << 20,
+    "ever_rho": 0,
+    "lifetime": 0,
+    "losses": 0,
+    "time": 1_800_000_000,
+    "began": 1_790_000_000,
+    "streams": None,
+    "spent_until": 0,
+    "paused": None,
+    "refusals": {},
+}
+
+
+@pytest.fixture
+def broker(mosquitto_binary, tmp_path, free_port):
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as running:
+        yield running
+
+
+@pytest.fixture
+def config(tmp_path):
+    fields = {"name": "meter-17", "broker": {"host": "h"}, "campaigns": ["load"], "policy": "p", "state": "s"}
+    return parse_config(json.dumps(fields).encode(), str(tmp_path))
+
+
+def name_broker(tmp_path, **fields):
+    (tmp_path / FILE).write_text(json.dumps(fields))
+
+
+def show_until(home, condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, home.trouble
+        home.show(STATUS)
+        time.sleep(0.02)
+
+
+def test_what_streams_may_cost_is_no_zero():
+    allowed = {"rho": 1 << 20, "period_seconds": 86400, "lifetime": 0}
+
+    def seen(**changes):
+        told = seen_of(STATUS | {"streams": allowed, "ever_rho": 1 << 19} | changes)
+        return told["day"], told["month"], told["ever"]
+
+    # Any 24 hours touch two periods of a day, each charged rho = 1 at most; rho was 1/2 for all streams so far.
+    assert seen() == (
+        round(math.log(2721 / 1001) + 2 + 2 * math.sqrt(2 * 20 * math.log(2)), 3),
+        None,
+        round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
+    )
+    # A cap on each report alone is none on a day.
+    assert seen(streams=dict(allowed, rho=None))[0] is None
+    assert seen(streams=None, ever_rho=0) == (1.0, 3.0, 5.0)
+
+
+def test_a_household_sees_how_much_of_its_lifetime_is_used():
+    assert seen_of(STATUS)["life"] is None
+    assert seen_of(STATUS | {"lifetime": 40 << 20})["life"] == 12.5
+
+
+def test_what_a_lost_ledger_held_is_no_zero():
+    lost = STATUS | {"losses": 1, "began": STATUS["time"] - 20 * 86400}
+    assert (seen_of(lost)["month"], seen_of(lost)["ever"]) == (None, None)
+    # With a lifetime, all of it counts; and after a month its days are over.
+    later = lost | {"began": STATUS["time"] - 40 * 86400, "lifetime": 40 << 20}
+    assert (seen_of(later)["month"], seen_of(later)["ever"]) == (3.0, 5.0)
+
+
+def test_without_a_file_there_is_no_home(config):
+    assert open_home(config) is None
+
+
+def test_a_file_that_is_wrong_is_refused_by_its_field(config, tmp_path):
+    for fields, words in (({}, "'host'"), ({"host": "h", "hosts": 1}, "'hosts'"), ({"host": 1}, "host")):
+        name_broker(tmp_path, **fields)
+        with pytest.raises(Invalid, match=words):
+            open_home(config)
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(Invalid, match="not JSON"):
+        open_home(config)
+
+
+def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_path):
+    name_broker(tmp_path, host="localhost", tcp_port=broker.port)
+    home = open_home(config)
+    heard = {}
+    watcher = paho.Client(CallbackAPIVersion.VERSION2, "home-assistant")
+    watcher.on_message = lambda client, data, message: heard.update({message.topic: message.payload})
+    watcher.connect("127.0.0.1", broker.port)
+    watcher.subscribe("#", 1)
+    watcher.loop_start()
+    try:
+        topic = "undertone/home/meter-17"
+        show_until(home, lambda: topic in heard)
+        device = json.loads(heard["homeassistant/device/undertone_device_meter-17/config"])
+        assert device["components"]["day"]["state_topic"] == topic
+        assert heard[device["availability"][0]["topic"]] == b"online"
+        assert json.loads(heard[topic])["day"] == pytest.approx(1.0, abs=0.001)
+        home.close()
+        end = time.monotonic() + 30
+        while heard[f"{topic}/availability"] != b"offline":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    finally:
+        leave(watcher)
+
+
+def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(config, tmp_path, monkeypatch):
+    answered = threading.Event()
+    asked = []
+
+    def getaddrinfo(*arguments):
+        asked.append(arguments)
+        assert answered.wait(60)
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    name_broker(tmp_path, host="home.example")
+    home = open_home(config)
+    for _ in range(3):
+        home.show(STATUS)
+    assert home.trouble == ""
+    home.close()
+    home = open_home(config)
+    answered.set()
+    show_until(home, lambda: "no such name" in home.trouble)
+    assert len(asked) == 2
+
+
+def test_a_broker_that_is_away_is_said_and_found_later(config, tmp_path, mosquitto_binary, free_port, monkeypatch):
+    monkeypatch.setattr("undertone_device.host.home._RETRY_SECONDS", 0)
+    port = free_port()
+    name_broker(tmp_path, host="localhost", tcp_port=port)
+    home = open_home(config)
+    show_until(home, lambda: "refused" in home.trouble)
+    with PrivateBroker(mosquitto_binary, tmp_path, port):
+        show_until(home, lambda: home._connected)
+        assert home.trouble == ""
+        home.close()

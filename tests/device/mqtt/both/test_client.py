@@ -1,0 +1,372 @@
+"""The loop body over a broker in memory: what is sent when, what survives, what is refused. No real time passes."""
+
+from fake_broker import FakeBroker
+from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
+
+from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_shared import intake, issue
+from undertone_shared.entropy import Entropy
+
+CONFIG = "undertone/v2/load/config"
+
+
+class Rig:
+    """A device, its client and its broker; time passes in ``pass_time`` and while the client idles."""
+
+    def __init__(self, broker=None, device=None, entropy=None, campaign=None, **options):
+        self.broker = broker or FakeBroker()
+        self.device = device or Device(now=START - SLOT)
+        campaign = campaign or make_campaign()
+        self.broker.retained[CONFIG] = issue.pack(campaign, self.device.now)
+        self.events = []
+        self.samples = []
+        self.idled = 0
+        device = self.device
+        transport = StreamTransport(self.broker.open, device.ticks, "meter-1", "meter-1", "secret")
+        defaults = {
+            "read": self.read,
+            "spread_percent": 0,
+            "handed_over": lambda report: self.events.append(("sent", report)),
+            "acknowledged": lambda report: self.events.append(("acked", report)),
+        }
+        for name in options:
+            defaults[name] = options[name]
+        self.client = Client(
+            device.reporter,
+            transport,
+            entropy or make_entropy(),
+            "undertone/v2",
+            ("load",),
+            lambda: device.now,
+            device.ticks,
+            self.idle,
+            **defaults,
+        )
+
+    def idle(self, milliseconds):
+        self.idled += milliseconds
+        self.device.ticks.now += milliseconds
+
+    def read(self, now):
+        self.samples.append(now)
+        return 40
+
+    def steps(self, count=4):
+        for _ in range(count):
+            self.client.step(0)
+
+    def slot(self, parts=2):
+        for _ in range(parts):
+            self.device.pass_time(SLOT // parts)
+            # The broker's ping answers lie in the stream: real time would have delivered them.
+            self.steps()
+
+    def settle(self, milliseconds=700000):
+        """Let ticks run, a second at a time, until the client has noticed what happened and is online."""
+        self.steps()
+        while not self.client.online and milliseconds > 0:
+            self.client.step(0)
+            self.device.ticks.now += 1000
+            milliseconds -= 1000
+        self.steps()
+
+
+def online(**options):
+    rig = Rig(**options)
+    rig.steps()
+    assert rig.client.online
+    assert rig.device.reporter.campaign is not None
+    return rig
+
+
+def test_connects_subscribes_and_accepts_the_retained_campaign():
+    rig = online()
+    assert rig.broker.subscribed == [CONFIG]
+    assert rig.device.reporter.campaign.fingerprint == make_campaign().fingerprint
+    connect = rig.broker.connects[0]
+    assert connect[:10] == b"\x00\x04MQTT\x04\xc2\x00\x3c", "clean session, no will, keepalive of 60"
+
+
+def test_each_slot_is_sampled_once_and_reported_once():
+    rig = online()
+    for _ in range(5):
+        rig.slot()
+    # The slot of the boot was entered in its middle as far as the device can know.
+    slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
+    assert slots == [START // SLOT + i for i in range(4)]
+    assert rig.broker.published[0][2].startswith("undertone/v2/load/")
+    assert rig.broker.published[0][2].endswith("/meter-1/report")
+    assert len(rig.device.reporter.outbox) == 0
+    assert len(rig.samples) == 6
+    kinds = [kind for kind, _ in rig.events]
+    assert kinds == ["sent", "acked"] * 4
+
+
+def test_samples_more_often_than_slots():
+    rig = online(sample_seconds=600)
+    for _ in range(3):
+        rig.slot(parts=9)
+    assert len(rig.samples) == 1 + 9
+
+
+def test_a_broken_sensor_reports_the_default_and_does_not_stop_the_loop():
+    def broken(now):
+        raise OSError(5)
+
+    rig = online(read=broken)
+    for _ in range(3):
+        rig.slot()
+    assert len(rig.broker.published) == 2
+    assert rig.client.counts["sensor_failures"] == 4
+
+
+def test_a_reading_that_takes_longer_than_its_slot_lasts_is_no_reading_of_either():
+    rig = None
+
+    def slow(now):
+        if rig is None or len(rig.broker.published) != 1:
+            return 40
+        rig.device.pass_time(SLOT)
+        return 900
+
+    taken = []
+    rig = online(read=slow)
+    observe = rig.device.reporter.observe
+    rig.device.reporter.observe = lambda sample, now: (taken.append(sample), observe(sample, now))
+    for _ in range(5):
+        rig.slot()
+    assert rig.client.counts["sensor_failures"] == 1
+    assert 900 not in taken and len(taken) > 3
+
+
+def test_reports_wait_while_the_broker_is_away_and_leave_oldest_first():
+    rig = online(in_flight=2)
+    rig.slot()
+    rig.broker.drop()
+    rig.broker.unreachable = True
+    for _ in range(5):
+        rig.slot()
+    assert not rig.client.online
+    assert len(rig.device.reporter.outbox) == 5
+    rig.broker.unreachable = False
+    rig.settle()
+    rig.steps(12)
+    slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
+    assert slots == [START // SLOT + i for i in range(5)]
+    assert len(rig.device.reporter.outbox) == 0
+    assert rig.broker.subscribed == [CONFIG, CONFIG]
+
+
+def test_nothing_is_looked_up_while_there_is_no_network():
+    rig = Rig()
+    rig.client.reachable = False
+    connect = rig.client._transport.connect
+    rig.client._transport.connect = None  # whoever calls it fails
+    rig.steps(20)
+    rig.client._transport.connect = connect
+    rig.client.reachable = True
+    rig.settle()
+    assert rig.client.online
+
+
+def test_no_more_than_the_limit_is_in_flight():
+    rig = online(in_flight=3)
+    rig.broker.acknowledges = False
+    for _ in range(8):
+        rig.slot()
+    assert len(set(rig.broker.payloads())) == 3
+
+
+def test_a_report_without_puback_goes_again_with_the_same_bytes_on_the_next_connection():
+    rig = online()
+    rig.slot()
+    rig.broker.acknowledges = False
+    rig.slot()
+    first = rig.broker.payloads()[-1]
+    rig.broker.drop()
+    rig.broker.acknowledges = True
+    rig.settle()
+    assert rig.broker.payloads()[-1] == first
+    assert not rig.broker.published[-1][1], "a new connection has no duplicates"
+    assert len(rig.device.reporter.outbox) == 0
+
+
+def test_a_half_open_connection_is_given_up_by_its_silent_ping():
+    rig = online()
+    rig.broker.silent = True
+    stream = rig.broker.stream
+    for _ in range(61):
+        rig.device.ticks.now += 1000
+        rig.client.step(0)
+    assert stream.closed
+    assert "does not answer" in rig.client.trouble
+    rig.broker.silent = False
+    rig.settle()
+    assert rig.client.online
+
+
+def test_a_broker_that_never_sends_connack_is_given_up():
+    rig = Rig()
+    rig.broker.silent = True
+    rig.steps()
+    for _ in range(12):
+        rig.device.ticks.now += 1000
+        rig.client.step(0)
+    assert "does not answer" in rig.client.trouble
+    assert not rig.client.online
+
+
+def test_back_off_grows_to_its_limit_with_jitter():
+    rig = Rig()
+    rig.broker.unreachable = True
+    attempts = []
+    before = rig.broker.open
+
+    def counted():
+        attempts.append(rig.device.ticks.now)
+        return before()
+
+    rig.client._transport._open_stream = counted
+    for _ in range(3000):
+        rig.client.step(1000)
+    gaps = [attempts[i + 1] - attempts[i] for i in range(len(attempts) - 1)]
+    assert max(gaps) <= 301000
+    # Uniform below a bound that doubles to 300 s: about 20 attempts in 3,000 s. Fewer than 11 or more than 100 has a
+    # probability far below 1e-6 (ten gaps of 300 s each; ninety gaps that average 33 s where 150 s is the mean).
+    assert 11 <= len(attempts) <= 100, len(attempts)
+
+
+def test_a_refused_connection_backs_off_and_says_why():
+    rig = Rig()
+    rig.broker.refuse = 5
+    rig.steps()
+    assert "not authorised" in rig.client.trouble
+    assert rig.idled == 0 or not rig.client.online
+    assert len(rig.broker.connects) <= 2
+
+
+def test_a_refused_subscription_is_said_and_reports_go_on():
+    rig = Rig()
+    rig.broker.denies = True
+    rig.steps()
+    assert rig.client.online
+    assert CONFIG in rig.client.trouble
+
+
+def test_a_refused_campaign_is_counted_and_the_last_good_one_kept():
+    rig = online()
+    good = rig.device.reporter.campaign.fingerprint
+    greedy = make_campaign(epoch=START + 2 * DAY, default=7)
+    for payload in (b"", b"UTC2", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
+        rig.broker.send(CONFIG, payload)
+    rig.broker.send("undertone/v2/other/config", issue.pack(greedy, rig.device.now))
+    rig.broker.send(CONFIG, bytes(70000))
+    rig.steps(200)
+    assert rig.device.reporter.campaign.fingerprint == good
+    assert rig.device.reporter.refusals == {"invalid": 4, "clock": 1}
+    assert "campaign refused" in rig.client.trouble
+    assert rig.client.online
+
+
+def test_publication_is_spread_by_entropy_alone():
+    """The same entropy gives the same delay whatever the reading is; different entropy another one."""
+    delays = []
+    for reading, seed in ((0, 0), (1000, 0), (500, 7)):
+        source = Counting()
+        source.count = seed
+        rig = online(spread_percent=50, entropy=Entropy(source), read=lambda now, value=reading: value)
+        rig.slot()
+        rig.slot()
+        waited = 0
+        while not rig.broker.published:
+            rig.device.ticks.now += 1000
+            waited += 1
+            rig.client.step(0)
+            assert waited <= SLOT // 2
+        delays.append(waited)
+    assert delays[0] == delays[1] != delays[2]
+
+
+def test_older_reports_do_not_wait_for_the_newest_one():
+    rig = online(spread_percent=90)
+    rig.broker.drop()
+    rig.broker.unreachable = True
+    for _ in range(4):
+        rig.slot()
+    rig.broker.unreachable = False
+    rig.client._hold = SLOT * 900
+    rig.client._held_since = rig.device.ticks()
+    rig.settle(400000)
+    assert len(rig.broker.published) == 2
+    assert len(rig.device.reporter.outbox) == 1
+
+
+def test_a_device_without_a_clock_asks_ntp_before_anything_else():
+    answers = [OSError(110), OSError(110), None]
+    asked = []
+
+    def ntp():
+        asked.append(1)
+        answer = answers.pop(0) if answers else None
+        if answer is not None:
+            raise answer
+
+    rig = Rig(set_clock=ntp)
+    rig.steps(1)
+    assert rig.client.trouble.startswith("NTP")
+    assert not rig.broker.connects
+    rig.settle(20000)
+    assert rig.client.online
+    assert len(asked) == 3
+    rig.device.ticks.now += 86400000
+    rig.steps()
+    assert len(asked) == 4, "asked again after a day"
+
+
+def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_acknowledgement():
+    device = Device(now=START + SLOT + 5)
+    slots = []
+    for _ in range(5):
+        rig = Rig(device=device)
+        report = rig.client.wake(lambda: 7, 30000)
+        if report is not None:
+            # The report before it may go again: its acknowledgement came after the last write to flash.
+            assert rig.broker.payloads()[-1] == report
+            assert len(rig.broker.published) <= 2
+            slots.append(intake.unpack(report).slot)
+        assert len(device.reporter.outbox) == 0
+        assert rig.broker.stream.closed
+        device.pass_time(SLOT)
+        device.boot(asleep=SLOT * 1000)
+    # A ledger that is new counts everything before it as spent: the first two wakes only begin it.
+    assert slots == [START // SLOT + i for i in (2, 3, 4)]
+
+
+def test_a_wake_whose_sensor_gives_no_integer_reports_the_default():
+    device = Device(now=START + SLOT + 5)
+    # The first two wakes only begin the ledger.
+    for sample in (None, None, 1.5, "3", (3,)):
+        rig = Rig(device=device)
+        report = rig.client.wake(lambda sample=sample: sample, 30000)
+        assert (report is not None) == (rig.client.counts["sensor_failures"] == 1) == (sample is not None)
+        device.pass_time(SLOT)
+        device.boot(asleep=SLOT * 1000)
+
+
+def test_a_wake_without_a_broker_gives_up_in_time_and_keeps_its_report():
+    device = Device(now=START + 2 * SLOT + 5)
+    rig = Rig(device=device)
+    rig.broker.unreachable = True
+    assert rig.client.wake(lambda: 7, 30000) is None
+    assert device.reporter.paused == "no_campaign"
+    assert rig.idled <= 31000
+
+
+def test_leaving_sends_what_waits():
+    rig = online(spread_percent=90)
+    rig.slot()
+    rig.slot()
+    rig.client.finish(1000)
+    assert len(rig.device.reporter.outbox) == 0
+    assert rig.broker.stream.closed

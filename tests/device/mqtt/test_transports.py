@@ -1,0 +1,361 @@
+"""Both transports against a real mosquitto, and the boards' one against a network that misbehaves."""
+
+import gc
+import os
+import socket
+import threading
+import time
+import uuid
+
+import pytest
+from fake_broker import FakeBroker
+
+from support.private_broker import PrivateBroker
+from undertone_device.host import paho_transport
+from undertone_device.host.paho_transport import PahoTransport
+from undertone_device.mqtt import socket_stream
+from undertone_device.mqtt.socket_stream import SocketStream
+from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.setup import clock
+from undertone_shared.errors import Invalid
+
+
+def board(port, client_id="board", user=None, password=None, keepalive=60):
+    return StreamTransport(
+        lambda: SocketStream("127.0.0.1", port), clock.ticks, client_id, user, password, keepalive=keepalive
+    )
+
+
+def phone(port, client_id="phone", user=None, password=None, keepalive=60):
+    return PahoTransport("127.0.0.1", port, client_id, user, password, keepalive)
+
+
+BOTH = pytest.mark.parametrize("make", [board, phone])
+
+
+def wait_for(transport, kind, seconds=60.0):
+    """All events up to the first of this kind."""
+    events = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        events += transport.poll(50)
+        if any(event[0] == kind for event in events):
+            return events
+    raise AssertionError(f"no {kind!r}, but {events}")
+
+
+def lost_by(transport):
+    """Why a connection is lost before it is made."""
+    try:
+        transport.connect()
+    except OSError as error:
+        return str(error)
+    events = wait_for(transport, "lost")
+    assert len(events) == 1
+    return events[0][1]
+
+
+@pytest.fixture
+def broker(mosquitto_binary, tmp_path, free_port):
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as running:
+        yield running
+
+
+@BOTH
+def test_publishes_at_qos_1_and_hears_campaigns(make, broker, topic_prefix):
+    transport = make(broker.port)
+    transport.connect()
+    assert wait_for(transport, "connected") == [("connected",)]
+    token = transport.publish(f"{topic_prefix}/x", b"\x01\x02")
+    assert ("acked", token) in wait_for(transport, "acked")
+    transport.subscribe(f"{topic_prefix}/config")
+    # The same connection's PUBACK comes after its SUBACK.
+    transport.publish(f"{topic_prefix}/x", b"")
+    wait_for(transport, "acked")
+    other = make(broker.port, client_id="other")
+    other.connect()
+    wait_for(other, "connected")
+    other.publish(f"{topic_prefix}/config", bytes(12300))
+    wait_for(other, "acked")
+    events = wait_for(transport, "message")
+    assert events[-1][:3] == ("message", f"{topic_prefix}/config", bytes(12300))
+    transport.close()
+    other.close()
+
+
+@BOTH
+def test_what_is_in_flight_has_different_tokens(make, broker, topic_prefix):
+    transport = make(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    tokens = {transport.publish(f"{topic_prefix}/x", bytes([i])) for i in range(10)}
+    assert len(tokens) == 10
+    acked = set()
+    while acked != tokens:
+        acked |= {event[1] for event in wait_for(transport, "acked")}
+    transport.close()
+
+
+@BOTH
+def test_a_killed_broker_is_noticed_and_the_next_connection_works(make, broker):
+    transport = make(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    broker.stop()
+    assert wait_for(transport, "lost")[-1][0] == "lost"
+    assert transport.poll(0) == []
+    assert "refused" in lost_by(transport).lower()
+    broker.start()
+    transport.connect()
+    wait_for(transport, "connected")
+    transport.close()
+
+
+@BOTH
+def test_a_broker_that_breaks_the_protocol_is_a_lost_connection(make):
+    for answer in (b"\x30\x04\0\x02\xff\xfe", b"\x30\x01x", b"\x30\x04\0\x09ab", b"\x90\x01x", b"\xf0\0"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            transport = make(server.getsockname()[1])
+
+            def speak(server=server, answer=answer):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"\x20\x02\0\0" + answer)
+                    connection.recv(4096)
+
+            thread = threading.Thread(target=speak)
+            thread.start()
+            transport.connect()
+            wait_for(transport, "lost")
+            transport.close()
+            thread.join(30)
+
+
+def test_a_host_that_is_no_name_is_no_connection():
+    for host in ("a..b", "x" * 64 + ".example"):
+        assert "label" in lost_by(PahoTransport(host, 1883, "phone"))
+
+
+@pytest.fixture
+def unreachable(monkeypatch):
+    """Names are not looked up before this event is set, as where no name server answers."""
+    answered = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(*arguments):
+        assert answered.wait(60)
+        return look_up(*arguments)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield answered
+    answered.set()
+
+
+def test_an_unreachable_broker_keeps_nobody_waiting(unreachable, broker, monkeypatch):
+    transport = phone(broker.port)
+    transport.connect()
+    for _ in range(3):
+        assert transport.poll(0) == []
+    assert transport.publish("t", b"x") == 0
+    # It is found when it can be reached.
+    unreachable.set()
+    wait_for(transport, "connected")
+    transport.close()
+    # After a deadline for look-up, TCP and TLS together it is given up, and may be tried again.
+    unreachable.clear()
+    transport.connect()
+    monkeypatch.setattr(paho_transport, "ANSWER_MILLISECONDS", 0)
+    assert transport.poll(0)[-1][0] == "lost"
+    assert transport.poll(0) == []
+    monkeypatch.undo()
+    unreachable.set()
+    transport.connect()
+    wait_for(transport, "connected")
+    transport.close()
+
+
+@BOTH
+def test_connections_leave_no_descriptors_behind(make, broker):
+    transport = make(broker.port)
+
+    def round_trip():
+        transport.connect()
+        wait_for(transport, "connected")
+        transport.close()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    before = round_trip()
+    for _ in range(5):
+        after = round_trip()
+    # Somebody else's may have been closed meanwhile.
+    assert after <= before
+
+
+@BOTH
+def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port):
+    (tmp_path / "passwords").write_text("")
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as broker:
+        broker.stop()
+        config = tmp_path / "mosquitto.conf"
+        config.write_text(config.read_text().replace("anonymous true", "anonymous false"))
+        broker.start()
+        transport = make(broker.port, user="meter-1", password="wrong")
+        transport.connect()
+        assert "not authorised" in wait_for(transport, "lost")[-1][1].lower().replace("z", "s")
+
+
+@BOTH
+def test_a_silent_network_is_noticed_by_the_ping(make):
+    """A server that accepts, answers CONNECT and then never again: half-open for all that the client can see."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _ = server.accept()
+            peer.recv(1000)
+            peer.sendall(b"\x20\x02\x00\x00")
+            done.wait(200)
+            peer.close()
+
+        done = threading.Event()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        transport = make(server.getsockname()[1], keepalive=2)
+        transport.connect()
+        wait_for(transport, "connected")
+        wait_for(transport, "lost")
+        done.set()
+        thread.join()
+
+
+@BOTH
+def test_keepalive_zero_is_refused(make):
+    with pytest.raises(Invalid, match="keepalive"):
+        make(1, keepalive=0)
+
+
+@BOTH
+def test_keepalive_is_kept_by_pings(make, broker):
+    # A broker drops a client after 1.5 keepalives of silence; the later ping of both is due after one.
+    transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=4)
+    transport.connect()
+    wait_for(transport, "connected")
+    end = time.monotonic() + 6.6
+    while time.monotonic() < end:
+        assert transport.poll(100) == []
+    transport.close()
+    assert "timeout" not in broker.log.read_text()
+
+
+def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
+    """umqtt sends packet id 0 here, for which mosquitto ends the connection."""
+    transport = board(broker.port)
+    transport.connect()
+    wait_for(transport, "connected")
+    transport._session._id = 65532
+    tokens = []
+    for _ in range(6):
+        tokens.append(transport.publish(f"{topic_prefix}/x", b""))
+        assert ("acked", tokens[-1]) in wait_for(transport, "acked")
+    assert tokens == [65533, 65534, 65535, 1, 2, 3]
+    transport.close()
+
+
+# The boards' transport over a stream in memory
+
+
+def over(broker):
+    transport = StreamTransport(broker.open, lambda: 0, "d")
+    transport.connect()
+    assert transport.poll(0) == [("connected",)]
+    return transport
+
+
+def test_a_write_that_finds_no_room_is_repeated_with_the_very_same_bytes():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.room = 0
+    transport.publish("t", b"first")
+    assert transport.poll(5) == []
+    assert broker.stream.waits[-1] == (5, True)
+    # What is queued meanwhile must not be joined to what TLS has already been given.
+    transport.publish("t", b"second")
+    broker.stream.room = 3
+    events = transport.poll(5) + transport.poll(5)
+    assert broker.payloads() == [b"first", b"second"]
+    assert [event[0] for event in events] == ["acked", "acked"]
+    assert broker.stream.waits[-1] == (5, False)
+
+
+def test_bytes_that_trickle_in_are_put_together():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.piece = 1
+    broker.send("t", bytes(50))
+    events = transport.poll(0) + transport.poll(0)
+    assert events == [("message", "t", bytes(50), True)]
+
+
+def test_one_write_carries_all_that_is_queued():
+    broker = FakeBroker()
+    transport = over(broker)
+    before = len(broker.stream.writes)
+    for i in range(4):
+        transport.publish("t", bytes([i]))
+    transport.poll(0)
+    assert len(broker.stream.writes) == before + 1
+
+
+def test_a_broken_packet_ends_the_connection():
+    broker = FakeBroker()
+    transport = over(broker)
+    broker.stream.incoming = b"\x00\x00"
+    assert transport.poll(0) == [("lost", "packet type 0")]
+    assert broker.stream.closed
+    assert transport.poll(0) == []
+
+
+def test_the_stream_only_waits_in_poll(free_port):
+    """lwIP forgets a socket's timeout: after connecting, no call may depend on one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = SocketStream("127.0.0.1", server.getsockname()[1])
+        peer, _ = server.accept()
+        with peer:
+            buffer = bytearray(10)
+            started = time.monotonic()
+            assert stream.read(buffer) is None
+            stream.wait(50, False)
+            assert 0.04 < time.monotonic() - started < 5
+            # The peer does not read: the kernel's buffers fill up, and writing says so instead of blocking.
+            taken = 0
+            while (count := stream.write(memoryview(bytes(65536)))) is not None:
+                taken += count
+            assert taken > 0
+            peer.sendall(b"xy")
+            stream.wait(5000, False)
+            assert stream.read(buffer) == 2
+        stream.close()
+
+
+def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_the_watchdog(monkeypatch):
+    """A look-up may take longer than a watchdog waits: it comes first once, then only when the address fails."""
+    steps = []
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(*arguments):
+        steps.append("look up")
+        return look_up("127.0.0.1", *arguments[1:])
+
+    monkeypatch.setattr(socket_stream.socket, "getaddrinfo", getaddrinfo)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = socket_stream.opener("broker.example", port, None, 1000, lambda: steps.append("fed"))
+        for expected in (["fed", "fed", "look up", "fed", "fed"], ["fed", "fed", "fed"]):
+            steps.clear()
+            connect().close()
+            assert steps == expected
+    steps.clear()
+    with pytest.raises(OSError, match="refused"):
+        connect()
+    assert steps == ["fed", "fed", "fed", "look up", "fed"]
