@@ -133,7 +133,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/campaign.py": (_both("campaign"), f"{DEVICE}/test_reporter.py"),
     "shared/undertone_shared/checks.py": (_both("campaign"), _both("scalar"), _both("mechanisms"), *_SLOT),
     "shared/undertone_shared/ed25519.py": (_both("ed25519"), "tests/shared/test_ed25519.py"),
-    "shared/undertone_shared/intake.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
+    "shared/undertone_shared/off_board/intake.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
     "shared/undertone_shared/report.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
     "shared/undertone_shared/table.py": (
         _both("mechanism_limits"),

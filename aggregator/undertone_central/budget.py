@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from undertone_shared.errors import Invalid
-from undertone_shared.rationals import rational
+from undertone_shared.off_board.rationals import rational
 
 LEAST, MOST = "0.0001", "20"
 # The most that a release may be asked for, as with reports; what a mechanism uses within may be more.

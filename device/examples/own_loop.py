@@ -13,10 +13,10 @@ _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
 from undertone_device.core.reporter import Reporter  # noqa: E402
-from undertone_shared import issue  # noqa: E402
 from undertone_shared.entropy import Entropy  # noqa: E402
 from undertone_shared.errors import Invalid, Refused  # noqa: E402
 from undertone_shared.mechanism import Hybrid, WindowMechanism  # noqa: E402
+from undertone_shared.off_board import issue  # noqa: E402
 from undertone_shared.policy import Policy  # noqa: E402
 from undertone_shared.scalar import Cohort, ReportRule  # noqa: E402
 from undertone_shared.topics import report_topic  # noqa: E402

@@ -7,6 +7,7 @@ statestream of another one, pulses into FOLDER/pulses (what gpiomon prints), a f
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 import tty
@@ -48,10 +49,8 @@ async def main(folder: Path, broker: int, modbus: int) -> None:
     while not ended.done():
         energy += WATT_HOURS
         # A port that nobody reads is full at some time, as a real one would lose bytes.
-        try:
+        with contextlib.suppress(BlockingIOError):
             os.write(meter, telegram(energy))
-        except BlockingIOError:
-            pass
         os.write(pulses, b"%d\n" % energy)
         await server.async_setValues(1, 16, 40, [energy >> 16, energy & 0xFFFF])
         home.publish("zigbee2mqtt/plug", f'{{"energy": {energy / 1000:.3f}, "linkquality": 90}}')

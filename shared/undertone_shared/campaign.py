@@ -18,7 +18,7 @@ from undertone_shared.schedule import Schedule, check_coprime
 from undertone_shared.topics import check_name
 
 try:
-    from undertone_shared.campaign_analysis import CampaignAnalysis
+    from undertone_shared.off_board.campaign_analysis import CampaignAnalysis
 except ImportError:  # on a board
     CampaignAnalysis = object  # type: ignore[assignment,misc]
 

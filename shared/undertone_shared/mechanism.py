@@ -10,7 +10,7 @@ from undertone_shared.checks import SMALL, check_cap, check_integer
 from undertone_shared.errors import Invalid
 
 try:
-    from undertone_shared.analysis import HybridAnalysis, WindowAnalysis
+    from undertone_shared.off_board.analysis import HybridAnalysis, WindowAnalysis
 except ImportError:  # on a board
     HybridAnalysis = WindowAnalysis = object  # type: ignore[assignment,misc]
 

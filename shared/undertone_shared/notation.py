@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_shared.contract import Mechanism as Mechanism
+    from undertone_shared.off_board.contract import Mechanism as Mechanism
 
 _LARGEST_EDGES = 257
 

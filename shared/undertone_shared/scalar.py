@@ -12,7 +12,7 @@ from undertone_shared.report import COHORT, REPORT
 from undertone_shared.truncation import truncate
 
 try:
-    from undertone_shared.rule_analysis import ScalarAnalysis
+    from undertone_shared.off_board.rule_analysis import ScalarAnalysis
 except ImportError:  # on a board
     ScalarAnalysis = object  # type: ignore[assignment,misc]
 

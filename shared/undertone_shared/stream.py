@@ -20,7 +20,7 @@ from undertone_shared.report import LARGEST_DIMENSION, LARGEST_RELEASE, STREAM
 from undertone_shared.truncation import truncate
 
 try:
-    from undertone_shared.rule_analysis import StreamAnalysis
+    from undertone_shared.off_board.rule_analysis import StreamAnalysis
 except ImportError:  # on a board
     StreamAnalysis = object  # type: ignore[assignment,misc]
 

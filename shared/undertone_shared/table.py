@@ -12,7 +12,7 @@ from undertone_shared.checks import SMALL, check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
 
 try:
-    from undertone_shared.analysis import TableAnalysis
+    from undertone_shared.off_board.analysis import TableAnalysis
 except ImportError:  # on a board
     TableAnalysis = object  # type: ignore[assignment,misc]
 

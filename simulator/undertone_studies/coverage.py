@@ -17,7 +17,7 @@ from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges, next_range, theta_from_reports
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_simulator.fast.vectorised import histogram, symbols
 from undertone_simulator.seeded import Seeded

@@ -11,9 +11,9 @@ from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate, mechanisms
 from undertone_aggregator.mqtt import signing
-from undertone_shared import issue
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
+from undertone_shared.off_board import issue
 from undertone_shared.scalar import Cohort, ReportRule
 
 KEYS = {

@@ -22,8 +22,8 @@ from undertone_device import __main__ as command
 from undertone_device.host.status import parse_status
 from undertone_device.setup.assembly import read_policy
 from undertone_device.setup.config import read_config
-from undertone_shared import intake, issue
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import ReportRule
 
 POLICY = {

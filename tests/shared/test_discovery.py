@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from undertone_shared.discovery import Sensor, config_topic, message
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board.discovery import Sensor, config_topic, message
 
 
 def test_a_device_names_its_sensors() -> None:

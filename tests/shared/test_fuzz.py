@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from undertone_shared import campaign as campaigns
-from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import intake, issue
 from undertone_shared.policy import parse_policy
 
 VARIANTS = 100

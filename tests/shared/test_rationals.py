@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undertone_shared.errors import Invalid
-from undertone_shared.rationals import rational
+from undertone_shared.off_board.rationals import rational
 
 
 @pytest.mark.parametrize(

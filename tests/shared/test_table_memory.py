@@ -9,7 +9,7 @@ import pytest
 from support import micropython as mp
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.issue import build, pack
+from undertone_shared.off_board.issue import build, pack
 from undertone_shared.scalar import Cohort, ReportRule
 
 EPOCH = 1_800_000_000

@@ -14,9 +14,9 @@ from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, write_canonical
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
-from undertone_shared.issue import pack
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board.intake import unpack
+from undertone_shared.off_board.issue import pack
 from undertone_shared.scalar import Cohort
 from undertone_shared.table import TableMechanism
 from undertone_simulator.wire.clock import Clock

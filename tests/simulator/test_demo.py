@@ -13,7 +13,7 @@ from support.ci import unavailable
 from undertone.__main__ import main
 from undertone.commands.demo import table_of
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import meaning

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from undertone.app import app
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.stage import example_device, find_micropython

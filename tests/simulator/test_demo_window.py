@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import published_apart
 from undertone_simulator.stage import example_device, find_micropython

@@ -11,7 +11,7 @@ import pytest
 
 from support.stepped import PatientClock
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.wire.faults import Fault, schedule
 from undertone_simulator.wire.ledger import read_ledgers

@@ -10,8 +10,8 @@ from support.stepped import PatientClock
 from support.waiting import wait_async
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.mqtt.signing import make_key
-from undertone_shared.intake import unpack
-from undertone_shared.issue import pack
+from undertone_shared.off_board.intake import unpack
+from undertone_shared.off_board.issue import pack
 from undertone_simulator.wire.ledger import read_ledgers
 
 LAST_SECOND = 0xFFFFFFFF

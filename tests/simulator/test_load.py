@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_simulator.load import run as load
 from undertone_simulator.load.load_options import LoadOptions
 from undertone_simulator.load.run import run

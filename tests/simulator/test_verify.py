@@ -11,7 +11,7 @@ from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.store.inventory import REVOKED, Device
 from undertone_aggregator.store.store import Batch, open_store
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.report import COHORT, REPORT, pack
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule

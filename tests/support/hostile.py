@@ -9,7 +9,7 @@ from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared import report
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic
 

@@ -7,7 +7,7 @@ import paho.mqtt.client as mqtt
 from support.paho_client import leave
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import config_topic

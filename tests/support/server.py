@@ -8,7 +8,7 @@ from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.settings.config import CampaignPlan, Config, parse_config
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic

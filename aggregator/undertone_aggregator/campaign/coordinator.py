@@ -32,7 +32,7 @@ from undertone_aggregator.store.store import RECEIVED, Store
 from undertone_shared import report
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import aggregate_topic, pack
+from undertone_shared.off_board.issue import aggregate_topic, pack
 from undertone_shared.topics import config_topic
 
 REPUBLISH_SECONDS = 3600

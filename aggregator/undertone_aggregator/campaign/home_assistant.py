@@ -6,8 +6,8 @@ from importlib import metadata
 
 from undertone_aggregator.estimate.estimates import MODEL, Series
 from undertone_shared.campaign import Campaign
-from undertone_shared.discovery import Sensor, config_topic, message
-from undertone_shared.issue import aggregate_topic
+from undertone_shared.off_board.discovery import Sensor, config_topic, message
+from undertone_shared.off_board.issue import aggregate_topic
 
 VERSION = metadata.version("undertone-ldp")
 # Slots without news after which a number is unknown.

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Self
 
 from undertone_shared.errors import Invalid
-from undertone_shared.rationals import rational
+from undertone_shared.off_board.rationals import rational
 
 LEAST, MOST = "0.05", "8"
 LARGEST_NUMERATOR = 4095

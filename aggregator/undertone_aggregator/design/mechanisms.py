@@ -1,7 +1,7 @@
 """What a mechanism is: the members that the product calls, and what the server knows of each class in one table.
 
 To add a mechanism, write a class with every member of
-`undertone_shared.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
+`undertone_shared.off_board.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
 word in a campaign, in `undertone_shared.notation.KINDS`. `missing` names what is not there yet. docs/mechanisms.md
 shows a whole one.
 """
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertone_shared import notation
-from undertone_shared.contract import Mechanism as Mechanism
-from undertone_shared.contract import Part
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board.contract import Mechanism as Mechanism
+from undertone_shared.off_board.contract import Part
 from undertone_shared.table import TableMechanism
 
 _MEMBERS = sorted(name for name in vars(Mechanism) if not name.startswith("_"))

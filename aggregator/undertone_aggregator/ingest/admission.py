@@ -15,8 +15,8 @@ from undertone_aggregator.ingest.devices import UNGROUPED, Devices
 from undertone_aggregator.ingest.tally import Tally
 from undertone_aggregator.store.inventory import REVOKED
 from undertone_aggregator.store.store import Batch
-from undertone_shared import intake
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import intake
 from undertone_shared.topics import SHARDS
 
 RETAINED = "retained"

@@ -13,7 +13,7 @@ from undertone_aggregator.counts.moments import layout_of
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
-from undertone_shared.intake import Report
+from undertone_shared.off_board.intake import Report
 
 # The part of a campaign whose mechanism draws reports of a kind.
 _PART = {report.COHORT: "cohort", report.REPORT: "report"}

@@ -19,7 +19,7 @@ from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gap
 from undertone_aggregator.counts.sequences import MissingReports, Sequences
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
-from undertone_shared.intake import Report
+from undertone_shared.off_board.intake import Report
 
 # Reports of one device in a batch that are looked at together; later ones are counted one by one.
 _ROUNDS = 16

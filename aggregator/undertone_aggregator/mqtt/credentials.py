@@ -12,8 +12,8 @@ from undertone_aggregator.mqtt.endpoint.passwords import certificate_entry, pass
 from undertone_aggregator.mqtt.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
 from undertone_aggregator.mqtt.sessions import WORKER_USERS
 from undertone_aggregator.store.files import write_private
-from undertone_shared import discovery
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import discovery
 from undertone_shared.topics import check_prefix, report_topic
 
 AGGREGATOR = "aggregator"

@@ -18,7 +18,7 @@ from undertone_aggregator.store.store_address import StoreAddress, store_address
 from undertone_shared.campaign import MEASURES, Campaign
 from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule

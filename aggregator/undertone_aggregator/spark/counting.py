@@ -20,7 +20,7 @@ from undertone_aggregator.ingest.tally import Admitted, Tally
 from undertone_aggregator.store.store import Batch
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import Report
+from undertone_shared.off_board.intake import Report
 
 # What an executor remembers of a bucket, and the rows that it gives: a packed histogram, n deliveries with an outcome
 # (grp), n reports that are missing, n that contradict others.

@@ -18,8 +18,8 @@ from undertone_device.host.sources.source import parse_object
 from undertone_device.mqtt.packets import CONNECTED, LOST
 from undertone_device.setup.settings import Config
 from undertone_device.setup.storage import read_bounded
-from undertone_shared import discovery
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import discovery
 
 FILE = "home_assistant.json"
 _LARGEST = 8192

@@ -19,7 +19,7 @@ from undertone_aggregator.store.store import Store
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.cost import Turns, cost, published_apart

@@ -13,7 +13,7 @@ from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.store.store import Store
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
 from undertone_simulator.demo.plan import DemoOptions, Plan

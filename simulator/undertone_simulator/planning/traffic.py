@@ -7,7 +7,7 @@ from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_device.mqtt.packets import encode_publish
 from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.report import LENGTH
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic

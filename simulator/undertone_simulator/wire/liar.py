@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from undertone_device.core.reporter import Reporter
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import COHORT, STREAM, pack
 from undertone_shared.stream import StreamRule
 

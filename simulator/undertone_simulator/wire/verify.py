@@ -17,7 +17,7 @@ from undertone_aggregator.ingest.admission import DUPLICATES
 from undertone_aggregator.store.inventory import REVOKED
 from undertone_aggregator.store.store import RECEIVED, Store
 from undertone_shared.errors import Invalid
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import COHORT, LENGTH, fingerprint_of
 from undertone_simulator.wire.ledger import BROKER_WINDOW_SECONDS, Key, Sent
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.intake import unpack
+from undertone_shared.off_board.intake import unpack
 from undertone_shared.topics import config_topic, report_topic
 from undertone_simulator.wire.commons import Wire
 from undertone_simulator.wire.connection import Connection

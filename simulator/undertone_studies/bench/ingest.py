@@ -31,7 +31,7 @@ from undertone_aggregator.threshold import first_edges
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_studies.feed import publish

@@ -13,8 +13,8 @@ import pytest
 from support.server import two_epochs
 from undertone_aggregator.campaign.home_assistant import device_class_of, discovery, removal
 from undertone_aggregator.estimate.estimates import Series
-from undertone_shared.discovery import message
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board.discovery import message
 
 SERIES = [Series(), Series(filtered=True), Series("north-west", 2)]
 

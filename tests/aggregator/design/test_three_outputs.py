@@ -21,9 +21,9 @@ from undertone_aggregator.estimate.noise import noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_shared import notation, report
 from undertone_shared.campaign import Campaign, write_canonical
-from undertone_shared.contract import Mechanism
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board.contract import Mechanism
 from undertone_shared.scalar import ReportRule
 
 THETA = 1000

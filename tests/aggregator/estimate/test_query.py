@@ -24,7 +24,7 @@ from undertone_aggregator.store.store import Batch
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.errors import Invalid
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort
 from undertone_simulator.fast.draws import GivenWords
 from undertone_simulator.fast.vectorised import histogram

@@ -19,7 +19,7 @@ from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _
 from undertone_aggregator.threshold import Threshold
 from undertone_aggregator.threshold.result import Block
 from undertone_shared import report
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_simulator.fast.draws import GivenWords

@@ -17,7 +17,7 @@ from undertone_aggregator.estimate.noise import Population, decoded, noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _levels, _raw
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 

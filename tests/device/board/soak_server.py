@@ -8,8 +8,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import make_campaign
 
 from support.paho_client import leave
-from undertone_shared import intake, issue
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 

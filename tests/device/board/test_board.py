@@ -20,7 +20,7 @@ from support import micropython as mp
 from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from support.waiting import wait_for
-from undertone_shared import intake, issue
+from undertone_shared.off_board import intake, issue
 
 sys.path.append(str(mp.REPO / "scripts"))
 

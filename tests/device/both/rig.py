@@ -6,9 +6,9 @@ import os
 from undertone_device.core.ledger import BUILT
 from undertone_device.core.reporter import Reporter
 from undertone_device.core.spent import drawn_since
-from undertone_shared import issue
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board import issue
 from undertone_shared.policy import Policy
 from undertone_shared.scalar import Cohort, ReportRule
 

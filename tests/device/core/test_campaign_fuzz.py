@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rig import DAY, SLOT, START, Device, make_campaign
 
-from undertone_shared import issue
 from undertone_shared.campaign import write_canonical
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import issue
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 GOOD = make_campaign(last_slot=(START + 300 * DAY) // SLOT - 1)

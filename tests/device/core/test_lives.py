@@ -10,8 +10,8 @@ from rig import DAY, START, Device, hybrid, make_campaign, square_wave
 
 from undertone_device.core.ledger import Ledger
 from undertone_device.core.units import epsilon_units
-from undertone_shared import intake, issue
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 
 LIVES = 40

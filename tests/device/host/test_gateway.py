@@ -18,9 +18,9 @@ from undertone_device.host.gateway import Device
 from undertone_device.host.sources.source import Plausible, Source
 from undertone_device.setup.config import read_config
 from undertone_device.setup.storage import FileStorage
-from undertone_shared import issue
 from undertone_shared.campaign import MAGIC, SIGNATURE_BYTES
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import issue
 
 POLICY = {
     "version": 1,

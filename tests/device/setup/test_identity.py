@@ -17,7 +17,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import __main__ as command
 from undertone_operate.authority import device_certificate, private_authority
-from undertone_shared import issue
+from undertone_shared.off_board import issue
 
 BROKER = """\
 listener {port} 127.0.0.1

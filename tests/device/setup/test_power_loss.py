@@ -13,9 +13,9 @@ from rig import DAY, SLOT, START, Ticks, hybrid, make_campaign, make_policy
 
 from undertone_device.core.reporter import Reporter
 from undertone_device.setup import storage
-from undertone_shared import intake, issue
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Refused
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import ReportRule
 
 # Large enough that its bytes cannot appear by chance in a file of a few kilobytes.

@@ -14,8 +14,8 @@ from rig import SLOT, START, Ticks, make_campaign, make_entropy, make_policy
 from undertone_device.__main__ import main
 from undertone_device.core.reporter import Reporter
 from undertone_device.setup.storage import FileStorage
-from undertone_shared import issue
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import issue
 
 
 def boot(folder, **policy):

@@ -15,20 +15,11 @@ from undertone_device.tools.compile import manifest as written_manifest
 
 REPO = mp.REPO
 NOT_ON_BOARDS = {
-    "shared": {
-        "analysis.py",
-        "campaign_analysis.py",
-        "contract.py",
-        "discovery.py",
-        "intake.py",
-        "issue.py",
-        "rationals.py",
-        "rule_analysis.py",
-    },
+    "shared": set[str](),
     "device": {"__main__.py", "core/pauses.py", "core/seams.py", "core/spent.py", "setup/lock.py"},
 }
-# Boards have sensors from a list of their own, and never the other two.
-ROOMS_ELSEWHERE = ("host/", "sensors/", "tools/")
+# Boards have sensors from a list of their own, and never the others.
+ROOMS_ELSEWHERE = ("host/", "off_board/", "sensors/", "tools/")
 PROBE = """
 from undertone_device.core import reporter
 from undertone_device.mqtt import client, socket_stream, stream_transport

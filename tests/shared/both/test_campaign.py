@@ -6,11 +6,11 @@ from frozen import FROZEN, FROZEN_STREAM, STREAM_POLICY, policy
 from stream_fields import gaussian
 
 from undertone_shared import campaign as campaigns
-from undertone_shared import issue
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.notation import parse_mechanism
+from undertone_shared.off_board import issue
 from undertone_shared.policy import parse_policy
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule

@@ -1,8 +1,9 @@
 """Report, topics and cohort rule: the bytes that device and aggregator agree on, frozen."""
 
-from undertone_shared import intake, issue, topics
 from undertone_shared import report as reports
+from undertone_shared import topics
 from undertone_shared.errors import Invalid
+from undertone_shared.off_board import intake, issue
 from undertone_shared.truncation import truncate
 
 FINGERPRINT = b"\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"

@@ -13,7 +13,7 @@ from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_
 from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
 from undertone_aggregator.design.stream.smoother import posterior_covariance, prior
 from undertone_shared.errors import Invalid
-from undertone_shared.rationals import rational
+from undertone_shared.off_board.rationals import rational
 
 Array = NDArray[np.float64]
 # A number as a person or a program gives it; it stays exact.

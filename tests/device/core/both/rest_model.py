@@ -4,9 +4,9 @@ from rig import DAY, START, Memory, Ticks, make_campaign, make_policy
 
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.reporter import Reporter
-from undertone_shared import issue
 from undertone_shared.errors import Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board import issue
 from undertone_shared.scalar import ReportRule
 
 SECONDS = 1800

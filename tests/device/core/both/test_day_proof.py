@@ -8,7 +8,7 @@ from rest_model import SECONDS, TOTAL, Words, one_slot_shorter, resting_policy, 
 from rig import START, Memory, Ticks
 
 from undertone_device.core.reporter import Reporter
-from undertone_shared import intake, issue
+from undertone_shared.off_board import intake, issue
 
 SLOTS = 9
 # The 32-bit interpreter frees nothing within a test, and this one is long.

@@ -12,8 +12,8 @@ from undertone_device.core.slot_value import SlotValue
 from undertone_device.core.spent import drawn_since, month
 from undertone_device.core.stream_state import Chain, VectorValue
 from undertone_device.core.units import epsilon_units
-from undertone_shared import intake
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import intake
 
 LAST = (START + 300 * DAY) // SLOT
 UNITS = epsilon_units(2, 1)

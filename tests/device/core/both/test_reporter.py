@@ -5,11 +5,11 @@ from rig import DAY, SLOT, START, Counting, Device, Memory, hybrid, make_campaig
 from undertone_device.core.campaign_files import NAMES
 from undertone_device.core.ledger import Ledger
 from undertone_device.core.units import epsilon_units
-from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 
 

@@ -6,8 +6,8 @@ from stream_rig import rule, stream_campaign
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.reporter import Reporter
 from undertone_device.core.units import epsilon_units
-from undertone_shared import intake
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import intake
 
 WRAP = 1 << 30
 

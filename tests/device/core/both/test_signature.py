@@ -5,8 +5,9 @@ import gc
 from rig import DAY, SLOT, START, Device, make_campaign
 
 from undertone_device.core.reset import forget_campaigns
-from undertone_shared import ed25519, issue
+from undertone_shared import ed25519
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import issue
 
 # The keys whose secrets are the bytes 0 to 31, and 1 to 32; what each makes of the rig's campaign, and the first of the
 # same campaign a day later.

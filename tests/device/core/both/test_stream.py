@@ -6,10 +6,10 @@ from stream_rig import rule, stream_campaign
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.slot_value import SlotValue
 from undertone_device.core.stream_state import VectorValue
-from undertone_shared import intake, issue
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import intake, issue
 
 
 def running(stream, storage=None, rho=1 << 20, period=400 * DAY, entropy=None, **policy):

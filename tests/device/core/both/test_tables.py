@@ -5,9 +5,9 @@ import sys
 
 from rig import Device, hybrid, make_campaign, square_wave
 
-from undertone_shared import intake
 from undertone_shared.campaign import Campaign
 from undertone_shared.entropy import Entropy
+from undertone_shared.off_board import intake
 from undertone_shared.scalar import Cohort, ReportRule
 
 # The 32-bit interpreter gets the files of this folder alone.

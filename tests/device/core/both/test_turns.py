@@ -2,8 +2,8 @@
 
 from rig import DAY, SLOT, START, Device, hybrid, make_campaign
 
-from undertone_shared import intake
 from undertone_shared import report as reports
+from undertone_shared.off_board import intake
 from undertone_shared.scalar import ReportRule
 from undertone_shared.schedule import Schedule
 

@@ -6,8 +6,8 @@ from stream_rig import rule, stream_campaign
 from undertone_device.core import pauses
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.reporter import Reporter
-from undertone_shared import intake
 from undertone_shared.errors import Refused
+from undertone_shared.off_board import intake
 
 WEEK = 7 * DAY
 

@@ -10,8 +10,8 @@ from undertone_device.core import pauses
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.reporter import Reporter
 from undertone_device.core.units import epsilon_units
-from undertone_shared import intake, issue
 from undertone_shared.errors import Refused
+from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 
 SLOTS = (60, 120, 300, 600)

@@ -22,7 +22,7 @@ from undertone_device.host.sources import buses
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
 from undertone_device.setup.config import read_config
-from undertone_shared import issue
+from undertone_shared.off_board import issue
 
 DEFAULT = 999
 POLICY = {

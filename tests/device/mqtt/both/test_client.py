@@ -5,8 +5,8 @@ from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.stream_transport import StreamTransport
-from undertone_shared import intake, issue
 from undertone_shared.entropy import Entropy
+from undertone_shared.off_board import intake, issue
 
 CONFIG = "undertone/v2/load/config"
 
