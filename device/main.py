@@ -95,10 +95,10 @@ def read_settings():
 
 def receive_settings():
     """A board that was flashed and nothing else: its files come over the serial line, then it starts anew."""
-    from undertone_device.board import arrive
+    from undertone_device.board import receive
     from undertone_device.setup.storage import FileStorage
 
-    if arrive.wait(sys.stdin, FileStorage(".").write, print):
+    if receive.wait(sys.stdin, FileStorage(".").write, print):
         machine.reset()
 
 

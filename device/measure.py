@@ -101,7 +101,7 @@ def modules():
     """
     start = allocated()
     from undertone_device.core import reporter  # noqa: F401
-    from undertone_device.mqtt import client, stream_transport  # noqa: F401
+    from undertone_device.mqtt import client, session_transport  # noqa: F401
 
     core = allocated()
     row("modules: reporter, client, MQTT session", core - start, "bytes")

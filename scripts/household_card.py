@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from undertone_device.host.home import Home
+from undertone_device.host.home_assistant import HomeAssistantCard
 from undertone_device.mqtt.packets import CONNECTED
 
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"
@@ -62,7 +62,7 @@ class Kept:
 def card() -> str:
     """The drawing's text: a tile for each sensor that is no diagnosis."""
     broker: Any = Kept()
-    Home("meter-17", broker, "homeassistant").show(STATUS)
+    HomeAssistantCard("meter-17", broker, "homeassistant").show(STATUS)
     device = next(json.loads(text) for topic, text in broker.messages.items() if topic.endswith("/config"))
     sensors = {key: each for key, each in device["components"].items() if "entity_category" not in each}
     state = json.loads(broker.messages[next(iter(sensors.values()))["state_topic"]])

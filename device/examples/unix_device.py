@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from undertone_device.core.seams import Sample
+    from undertone_device.core.protocols import Sample
 
 
 def read_list(text: str) -> "list[Sample]":

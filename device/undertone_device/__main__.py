@@ -13,7 +13,7 @@ from undertone_device.host import gateway, household, status
 from undertone_device.setup import clock
 from undertone_device.setup.assembly import read_policy
 from undertone_device.setup.config import read_config
-from undertone_device.setup.settings import Config
+from undertone_device.setup.settings import DeviceConfig
 from undertone_device.setup.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError
@@ -73,7 +73,7 @@ def _hours(text: str) -> int:
     return int(text)
 
 
-def _status(config: Config, as_json: bool) -> int:
+def _status(config: DeviceConfig, as_json: bool) -> int:
     path = f"{config.state}/{status.FILE}"
     if not os.path.exists(path):
         raise Invalid(f"{path} is not there: the device has not run yet")
@@ -86,7 +86,7 @@ def _status(config: Config, as_json: bool) -> int:
     return 0
 
 
-def _pause(config: Config, command: str, at_once: bool, hours: int) -> int:
+def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int:
     policy = read_policy(config)
     storage = FileStorage(config.state)
     now = clock.unix_time()
@@ -107,7 +107,7 @@ def _pause(config: Config, command: str, at_once: bool, hours: int) -> int:
     return 0
 
 
-def _reset(config: Config) -> int:
+def _reset(config: DeviceConfig) -> int:
     reset.forget_campaigns(FileStorage(config.state), read_policy(config), clock.unix_time())
     print("the campaigns are forgotten; everything that was spent stays spent")
     return 0

@@ -94,11 +94,11 @@ class ScalarRule(ScalarAnalysis):
             self.mechanisms += (("report", report.mechanism),)
 
     def draw(
-        self, scale: "Range", slot: int, reading: object, member: bool, carried: object, entropy: "Entropy"
+        self, scale: "Range", slot: int, reading: object, member: bool, state: object, entropy: "Entropy"
     ) -> tuple[int, tuple[int, ...], int]:
         """(kind, values, chain index) of a report: the reading truncated, rounded to a level, perturbed.
 
-        ``member``: for the threshold. ``carried``: nothing. Raises EntropyError, Invalid.
+        ``member``: for the threshold. ``state``: nothing. Raises EntropyError, Invalid.
         """
         if not isinstance(reading, int):
             raise Invalid("the reading is %r, expected an integer" % (reading,))

@@ -212,11 +212,11 @@ class StreamRule(StreamAnalysis):
         return _bounded(total >> (self.shift + 1))
 
     def draw(
-        self, scale: "Any", slot: int, reading: "Any", member: bool, carried: "Any", entropy: "Entropy"
+        self, scale: "Any", slot: int, reading: "Any", member: bool, state: "Any", entropy: "Entropy"
     ) -> "tuple[int, Point, int]":
-        """(kind, values, chain index) of a report; ``carried``: the chains so far. Raises EntropyError."""
+        """(kind, values, chain index) of a report; ``state``: the chains so far. Raises EntropyError."""
         point = reading if isinstance(reading, tuple) else (reading,) * self.dimension
-        released, index = carried.draw(scale, slot, point)
+        released, index = state.draw(scale, slot, point)
         return STREAM, released, index
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from undertone_device.host.sources.source import parse_sample
 from undertone_device.host.status import parse_status
-from undertone_device.mqtt.packets import ProtocolError, Session
+from undertone_device.mqtt.packets import ClientSession, ProtocolError
 from undertone_device.setup.config import parse_config
 from undertone_device.setup.tls_context import certificates
 from undertone_shared.errors import Invalid
@@ -21,7 +21,7 @@ MANY = settings(max_examples=800, deadline=None)
 
 
 def session():
-    made = Session(largest=300)
+    made = ClientSession(largest=300)
     made.connect("d", "u", "p", 0)
     made.subscribe("c", 0)
     made.publish("t", b"x", 0)

@@ -80,7 +80,7 @@ class Device:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
-        self.session = packets.Session(keepalive)
+        self.session = packets.ClientSession(keepalive)
         self.user = user
         self.events: list[Any] = []
         self.session.connect(client_id or user, user, secret or password(user), 0)

@@ -14,12 +14,12 @@ from typing import Any
 from undertone_shared import notation
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board.contract import ChosenPart
 from undertone_shared.off_board.contract import Mechanism as Mechanism
-from undertone_shared.off_board.contract import Part
 from undertone_shared.table import TableMechanism
 
 _MEMBERS = sorted(name for name in vars(Mechanism) if not name.startswith("_"))
-_PART_MEMBERS = sorted(name for name in vars(Part) if not name.startswith("_"))
+_PART_MEMBERS = sorted(name for name in vars(ChosenPart) if not name.startswith("_"))
 # Numerators and their common denominator.
 Decoded = tuple[tuple[int, ...], int]
 

@@ -2,5 +2,5 @@
 
 A board starts in ``device/main.py``, which loads these modules when it needs them.
 May import: setup.
-Start reading: ``arrive.py``, ``update.py``.
+Start reading: ``receive.py``, ``update.py``.
 """

@@ -110,9 +110,9 @@ class Acceptance:
         ledger = self._ledger
         before = (ledger.last_epoch, ledger.current, ledger.next)
         charged = (ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho)
-        carried = self._guard.carried(campaign)
-        if carried:
-            carried.charge(campaign, now)
+        state = self._guard.rule_state(campaign)
+        if state:
+            state.charge(campaign, now)
         ledger.last_epoch = campaign.epoch
         if self.campaign is None:
             ledger.current = campaign.fingerprint

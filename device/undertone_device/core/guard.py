@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from undertone_device.core.ledger import Ledger, Storage
-    from undertone_device.core.pauses import Span
-    from undertone_device.core.seams import Carried
+    from undertone_device.core.pauses import PauseSpan
+    from undertone_device.core.protocols import RuleState
     from undertone_shared.campaign import Campaign
     from undertone_shared.policy import Policy
 
@@ -25,7 +25,7 @@ BEGUN = "begun"
 
 
 class Guard:
-    """One sensor's caps and what its ledger counts against them. ``carried``: by kind of rule."""
+    """One sensor's caps and what its ledger counts against them. ``rule_states``: by kind of rule."""
 
     def __init__(
         self,
@@ -34,13 +34,13 @@ class Guard:
         ledger: "Ledger",
         ticks: "Callable[[], int]",
         asleep: "int | None",
-        carried: "dict[str, Carried]",
+        rule_states: "dict[str, RuleState]",
     ):
         self._policy = policy
         self._storage = storage
         self._ledger = ledger
         self._ticks = ticks
-        self._carried = carried
+        self._rule_states = rule_states
         # What the file already counts as spent, when slots are reserved in blocks.
         self._until = ledger.spent_until
         self._reserved = 0
@@ -48,7 +48,7 @@ class Guard:
         self._campaign: Campaign | None = None
         self._drew_at: int | None = None
         self._drawn = False
-        self._span: Span | None = None
+        self._span: PauseSpan | None = None
         self._wrote_at = ledger.uptime
         now = self._at = ticks()
         drew = ledger.sums.limit(policy.reports_per_period, ledger.spent_until, ledger.uptime)
@@ -87,8 +87,8 @@ class Guard:
             self._rest_from += policy.period_seconds
             ledger.sums.fill(now, ledger.uptime, policy.slot_seconds)
             ledger.ever = policy.lifetime
-            for carried in self._carried.values():
-                carried.lost(now)
+            for state in self._rule_states.values():
+                state.lost(now)
 
     def advance(self) -> None:
         """Count uptime: to be called at least every twelve days, before the ticks come round."""
@@ -108,12 +108,12 @@ class Guard:
 
     def restart(self) -> None:
         """Another campaign is the current one."""
-        for carried in self._carried.values():
-            carried.restart()
+        for state in self._rule_states.values():
+            state.restart()
 
-    def carried(self, campaign: "Campaign") -> "Carried | None":
-        """What the campaign's kind of rule carries from report to report, if anything."""
-        return self._carried.get(campaign.rule.kind)
+    def rule_state(self, campaign: "Campaign") -> "RuleState | None":
+        """Return the state that the campaign's kind of rule keeps from report to report, if any."""
+        return self._rule_states.get(campaign.rule.kind)
 
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """One word why this slot must not be drawn, or None. ``opened``: the uptime from which on it was measured.
@@ -152,8 +152,8 @@ class Guard:
             return "period"
         if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
             return "lifetime"
-        carried = self.carried(campaign)
-        return carried.obstacle(campaign, slot) if carried else None
+        state = self.rule_state(campaign)
+        return state.obstacle(campaign, slot) if state else None
 
     def _return(self, now: int) -> None:
         """Undo a wrong clock, once the clock agrees with the server's again: what is spent ahead was spent by now.
@@ -190,9 +190,9 @@ class Guard:
                 return None
             if self._span is None:
                 # Most boards never pause.
-                from undertone_device.core.pauses import Span
+                from undertone_device.core.pauses import PauseSpan
 
-                self._span = Span(self._storage, self._policy.rest_by == "ticks")
+                self._span = PauseSpan(self._storage, self._policy.rest_by == "ticks")
             covered = self._span.covers(
                 pause, self.begins(campaign, slot), (slot + 1) * campaign.slot_seconds, now, opened, ledger.uptime
             )
@@ -248,8 +248,8 @@ class Guard:
         try:
             ledger.write(ledger.spent_until + ahead * apart, ahead, self._units)
         except OSError:
-            for carried in self._carried.values():
-                carried.forget()
+            for state in self._rule_states.values():
+                state.forget()
             return False
         self._until = ledger.spent_until + ahead * apart
         self._reserved = ahead

@@ -3,7 +3,7 @@
 The file ``pause`` holds ``FROM UNTIL`` in Unix seconds; a slot that touches [FROM, UNTIL) is not reported, and nothing
 is sent about it. That the device is silent shows; a pause on the days that matter shows which days those are.
 
-A clock that lies does not end a pause: the device also counts 31/32 of its length in ticks (`Span`).
+A clock that lies does not end a pause: the device also counts 31/32 of its length in ticks (`PauseSpan`).
 """
 
 from undertone_device.core.ledger import PAUSE, in_ticks
@@ -67,7 +67,7 @@ def write(storage: "Storage", pause: tuple[int, int]) -> None:
     storage.write(PAUSE, b"%d %d" % pause)
 
 
-class Span:
+class PauseSpan:
     """A pause on the tick counter, in seconds of the ledger's uptime.
 
     Before it begins, every look at the clock may bring its beginning forward or its end back; once it has begun, only

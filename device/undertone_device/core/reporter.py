@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from undertone_device.core.ledger import Storage
-    from undertone_device.core.seams import Carried, Sample, Value
+    from undertone_device.core.protocols import Accumulator, RuleState, Sample
     from undertone_device.core.slot_value import SlotValue
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
@@ -52,18 +52,18 @@ class Reporter:
         self.ledger: Ledger
         self._entropy = entropy
         self._ticks = ticks
-        carried: dict[str, Carried] = {}
-        several: Callable[[list[SlotValue]], Value] | None = None
+        rule_states: dict[str, RuleState] = {}
+        several: Callable[[list[SlotValue]], Accumulator] | None = None
         if policy.stream:
             # A board without streams never loads their code.
             from undertone_device.core.stream_state import StreamState, VectorValue
 
             self.ledger = Ledger(storage, capacity, LENGTH + 4 * (policy.stream.dimension - 1))
-            carried["stream"] = StreamState(policy, self.ledger, entropy)
+            rule_states["stream"] = StreamState(policy, self.ledger, entropy)
             several = VectorValue
         else:
             self.ledger = Ledger(storage, capacity)
-        self._guard = Guard(policy, storage, self.ledger, ticks, asleep, carried)
+        self._guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
         # The fingerprint of the campaign that this device's place was computed for, and the place.
         self._placed = (b"", 0)
@@ -212,5 +212,6 @@ class Reporter:
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
         rule = campaign.rule
         member = campaign.schedule.is_member(self._place(campaign), slot)
-        kind, values, chain = rule.draw(campaign, slot, reading, member, self._guard.carried(campaign), self._entropy)
+        state = self._guard.rule_state(campaign)
+        kind, values, chain = rule.draw(campaign, slot, reading, member, state, self._entropy)
         return pack(kind, campaign.fingerprint, slot, values, self.ledger.sequence + 1, chain)

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from undertone_device.core.seams import Sample, Value
+    from undertone_device.core.protocols import Accumulator, Sample
     from undertone_shared.campaign import Campaign
 
     Finished = tuple[Campaign, int, Sample | None, int]
@@ -116,10 +116,10 @@ class OpenSlot:
         self,
         ticks: "Callable[[], int]",
         modulus: int,
-        several: "Callable[[list[SlotValue]], Value] | None",
+        several: "Callable[[list[SlotValue]], Accumulator] | None",
     ):
         self.finished: Finished | None = None
-        self.value: Value | None = None
+        self.value: Accumulator | None = None
         self._ticks = ticks
         self._campaign: Campaign | None = None
         self._modulus = modulus

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from undertone_device.core.ledger import Ledger
-    from undertone_device.core.seams import Sample
+    from undertone_device.core.protocols import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
@@ -33,7 +33,7 @@ class Chain:
 class StreamState:
     """The chains of the current campaign, one per slot modulo the rule's lag; counts and charges go to the ledger.
 
-    How a campaign with a stream collects; see `seams.Collecting`.
+    A `RuleState` (``protocols.py``).
     """
 
     def __init__(self, policy: "Policy", ledger: "Ledger", entropy: "Entropy"):

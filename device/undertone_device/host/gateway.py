@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from undertone_device.host import status
-from undertone_device.host.home import open_home
+from undertone_device.host.home_assistant import open_card
 from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import open_source
-from undertone_device.host.sources.background import Background
+from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import read_config
-from undertone_device.setup.settings import Config
+from undertone_device.setup.settings import DeviceConfig
 from undertone_device.setup.storage import FileStorage
 from undertone_shared.errors import Invalid
 
@@ -29,15 +29,15 @@ _FINISH_MILLISECONDS = 2000
 Note = Callable[[str, str, bytes], None]
 
 
-class Device:
+class HostedDevice:
     """One device: its client, its source, and the status file for its owner. Raises Invalid, the field named."""
 
-    def __init__(self, config: Config, as_json: bool, note: Note) -> None:
+    def __init__(self, config: DeviceConfig, as_json: bool, note: Note) -> None:
         policy = assembly.read_policy(config)
         if policy.stream and policy.stream.dimension > 1:
             raise Invalid(f"stream.dimension is {policy.stream.dimension}, expected 1: a source gives one number")
         self._source = open_source(config)
-        self._home = open_home(config)
+        self._home = open_card(config)
         broker = config.broker
         transport = PahoTransport(
             broker.host,
@@ -50,7 +50,7 @@ class Device:
         )
         self.name = config.name
         self._as_json = as_json
-        self._background = Background(self._source) if self._source.slow else None
+        self._background = BackgroundReader(self._source) if self._source.slow else None
         read = (self._background or self._source).read if self._source.polled else None
         self._client = assembly.make_client(
             config,
@@ -174,7 +174,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: stopped.append(received))
-        devices = [Device(config, as_json, note) for config in configs]
+        devices = [HostedDevice(config, as_json, note) for config in configs]
         share = max(_STEP_MILLISECONDS // len(devices), 1)
         while not stopped:
             for device in devices:

@@ -9,7 +9,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from undertone_device.core.slot_value import TICKS_MASK
 from undertone_device.mqtt.packets import ACKED, CONNECTED, DEFAULT_KEEPALIVE, DENIED, LARGEST_PACKET, LOST, MESSAGE
-from undertone_device.mqtt.stream_transport import ANSWER_MILLISECONDS
+from undertone_device.mqtt.session_transport import ANSWER_MILLISECONDS
 from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 

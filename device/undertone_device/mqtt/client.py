@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from undertone_device.core.protocols import Sample
     from undertone_device.core.reporter import Reporter
-    from undertone_device.core.seams import Sample, Transport
+    from undertone_device.mqtt.protocols import Transport
     from undertone_shared.entropy import Entropy
 
 _FIRST_DELAY = 1000

@@ -93,7 +93,7 @@ def encode_publish(packet_id: int, topic: str, payload: bytes) -> bytes:
     return _packet(_PUBLISH | _QOS1, _field("topic", topic) + struct.pack(">H", packet_id) + payload)
 
 
-class Session:
+class ClientSession:
     """One connection from CONNECT to its end; make a new one for the next.
 
     Calls queue packets; ``output()`` hands over all of them as one buffer for one write. ``in_flight`` counts

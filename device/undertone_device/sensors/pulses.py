@@ -11,7 +11,7 @@ MODULUS = (1 << 30) - 1
 _FILTER_NANOSECONDS = 10000
 
 
-class Interrupts:
+class InterruptCounter:
     """Counts falling edges by a pin's interrupt."""
 
     def __init__(self, pin: "machine.Pin"):
@@ -28,7 +28,7 @@ class Interrupts:
         return self._count
 
 
-class Counter:
+class HardwareCounter:
     """The chip's own counter."""
 
     def __init__(self, pin: "machine.Pin"):
@@ -41,7 +41,7 @@ class Counter:
         return self._counter.value() % MODULUS  # type: ignore[no-any-return]
 
 
-def open_counter(number: int) -> "Counter | Interrupts":
+def open_counter(number: int) -> "HardwareCounter | InterruptCounter":
     """A counter of falling edges on pin ``number``, pulled up; the chip's own where the port has it (ESP32, mimxrt)."""
     pin = machine.Pin(number, machine.Pin.IN, machine.Pin.PULL_UP)
-    return Counter(pin) if hasattr(machine, "Counter") else Interrupts(pin)
+    return HardwareCounter(pin) if hasattr(machine, "Counter") else InterruptCounter(pin)

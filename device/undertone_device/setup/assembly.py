@@ -5,8 +5,8 @@ import os
 
 from undertone_device.core.reporter import Reporter
 from undertone_device.mqtt.client import Client
-from undertone_device.mqtt.socket_stream import CONNECT_MILLISECONDS, opener
-from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.mqtt.session_transport import SessionTransport
+from undertone_device.mqtt.socket_connection import CONNECT_MILLISECONDS, opener
 from undertone_device.setup.storage import LARGEST_SECRET, FileStorage, read_bounded
 from undertone_device.setup.tls_context import system_context, verified_context
 from undertone_shared import policy as policies
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_device.core.seams import Sample, Transport
-    from undertone_device.setup.settings import Broker, Config
+    from undertone_device.core.protocols import Sample
+    from undertone_device.mqtt.protocols import Transport
+    from undertone_device.setup.settings import BrokerSettings, DeviceConfig
     from undertone_shared.policy import Policy
 
 _LARGEST_CA = 65536
 
 
-def read_policy(config: "Config") -> "Policy":
+def read_policy(config: "DeviceConfig") -> "Policy":
     """The owner's policy. Raises Invalid, the file named."""
     try:
         return policies.parse_policy(read_bounded(config.policy, policies.LARGEST))
@@ -33,7 +34,7 @@ def read_policy(config: "Config") -> "Policy":
         raise Invalid("%s: %s" % (config.policy, error))
 
 
-def read_password(broker: "Broker") -> "str | None":
+def read_password(broker: "BrokerSettings") -> "str | None":
     """The password given or in its file, without the line's end. Raises Invalid."""
     if broker.password_file is None:
         return broker.password
@@ -47,7 +48,7 @@ def read_password(broker: "Broker") -> "str | None":
     return password
 
 
-def tls_context(broker: "Broker", policy: "Policy") -> "Any":
+def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
     """The verified TLS context, None where the policy says insecure and no ``tls`` is asked for. Raises Invalid."""
     if broker.tls is None:
         if not policy.insecure:
@@ -62,16 +63,16 @@ def tls_context(broker: "Broker", policy: "Policy") -> "Any":
 
 
 def board_transport(
-    config: "Config",
+    config: "DeviceConfig",
     policy: "Policy",
     ticks: "Callable[[], int]",
     milliseconds: int = CONNECT_MILLISECONDS,
     alive: "Callable[[], None] | None" = None,
-) -> StreamTransport:
+) -> SessionTransport:
     """The transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
-    return StreamTransport(
+    return SessionTransport(
         opener(broker.host, broker.port, context, milliseconds, alive),
         ticks,
         config.name,
@@ -95,7 +96,7 @@ def _state_folder(path: str) -> None:
 
 
 def make_client(
-    config: "Config",
+    config: "DeviceConfig",
     policy: "Policy",
     transport: "Transport",
     clock: "Callable[[], int]",

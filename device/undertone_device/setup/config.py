@@ -23,7 +23,7 @@ import json
 
 from undertone_device.core.ledger import DEFAULT_OUTBOX, LARGEST_OUTBOX
 from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
-from undertone_device.setup.settings import Broker, Config
+from undertone_device.setup.settings import BrokerSettings, DeviceConfig
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
@@ -55,9 +55,9 @@ def check_text(name: str, value: "Any", most: int = 255) -> str:
     return value
 
 
-def _broker(value: "Any", name: str, folder: str) -> Broker:
+def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
     fields = known_fields("broker", value, _BROKER, ("host",))
-    broker = Broker()
+    broker = BrokerSettings()
     broker.host = check_text("broker.host", fields["host"])
     broker.tls = broker.identity = None
     if fields.get("tls") is not None:
@@ -78,9 +78,9 @@ def _broker(value: "Any", name: str, folder: str) -> Broker:
     return broker
 
 
-def _config(value: "Any", folder: str) -> Config:
+def _config(value: "Any", folder: str) -> DeviceConfig:
     fields = known_fields("the configuration", value, _FIELDS, ("name", "broker", "campaigns", "policy", "state"))
-    config = Config()
+    config = DeviceConfig()
     config.folder = folder
     config.name = check_name("name", fields["name"])
     config.broker = _broker(fields["broker"], config.name, folder)
@@ -114,7 +114,7 @@ def in_folder(folder: str, path: str) -> str:
     return path if path[:1] == "/" or not folder else folder + "/" + path
 
 
-def parse_config(data: bytes, folder: str = "") -> Config:
+def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
     """The configuration in JSON bytes of a file in ``folder``. Raises Invalid, the field named."""
     if len(data) > LARGEST:
         raise Invalid("the configuration has %d bytes or more, expected at most %d" % (len(data), LARGEST))
@@ -125,7 +125,7 @@ def parse_config(data: bytes, folder: str = "") -> Config:
     return _config(value, folder)
 
 
-def read_config(path: str) -> Config:
+def read_config(path: str) -> DeviceConfig:
     """The configuration in a file. Raises Invalid."""
     folder = path[: path.rindex("/")] if "/" in path[1:] else ""
     return parse_config(read_bounded(path, LARGEST), folder)

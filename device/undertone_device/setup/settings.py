@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Broker:
+class BrokerSettings:
     """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's.
 
     ``identity``: what the device's own certificate and key are called, less .crt and .key; None without them.
@@ -21,7 +21,7 @@ class Broker:
     keepalive: int
 
 
-class Config:
+class DeviceConfig:
     """The validated file. ``wifi`` is a dict or None; all paths start with ``folder``, the file's.
 
     ``source``: a dict, of which `undertone_device.setup.config` knows only ``seconds``, `undertone_device.host.sources`
@@ -30,7 +30,7 @@ class Config:
 
     folder: str
     name: str
-    broker: Broker
+    broker: BrokerSettings
     prefix: str
     campaigns: "tuple[str, ...]"
     policy: str

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_device.board.arrive import parse_files
+from undertone_device.board.receive import parse_files
 from undertone_device.setup.config import LARGEST, parse_config
 from undertone_device.setup.storage import read_bounded
 from undertone_device.tools.compile import board_files, compile_boards

@@ -11,7 +11,7 @@ else:
     Protocol = object
 
 
-class Part(Protocol):
+class ChosenPart(Protocol):
     """What ``choose`` gives: the mechanism itself, or the one of its parts that draws this report."""
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
@@ -55,7 +55,7 @@ class Mechanism(Protocol):
     def parts(self) -> "Sequence[Any]":
         """The mechanisms that may draw: itself, or those between which a public coin decides."""
 
-    def choose(self, entropy: "Entropy") -> "Part":
+    def choose(self, entropy: "Entropy") -> "ChosenPart":
         """The part that draws this report."""
 
     def covers(self, theta: int) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, Protocol, cast
 
-from undertone_device.mqtt.packets import ACKED, CONNECTED, MESSAGE, ProtocolError, Session
+from undertone_device.mqtt.packets import ACKED, CONNECTED, MESSAGE, ClientSession, ProtocolError
 from undertone_simulator.wire.clock import real_ticks
 
 
@@ -20,7 +20,7 @@ class Connection(asyncio.Protocol):
     """One connection of `user`; `publish` queues, `flush` hands all that is queued to the transport in one write."""
 
     def __init__(self, user: str, password: str | None, keepalive: int, listener: Listener):
-        self.session = Session(keepalive)
+        self.session = ClientSession(keepalive)
         self._user = user
         self._password = password
         self._listener = listener

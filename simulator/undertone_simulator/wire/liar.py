@@ -8,7 +8,7 @@ from undertone_shared.report import COHORT, STREAM, pack
 from undertone_shared.stream import StreamRule
 
 if TYPE_CHECKING:
-    from undertone_device.core.seams import Sample
+    from undertone_device.core.protocols import Sample
     from undertone_shared.campaign import Campaign
     from undertone_shared.notation import Mechanism
 

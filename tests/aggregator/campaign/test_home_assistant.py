@@ -88,7 +88,7 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_home_assistants_own_schema_accepts_both_devices(tmp_path: Path) -> None:
-    from undertone_device.host.home import Home
+    from undertone_device.host.home_assistant import HomeAssistantCard
 
     place = tmp_path / "venv"
     venv.create(place, with_pip=True)
@@ -96,7 +96,7 @@ def test_home_assistants_own_schema_accepts_both_devices(tmp_path: Path) -> None
     packages = ["homeassistant==2024.3.3", "paho-mqtt==1.6.1"]
     subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, timeout=1200)
     _, series = announced()
-    household = json.loads(Home("meter-17", None, "homeassistant")._config())  # type: ignore[arg-type]
+    household = json.loads(HomeAssistantCard("meter-17", None, "homeassistant")._config())  # type: ignore[arg-type]
     broken = json.loads(message("undertone_x", "x", "m", "1", []))
     broken["components"] = {"bad": {"platform": "sensor", "name": "no topic", "unique_id": "x"}}
     lines = "".join(json.dumps(value) + "\n" for value in (series, household, broken))
@@ -109,7 +109,7 @@ def test_home_assistants_own_schema_accepts_both_devices(tmp_path: Path) -> None
 
 
 def test_a_household_sees_its_device_and_no_reading() -> None:
-    from undertone_device.host.home import seen_of
+    from undertone_device.host.home_assistant import seen_of
 
     status = {
         "campaign": {"name": "load", "certificates": {"cohort": [5, 2], "report": [2721, 1001]}, "stream": None},

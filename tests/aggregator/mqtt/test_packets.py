@@ -64,7 +64,7 @@ def test_a_devices_subscription(number: int, topic: str) -> None:
 
 
 def test_a_device_reads_what_the_server_sends() -> None:
-    session = device.Session()
+    session = device.ClientSession()
     session.connect("d", "d", "p", 0)
     session.subscribe("p/c/config", 0)
     numbers = [session.publish("t", b"x", 0) for _ in range(3)]
@@ -79,12 +79,12 @@ def test_a_device_reads_what_the_server_sends() -> None:
 
 
 def test_a_device_reads_a_refused_subscription_and_connection() -> None:
-    session = device.Session()
+    session = device.ClientSession()
     session.connect("d", "d", "p", 0)
     session.subscribe("#", 0)
     assert session.receive(CONNACK + packets.suback(1, [packets.FAILURE]), 0)[1] == ("denied", "#")
     with pytest.raises(device.ProtocolError, match="not authorised"):
-        device.Session().receive(packets.connack(packets.NOT_AUTHORISED), 0)
+        device.ClientSession().receive(packets.connack(packets.NOT_AUTHORISED), 0)
 
 
 def test_a_field_that_is_too_long_is_refused() -> None:

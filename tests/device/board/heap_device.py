@@ -39,7 +39,7 @@ import undertone_device.core.reporter
 
 gc.collect()
 # ---
-import undertone_device.mqtt.stream_transport
+import undertone_device.mqtt.session_transport
 
 gc.collect()
 # ---

@@ -103,7 +103,9 @@ def flash(tmp_path, compiled):
 def fetch(flash, url, digest, cut=10_000, running="lib"):
     """What an owner types on a board; the compiled code in the folder ``running`` does it."""
     code = (
-        CUT if cut < 10_000 else "import sys\nfrom undertone_device import update\nprint(update.fetch(*sys.argv[1:3]))"
+        CUT
+        if cut < 10_000
+        else "import sys\nfrom undertone_device.board import update\nprint(update.fetch(*sys.argv[1:3]))"
     )
     return mp.run_micropython(code, url, digest, str(cut), cwd=flash, paths=[running])
 
@@ -128,7 +130,7 @@ def test_new_code_is_tried_and_kept_once_it_has_reported(site, flash):
         assert (flash / "lib2" / name).read_bytes() == (root / name).read_bytes()
     assert boot(flash) == ["True", "lib2", "lib2"]
     assert "on trial" in fetch(flash, url, digest).stdout
-    kept = mp.run_micropython("from undertone_device import update\nupdate.keep()", cwd=flash, paths=["lib2"])
+    kept = mp.run_micropython("from undertone_device.board import update\nupdate.keep()", cwd=flash, paths=["lib2"])
     assert kept.returncode == 0, kept.stdout
     assert boot(flash) == ["False", "lib2", "lib2"]
     # The next one goes into the other folder.

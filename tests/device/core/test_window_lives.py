@@ -9,7 +9,7 @@ import math
 import pytest
 from window_model import Life, base_of_any_age, cap_by_the_campaign, draw_ahead
 
-from undertone_device.host.home import seen_of
+from undertone_device.host.home_assistant import seen_of
 from undertone_device.host.status import describe
 
 # (promise, a life that breaks it, what was wrong): the first that the search finds.

@@ -14,8 +14,8 @@ from rig import DAY, make_campaign
 
 from undertone_device.core import pauses
 from undertone_device.host import status
-from undertone_device.host.gateway import Device
-from undertone_device.host.sources.source import Plausible, Source
+from undertone_device.host.gateway import HostedDevice
+from undertone_device.host.sources.source import Plausible, SensorSource
 from undertone_device.setup.config import read_config
 from undertone_device.setup.storage import FileStorage
 from undertone_shared.campaign import MAGIC, SIGNATURE_BYTES
@@ -52,7 +52,7 @@ def home(tmp_path, free_port):
 
 
 def opened(folder):
-    device = Device(read_config(str(folder / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(folder / "device.json")), False, lambda *_: None)
     now = int(time.time())
     campaign = make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1, measure="last")
     device._client.reporter.accept(issue.pack(campaign, now), now)
@@ -78,7 +78,7 @@ def test_a_line_beyond_30_bits_is_no_sample_and_hides_no_other(home):
 
 @pytest.mark.parametrize("polled", [True, False])
 def test_whatever_a_library_raises_is_no_sample(polled):
-    class Strange(Source):
+    class Strange(SensorSource):
         def sample(self, now):
             raise RuntimeError("of its own")
 
@@ -99,7 +99,7 @@ def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
     """Opening a FIFO for reading waits for its writer."""
     folder = home({"kind": "file", "path": "meter"}, slot_seconds=DAY)
     os.mkfifo(folder / "meter")
-    device = Device(read_config(str(folder / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(folder / "device.json")), False, lambda *_: None)
     now = int(time.time())
     reporter = device._client.reporter
     observed = []

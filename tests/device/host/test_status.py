@@ -10,7 +10,7 @@ from rig import SLOT as SLOT_SECONDS
 from support import micropython as mp
 from undertone_device.core.units import epsilon_units
 from undertone_device.host import household
-from undertone_device.host.home import seen_of
+from undertone_device.host.home_assistant import seen_of
 from undertone_device.host.household import explain
 from undertone_device.host.status import describe, parse_status
 from undertone_shared.scalar import Cohort, ReportRule

@@ -13,16 +13,16 @@ from fake_broker import FakeBroker
 from support.private_broker import PrivateBroker
 from undertone_device.host import paho_transport
 from undertone_device.host.paho_transport import PahoTransport
-from undertone_device.mqtt import socket_stream
-from undertone_device.mqtt.socket_stream import SocketStream
-from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.mqtt import socket_connection
+from undertone_device.mqtt.session_transport import SessionTransport
+from undertone_device.mqtt.socket_connection import SocketConnection
 from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 
 
 def board(port, client_id="board", user=None, password=None, keepalive=60):
-    return StreamTransport(
-        lambda: SocketStream("127.0.0.1", port), clock.ticks, client_id, user, password, keepalive=keepalive
+    return SessionTransport(
+        lambda: SocketConnection("127.0.0.1", port), clock.ticks, client_id, user, password, keepalive=keepalive
     )
 
 
@@ -266,7 +266,7 @@ def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
 
 
 def over(broker):
-    transport = StreamTransport(broker.open, lambda: 0, "d")
+    transport = SessionTransport(broker.open, lambda: 0, "d")
     transport.connect()
     assert transport.poll(0) == [("connected",)]
     return transport
@@ -319,7 +319,7 @@ def test_a_broken_packet_ends_the_connection():
 def test_the_stream_only_waits_in_poll(free_port):
     """lwIP forgets a socket's timeout: after connecting, no call may depend on one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        stream = SocketStream("127.0.0.1", server.getsockname()[1])
+        stream = SocketConnection("127.0.0.1", server.getsockname()[1])
         peer, _ = server.accept()
         with peer:
             buffer = bytearray(10)
@@ -347,10 +347,10 @@ def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_th
         steps.append("look up")
         return look_up("127.0.0.1", *arguments[1:])
 
-    monkeypatch.setattr(socket_stream.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket_connection.socket, "getaddrinfo", getaddrinfo)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        connect = socket_stream.opener("broker.example", port, None, 1000, lambda: steps.append("fed"))
+        connect = socket_connection.opener("broker.example", port, None, 1000, lambda: steps.append("fed"))
         for expected in (["fed", "fed", "look up", "fed", "fed"], ["fed", "fed", "fed"]):
             steps.clear()
             connect().close()

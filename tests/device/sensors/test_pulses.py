@@ -55,11 +55,11 @@ def test_the_chips_counter(pulses):
 @pytest.mark.parametrize("pulses", ["rp2"], indirect=True)
 def test_an_interrupt_counts_and_wraps_at_the_configurations_modulus(pulses):
     pin = Pin(4, Pin.IN, Pin.PULL_UP)
-    counter = pulses.Interrupts(pin)
+    counter = pulses.InterruptCounter(pin)
     for _ in range(5):
         pin.fall()
     assert counter.read() == 5
     counter._count = pulses.MODULUS - 1
     pin.fall()
     assert counter.read() == 0
-    assert isinstance(pulses.open_counter(4), pulses.Interrupts)
+    assert isinstance(pulses.open_counter(4), pulses.InterruptCounter)

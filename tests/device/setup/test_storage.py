@@ -127,7 +127,7 @@ def test_the_state_is_for_its_owner_alone(config, monkeypatch):
             stopped.append(1)
             os.kill(os.getpid(), 15)
 
-        monkeypatch.setattr("undertone_device.host.gateway.Device.step", stop)
+        monkeypatch.setattr("undertone_device.host.gateway.HostedDevice.step", stop)
         assert main(["run", "--config", str(config / "device.json")]) == 0
         running(config / "state")
     finally:

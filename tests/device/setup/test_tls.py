@@ -202,5 +202,5 @@ def test_what_is_no_certificate_is_refused(data):
 
 
 def test_the_clock_is_the_same_everywhere(micropython):
-    code = "from undertone_device import clock; print(clock.unix_time())"
+    code = "from undertone_device.setup import clock; print(clock.unix_time())"
     assert abs(int(micropython(code).stdout) - clock.unix_time()) < 60

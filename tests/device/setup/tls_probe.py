@@ -2,8 +2,8 @@
 
 import sys
 
-from undertone_device.mqtt.socket_stream import SocketStream
-from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.mqtt.session_transport import SessionTransport
+from undertone_device.mqtt.socket_connection import SocketConnection
 from undertone_device.setup import clock
 from undertone_device.setup.tls_context import verified_context
 
@@ -11,8 +11,8 @@ from undertone_device.setup.tls_context import verified_context
 def main(host, port, ca):
     with open(ca, "rb") as file:
         context = verified_context(file.read())
-    transport = StreamTransport(
-        lambda: SocketStream(host, port, context, 60000), clock.ticks, "probe", "probe", "secret"
+    transport = SessionTransport(
+        lambda: SocketConnection(host, port, context, 60000), clock.ticks, "probe", "probe", "secret"
     )
     try:
         transport.connect()

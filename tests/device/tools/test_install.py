@@ -16,13 +16,20 @@ from undertone_device.tools.compile import manifest as written_manifest
 REPO = mp.REPO
 NOT_ON_BOARDS = {
     "shared": set[str](),
-    "device": {"__main__.py", "core/pauses.py", "core/seams.py", "core/spent.py", "setup/lock.py"},
+    "device": {
+        "__main__.py",
+        "core/pauses.py",
+        "core/protocols.py",
+        "mqtt/protocols.py",
+        "core/spent.py",
+        "setup/lock.py",
+    },
 }
 # Boards have sensors from a list of their own, and never the others.
 ROOMS_ELSEWHERE = ("host/", "off_board/", "sensors/", "tools/")
 PROBE = """
 from undertone_device.core import reporter
-from undertone_device.mqtt import client, socket_stream, stream_transport
+from undertone_device.mqtt import client, socket_connection, session_transport
 from undertone_device.setup import assembly, config, storage
 from undertone_shared import report
 import undertone_device.mqtt.client

@@ -5,14 +5,14 @@ kinds there.
 """
 
 from undertone_device.host.sources import buses, files, network
-from undertone_device.host.sources.source import Kind, Plausible, Source, parse_fields
-from undertone_device.setup.settings import Config
+from undertone_device.host.sources.source import Kind, Plausible, SensorSource, parse_fields
+from undertone_device.setup.settings import DeviceConfig
 from undertone_shared.errors import Invalid
 
 _KINDS: dict[str, Kind] = dict(files.KINDS, **buses.KINDS, **network.KINDS)
 
 
-def open_source(config: Config) -> Source:
+def open_source(config: DeviceConfig) -> SensorSource:
     """The configuration's source, opened. Raises Invalid, the field named, also for what cannot be opened at all.
 
     What may be unplugged (a port, a socket) is opened when it is read, and again after it was gone.

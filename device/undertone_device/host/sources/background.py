@@ -2,13 +2,13 @@
 
 import threading
 
-from undertone_device.host.sources.source import Source
+from undertone_device.host.sources.source import SensorSource
 
 
-class Background:
+class BackgroundReader:
     """One question at a time to a polled source; ``answer`` has its sample as soon as it has come."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SensorSource):
         self._source = source
         self._asked: int | None = None
         self._done = threading.Event()

@@ -6,7 +6,7 @@ import time
 from typing import Any, Protocol
 
 from undertone_device.core.slot_value import TICKS_MASK
-from undertone_device.host.sources.source import Fields, Kind, Source
+from undertone_device.host.sources.source import Fields, Kind, SensorSource
 from undertone_device.sensors import modbus
 from undertone_device.sensors.iec62056 import BAUD, SIGN_ON, Readout, Telegram, answer_to
 from undertone_device.sensors.p1 import P1
@@ -28,7 +28,7 @@ _ANSWERS = 3
 _KWH = (1000, 1)
 
 
-class Decoder(Protocol):
+class FrameDecoder(Protocol):
     """What turns bytes into readings: `sensors`."""
 
     bad: int
@@ -46,12 +46,12 @@ def open_port(path: str, baud: int) -> Any:
     return serial.Serial(path, baud, timeout=0, exclusive=True)
 
 
-class Pushed(Source):
+class Pushed(SensorSource):
     """Readings that a meter pushes through a serial port. A port that is gone is opened again until it is back."""
 
     polled = False
 
-    def __init__(self, fields: Fields, decoder: Decoder, baud: int):
+    def __init__(self, fields: Fields, decoder: FrameDecoder, baud: int):
         self._path = fields["port"]
         self._baud = fields.get("baud", baud)
         self._decoder = decoder
@@ -92,7 +92,7 @@ class Pushed(Source):
         self._port = None
 
 
-class Asked(Source):
+class Asked(SensorSource):
     """The answer of a meter on a serial port that speaks when it is asked."""
 
     slow = True
@@ -170,7 +170,7 @@ class ModbusRtu(Asked):
         return modbus.rtu_value(self._register, port.read(modbus.rtu_bytes(self._register)))
 
 
-class ModbusTcp(Source):
+class ModbusTcp(SensorSource):
     """One register over TCP, a connection for each sample. The protocol has no checksum: two answers must agree."""
 
     slow = True

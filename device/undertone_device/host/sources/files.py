@@ -3,14 +3,14 @@
 import os
 import subprocess
 
-from undertone_device.host.sources.source import LONGEST_LINE, Fields, Kind, Source, parse_sample
+from undertone_device.host.sources.source import LONGEST_LINE, Fields, Kind, SensorSource, parse_sample
 from undertone_shared.errors import Invalid
 
 _TIMEOUT_SECONDS = 10
 _STDIN = 0
 
 
-class Constant(Source):
+class Constant(SensorSource):
     """Always the same, to try things."""
 
     def __init__(self, fields: Fields):
@@ -21,7 +21,7 @@ class Constant(Source):
         return self._value
 
 
-class File(Source):
+class File(SensorSource):
     """The integer in a file, read anew each time."""
 
     slow = True
@@ -35,7 +35,7 @@ class File(Source):
             return parse_sample(file.read(LONGEST_LINE + 1).strip())
 
 
-class Command(Source):
+class Command(SensorSource):
     """What a command prints."""
 
     slow = True
@@ -57,7 +57,7 @@ class Command(Source):
         return parse_sample(done.stdout.strip())
 
 
-class Recording(Source):
+class Recording(SensorSource):
     """The lines of a file, one a sample; after the last one the sensor counts as failed."""
 
     def __init__(self, fields: Fields):
@@ -76,7 +76,7 @@ class Recording(Source):
         return next(self._rest, None)
 
 
-class Lines(Source):
+class Lines(SensorSource):
     """Samples that arrive by themselves, one integer a line, over a descriptor that is never waited for."""
 
     polled = False

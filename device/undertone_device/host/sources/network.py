@@ -10,7 +10,7 @@ import urllib.parse
 from typing import Any
 
 from undertone_device.host.paho_transport import PahoTransport
-from undertone_device.host.sources.source import Fields, Kind, Source
+from undertone_device.host.sources.source import Fields, Kind, SensorSource
 from undertone_device.mqtt.packets import CONNECTED, DENIED, LOST, MESSAGE
 from undertone_device.sensors.decimals import units
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
@@ -41,7 +41,7 @@ def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
     return units(value, scale)
 
 
-class Topic(Source):
+class Topic(SensorSource):
     """The numbers that arrive on an MQTT topic, as text or in a JSON object. Retained ones are old: not taken."""
 
     polled = False
@@ -119,7 +119,7 @@ class _Answer(io.RawIOBase):
         return io.BufferedReader(self)
 
 
-class Entity(Source):
+class Entity(SensorSource):
     """The state of a Home Assistant entity, by its REST API with a long-lived token."""
 
     slow = True

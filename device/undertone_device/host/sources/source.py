@@ -6,7 +6,7 @@ from typing import Any
 
 from undertone_device.sensors.modbus import FORMS
 from undertone_device.setup.config import check_text, in_folder, known_fields
-from undertone_device.setup.settings import Config
+from undertone_device.setup.settings import DeviceConfig
 from undertone_shared.checks import check_integer, integers
 from undertone_shared.errors import Invalid
 
@@ -16,7 +16,7 @@ _LARGEST = (1 << 30) - 1
 Fields = dict[str, Any]
 
 
-class Source:
+class SensorSource:
     """Samples of one sensor. Either ``polled``: ``read`` gives one when asked; or they arrive: ``arrived`` gives them.
 
     ``trouble`` is a sentence while there is none to be had; the slot then reports the campaign's public default.
@@ -49,7 +49,7 @@ class Source:
         """Release what is open."""
 
 
-class Plausible(Source):
+class Plausible(SensorSource):
     """Another source's samples that can be: of ``bounds``, both ends included; if ``twice``, read so twice in a row.
 
     Where no checksum is, a digit that was damaged on its way is another number: this is as far as it can be seen.
@@ -57,7 +57,7 @@ class Plausible(Source):
     of it stands in status and log, and so quotes no reading.
     """
 
-    def __init__(self, source: Source, bounds: tuple[int, int] | None = None, twice: bool = False):
+    def __init__(self, source: SensorSource, bounds: tuple[int, int] | None = None, twice: bool = False):
         self.polled = source.polled
         self.slow = source.slow
         self._source = source
@@ -129,10 +129,10 @@ class Kind:
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
-    open: Callable[[Fields], Source]
+    open: Callable[[Fields], SensorSource]
 
 
-def parse_fields(config: Config, kind: Kind) -> Fields:
+def parse_fields(config: DeviceConfig, kind: Kind) -> Fields:
     """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
     others = {name: value for name, value in config.source.items() if name not in ("kind", "seconds")}
     return parse_object("source", others, config.folder, kind.needed, kind.optional + ("range",))

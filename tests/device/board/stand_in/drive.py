@@ -12,7 +12,7 @@ import machine
 import network
 import ntptime
 
-from undertone_device.mqtt import socket_stream
+from undertone_device.mqtt import socket_connection
 from undertone_device.setup import clock
 from undertone_shared import entropy
 
@@ -42,8 +42,8 @@ class Sockets:
 
 
 entropy.os = Os()
-sockets = socket_stream.socket
-socket_stream.socket = Sockets()
+sockets = socket_connection.socket
+socket_connection.socket = Sockets()
 
 mode = sys.argv[1]
 if mode == "sleep":

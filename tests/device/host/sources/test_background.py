@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from undertone_device.host.sources.background import Background
-from undertone_device.host.sources.source import Source
+from undertone_device.host.sources.background import BackgroundReader
+from undertone_device.host.sources.source import SensorSource
 
 
-class Slow(Source):
+class Slow(SensorSource):
     """Answers when it is allowed to."""
 
     def __init__(self, *answers):
@@ -33,7 +33,7 @@ def answer(background, source, now, slot_seconds):
 
 def test_an_answer_comes_once_and_in_its_slot():
     source = Slow(7)
-    background = Background(source)
+    background = BackgroundReader(source)
     assert background.answer(1000, 900) is None
     assert background.read(1000) is None
     assert background.answer(1000, 900) is None
@@ -47,7 +47,7 @@ def test_an_answer_comes_once_and_in_its_slot():
 
 def test_an_answer_after_its_slot_is_none():
     source = Slow(7, 8)
-    background = Background(source)
+    background = BackgroundReader(source)
     background.read(1000)
     with pytest.raises(ValueError, match="after the end of its slot"):
         answer(background, source, 1800, 900)
@@ -60,7 +60,7 @@ def test_an_answer_after_its_slot_is_none():
 @pytest.mark.parametrize("error", [OSError("away"), ValueError("no number")])
 def test_what_went_wrong_is_raised_where_the_answer_is_taken(error):
     source = Slow(error)
-    background = Background(source)
+    background = BackgroundReader(source)
     background.read(1000)
     with pytest.raises(type(error), match=str(error)):
         answer(background, source, 1001, 900)

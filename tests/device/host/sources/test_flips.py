@@ -10,7 +10,7 @@ import pytest
 
 from undertone_device.host.sources import network
 from undertone_device.host.sources.network import number_in
-from undertone_device.host.sources.source import Plausible, Source, parse_sample
+from undertone_device.host.sources.source import Plausible, SensorSource, parse_sample
 from undertone_shared.errors import Invalid
 
 RANGE = (0, 20_000)
@@ -23,7 +23,7 @@ PAYLOADS = {
 }
 
 
-class Fixed(Source):
+class Fixed(SensorSource):
     """One payload after the other, as it came."""
 
     def __init__(self, payloads, field, scale):
@@ -111,7 +111,7 @@ def test_why_a_read_failed_is_said_until_the_next_read(opened, tmp_path):
 
 
 def test_what_arrives_outside_the_range_is_said_until_something_better_comes():
-    class Arriving(Source):
+    class Arriving(SensorSource):
         polled = False
 
         def __init__(self):
@@ -157,7 +157,7 @@ def test_no_reading_is_quoted_where_the_status_and_the_log_would_hold_it(text):
     assert "7431" not in source.trouble
 
 
-class Quoting(Source):
+class Quoting(SensorSource):
     def __init__(self, text):
         self._text = text
 

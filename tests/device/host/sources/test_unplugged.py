@@ -17,7 +17,7 @@ from rig import DAY, make_campaign
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from undertone_device.core.reporter import Reporter
-from undertone_device.host.gateway import Device
+from undertone_device.host.gateway import HostedDevice
 from undertone_device.host.sources import buses
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
@@ -195,7 +195,7 @@ def test_what_is_unplugged_reports_the_default_and_is_said(kind, request, tmp_pa
     config |= {"policy": "policy.json", "state": "state", "source": fields}
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     (tmp_path / "device.json").write_text(json.dumps(config))
-    device = Device(read_config(str(tmp_path / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(tmp_path / "device.json")), False, lambda *_: None)
     reporter = device._client.reporter
     now = int(time.time())
     campaign = make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1, measure="last", default=DEFAULT)

@@ -4,7 +4,7 @@ from fake_broker import FakeBroker
 from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
 from undertone_device.mqtt.client import Client
-from undertone_device.mqtt.stream_transport import StreamTransport
+from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.entropy import Entropy
 from undertone_shared.off_board import intake, issue
 
@@ -23,7 +23,7 @@ class Rig:
         self.samples = []
         self.idled = 0
         device = self.device
-        transport = StreamTransport(self.broker.open, device.ticks, "meter-1", "meter-1", "secret")
+        transport = SessionTransport(self.broker.open, device.ticks, "meter-1", "meter-1", "secret")
         defaults = {
             "read": self.read,
             "spread_percent": 0,

@@ -2,8 +2,8 @@
 
 from undertone_device.mqtt.packets import (
     LARGEST_PACKET,
+    ClientSession,
     ProtocolError,
-    Session,
     encode_connect,
     encode_publish,
     encode_subscribe,
@@ -23,7 +23,7 @@ def raises(kind, text, call, *arguments):
 
 
 def connected(keepalive=60, **options):
-    session = Session(keepalive, **options)
+    session = ClientSession(keepalive, **options)
     session.connect("d", None, None, 0)
     session.output()
     assert session.receive(CONNACK, 0) == [("connected",)]
@@ -50,7 +50,7 @@ def test_a_user_without_a_password():
 def test_keepalive_zero_is_refused():
     for keepalive in (0, -1, 65536, 1.5):
         raises(Invalid, "keepalive", encode_connect, "a", None, None, keepalive)
-        raises(Invalid, "keepalive", Session, keepalive)
+        raises(Invalid, "keepalive", ClientSession, keepalive)
 
 
 def test_text_is_utf8_and_its_length_counts_bytes():
@@ -126,7 +126,7 @@ def test_messages_with_their_retained_flag():
 def test_packets_cut_anywhere():
     data = CONNACK + b"\x90\x03\x00\x01\x00" + b"\x31\x85\x01\x00\x01t" + bytes(130) + b"\xd0\x00\x40\x02\x00\x02"
     for cut in range(len(data)):
-        session = Session()
+        session = ClientSession()
         session.connect("d", None, None, 0)
         session.subscribe("c", 0)
         session.publish("t", b"", 0)
@@ -165,7 +165,7 @@ def test_a_refused_subscription():
 
 def test_a_refused_connection_says_why():
     for code, text in ((1, "3.1.1"), (4, "password"), (5, "not authorised"), (77, "77")):
-        session = Session()
+        session = ClientSession()
         raises(ProtocolError, text, session.receive, bytes((0x20, 2, 0, code)), 0)
         assert not session.connected
 
@@ -188,7 +188,7 @@ def test_broken_packets_end_the_session():
     )
     for data, text in broken:
         raises(ProtocolError, text, connected().receive, data, 0)
-    raises(ProtocolError, "CONNACK", Session().receive, b"\xd0\x00", 0)
+    raises(ProtocolError, "CONNACK", ClientSession().receive, b"\xd0\x00", 0)
 
 
 # Keepalive
@@ -243,7 +243,7 @@ def test_an_unacknowledged_packet_is_repeated_with_the_same_id_and_the_duplicate
 
 
 def test_ticks_wrap_at_2_to_the_30():
-    session = Session(60)
+    session = ClientSession(60)
     session.connect("d", None, None, (1 << 30) - 1000)
     session.output()
     session.receive(CONNACK, (1 << 30) - 1000)

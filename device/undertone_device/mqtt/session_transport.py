@@ -1,21 +1,21 @@
 """The transport of boards: an MQTT session over any byte stream that does not block."""
 
 from undertone_device.core.slot_value import TICKS_MASK
-from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE, LOST, ProtocolError, Session
+from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE, LOST, ClientSession, ProtocolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from undertone_device.core.seams import Stream
     from undertone_device.mqtt.packets import Event
+    from undertone_device.mqtt.protocols import ByteStream
 
 ANSWER_MILLISECONDS = 10000
 _BUFFER_BYTES = 512
 _READS = 32
 
 
-class StreamTransport:
+class SessionTransport:
     """``connect``, ``subscribe``, ``publish``, ``poll``, ``close`` over the stream that ``open_stream()`` returns.
 
     ``ticks``: milliseconds modulo 2^30. Events are those of `packets`, and ("lost", why) once per connection.
@@ -23,7 +23,7 @@ class StreamTransport:
 
     def __init__(
         self,
-        open_stream: "Callable[[], Stream]",
+        open_stream: "Callable[[], ByteStream]",
         ticks: "Callable[[], int]",
         client_id: str,
         user: "str | None" = None,
@@ -35,8 +35,8 @@ class StreamTransport:
         self._credentials = (client_id, user, password)
         self._keepalive = keepalive
         self._buffer = bytearray(_BUFFER_BYTES)
-        self._line: Stream | None = None
-        self._session = Session(keepalive)
+        self._line: ByteStream | None = None
+        self._session = ClientSession(keepalive)
         self._pending: memoryview | None = None
         self._opened = 0
         self.oversized = 0
@@ -44,7 +44,7 @@ class StreamTransport:
     def connect(self) -> None:
         """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
         self._drop()
-        self._session = Session(self._keepalive)
+        self._session = ClientSession(self._keepalive)
         self._line = self._open_stream()
         self._opened = self._ticks()
         client_id, user, password = self._credentials
@@ -96,7 +96,7 @@ class StreamTransport:
             self._line.close()
             self._line = None
 
-    def _flush(self, stream: "Stream") -> None:
+    def _flush(self, stream: "ByteStream") -> None:
         while True:
             if self._pending is None:
                 output = self._session.output()
@@ -109,7 +109,7 @@ class StreamTransport:
             # TLS wants the very same bytes again after a refusal: nothing is added to them.
             self._pending = self._pending[count:] if count < len(self._pending) else None
 
-    def _receive(self, stream: "Stream", events: "list[Event]") -> None:
+    def _receive(self, stream: "ByteStream", events: "list[Event]") -> None:
         view = memoryview(self._buffer)
         for _ in range(_READS):
             count = stream.read(self._buffer)

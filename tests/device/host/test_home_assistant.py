@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
-from undertone_device.host.home import FILE, open_home, seen_of
+from undertone_device.host.home_assistant import FILE, open_card, seen_of
 from undertone_device.setup.config import parse_config
 from undertone_shared.errors import Invalid
 
@@ -90,22 +90,22 @@ def test_what_a_lost_ledger_held_is_no_zero():
 
 
 def test_without_a_file_there_is_no_home(config):
-    assert open_home(config) is None
+    assert open_card(config) is None
 
 
 def test_a_file_that_is_wrong_is_refused_by_its_field(config, tmp_path):
     for fields, words in (({}, "'host'"), ({"host": "h", "hosts": 1}, "'hosts'"), ({"host": 1}, "host")):
         name_broker(tmp_path, **fields)
         with pytest.raises(Invalid, match=words):
-            open_home(config)
+            open_card(config)
     (tmp_path / FILE).write_text("{")
     with pytest.raises(Invalid, match="not JSON"):
-        open_home(config)
+        open_card(config)
 
 
 def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_path):
     name_broker(tmp_path, host="localhost", tcp_port=broker.port)
-    home = open_home(config)
+    home = open_card(config)
     heard = {}
     watcher = paho.Client(CallbackAPIVersion.VERSION2, "home-assistant")
     watcher.on_message = lambda client, data, message: heard.update({message.topic: message.payload})
@@ -139,22 +139,22 @@ def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(config, tmp_path, 
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     name_broker(tmp_path, host="home.example")
-    home = open_home(config)
+    home = open_card(config)
     for _ in range(3):
         home.show(STATUS)
     assert home.trouble == ""
     home.close()
-    home = open_home(config)
+    home = open_card(config)
     answered.set()
     show_until(home, lambda: "no such name" in home.trouble)
     assert len(asked) == 2
 
 
 def test_a_broker_that_is_away_is_said_and_found_later(config, tmp_path, mosquitto_binary, free_port, monkeypatch):
-    monkeypatch.setattr("undertone_device.host.home._RETRY_SECONDS", 0)
+    monkeypatch.setattr("undertone_device.host.home_assistant._RETRY_SECONDS", 0)
     port = free_port()
     name_broker(tmp_path, host="localhost", tcp_port=port)
-    home = open_home(config)
+    home = open_card(config)
     show_until(home, lambda: "refused" in home.trouble)
     with PrivateBroker(mosquitto_binary, tmp_path, port):
         show_until(home, lambda: home._connected)

@@ -29,16 +29,16 @@ else:
 
 def opener(
     host: str, port: int, context: "Any", milliseconds: int, alive: "Callable[[], None] | None" = None
-) -> "Callable[[], SocketStream]":
-    """What makes a new connection each time it is called; see `SocketStream`.
+) -> "Callable[[], SocketConnection]":
+    """What makes a new connection each time it is called; see `SocketConnection`.
 
     The last address that answered is tried before the name is looked up: that may take longer than a watchdog waits.
     """
     known: list[Any] = []
-    return lambda: SocketStream(host, port, context, milliseconds, alive, known)
+    return lambda: SocketConnection(host, port, context, milliseconds, alive, known)
 
 
-class SocketStream:
+class SocketConnection:
     """A TCP connection to the first address of ``host`` that answers, under TLS if there is a context.
 
     Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, a watchdog's feed, is called before

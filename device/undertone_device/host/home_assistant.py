@@ -16,7 +16,7 @@ from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources.network import open_transport
 from undertone_device.host.sources.source import parse_object
 from undertone_device.mqtt.packets import CONNECTED, LOST
-from undertone_device.setup.settings import Config
+from undertone_device.setup.settings import DeviceConfig
 from undertone_device.setup.storage import read_bounded
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery
@@ -31,7 +31,7 @@ _MONTH = 31 * 86400
 _VERSION = "2"
 
 
-class Home:
+class HomeAssistantCard:
     """Shows one device's status; a broker that is away is tried again and holds nobody up."""
 
     def __init__(self, name: str, transport: PahoTransport, prefix: str):
@@ -150,7 +150,7 @@ def _day(status: dict[str, Any]) -> float | None:
     return None if rho is None else round(epsilon + at_delta(rho), 3)
 
 
-def open_home(config: Config) -> Home | None:
+def open_card(config: DeviceConfig) -> HomeAssistantCard | None:
     """The household's Home Assistant if ``home_assistant.json`` names it. Raises Invalid, the field named."""
     path = os.path.join(config.folder, FILE)
     if not os.path.exists(path):
@@ -162,4 +162,4 @@ def open_home(config: Config) -> Home | None:
         raise Invalid(f"{path} is not JSON") from None
     optional = ("tcp_port", "user", "password_file", "ca", "prefix")
     checked = parse_object(FILE, fields, config.folder, ("host",), optional)
-    return Home(config.name, open_transport(checked), checked.get("prefix", discovery.DEFAULT_PREFIX))
+    return HomeAssistantCard(config.name, open_transport(checked), checked.get("prefix", discovery.DEFAULT_PREFIX))

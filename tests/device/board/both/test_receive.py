@@ -3,7 +3,7 @@
 import json
 import os
 
-from undertone_device.board.arrive import LARGEST, parse_files, wait
+from undertone_device.board.receive import LARGEST, parse_files, wait
 from undertone_device.setup.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION

@@ -1,0 +1,49 @@
+"""What the core asks of the objects that it is given. For type checkers and readers: no device loads this."""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from undertone_shared.campaign import Campaign
+
+
+# What a sensor gives: a number, or a number for each coordinate.
+Sample = int | tuple[int, ...]
+
+
+class Accumulator(Protocol):
+    """Accumulates one slot's samples."""
+
+    measure: str
+
+    def add(self, sample: "Sample", ticks: int) -> None:
+        """Take one sample. Raises Invalid."""
+
+    def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
+        """Take a buffer of samples. Raises Invalid."""
+
+    def close(self, ticks: int) -> "Sample | None":
+        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+
+
+class RuleState(Protocol):
+    """The state that one kind of rule keeps from report to report, and what it counts and charges."""
+
+    def lost(self, now: int) -> None:
+        """The ledger was lost: what it may have counted is spent."""
+
+    def charge(self, campaign: "Campaign", now: int) -> None:
+        """Charge the campaign as a whole. Raises Refused."""
+
+    def restart(self) -> None:
+        """Another campaign is the current one."""
+
+    def forget(self) -> None:
+        """Carry nothing on."""
+
+    def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
+        """One word why this kind may not draw the slot, or None."""
+
+    def draw(self, campaign: "Campaign", slot: int, reading: "tuple[int, ...]") -> "tuple[tuple[int, ...], int]":
+        """(values, chain index) of the slot's report. Raises EntropyError."""
