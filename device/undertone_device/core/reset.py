@@ -1,7 +1,8 @@
 """The owner's way out of a campaign that holds the sensor: campaigns are forgotten, what was spent stays spent.
 
 For a clock that was wrong once and a campaign that went with it. Times ahead of ``now`` become now: whatever was
-measured was measured by then. On a board: ``from undertone_device.core import reset``, then ``reset.forget_campaigns(...)``.
+measured was measured by then. On a board: ``from undertone_device.core import reset``, then
+``reset.forget_campaigns(...)``.
 """
 
 import struct

@@ -14,7 +14,7 @@ from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
-from undertone_shared.issue import build
+from undertone_shared.off_board.issue import build
 from undertone_shared.report import STREAM
 from undertone_shared.stream import GAUSSIAN, StreamRule, least_first_variance
 

@@ -348,7 +348,7 @@ def streaming(stream, period=400 * DAY):
     device = Device(now=START - SLOT, stream={"rho": 1 << 30, "period_seconds": period, "dimension": stream.dimension})
     device.accept(stream_campaign(stream))
     device.reporter.close_slot(device.now)
-    return device, device.reporter._guard._carried["stream"]
+    return device, device.reporter._guard._rule_states["stream"]
 
 
 def test_a_chain_goes_on_over_fewer_missed_slots_than_restart_it():

@@ -100,7 +100,7 @@ def test_interleaved_chains_of_a_lag_share_the_reports():
 
 def state(device):
     """Where the chains are, and nowhere else."""
-    return device.reporter._guard._carried["stream"]
+    return device.reporter._guard._rule_states["stream"]
 
 
 def last_point(device):
@@ -335,7 +335,7 @@ def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
 def test_a_policy_without_streams_refuses_them():
     device = Device(now=START - SLOT)
     assert refusal(device, stream_campaign(rule())) == "stream"
-    assert device.reporter._guard._carried == {}
+    assert device.reporter._guard._rule_states == {}
 
 
 def test_corrupt_state_is_a_lost_ledger_or_no_campaign():
