@@ -1,4 +1,4 @@
-"""θ from locally private reports: estimation of the distribution, ToPL's objective, zoomed rounds.
+"""Choice of the truncation threshold θ from locally private reports: distribution, ToPL's objective, zoomed rounds.
 
 May import: design.
 

@@ -12,10 +12,10 @@ _ABOVE = 8
 
 
 def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
-    """Edges of the first round: [0, bound] in cells of equal width in log x over 16 octaves below the bound.
+    """Return the edges of the first round: [0, bound] in cells of equal width in log x over 16 octaves below the bound.
 
-    Integers, strictly increasing, first 0, last bound + 1; equal ones are merged, so there may be fewer
-    cells than asked. Raises ValueError for bound < 2, or cells outside 2..256.
+    The edges are strictly increasing integers; the first is 0, the last is bound + 1. Equal edges are merged, so there
+    may be fewer cells than asked for. Raises ValueError for bound < 2, or cells outside 2..256.
     """
     _check(bound, cells)
     inner = (bound + 1) * np.exp2(-OCTAVES * (1.0 - np.arange(1, cells) / cells))
@@ -23,7 +23,7 @@ def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
 
 
 def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
-    """Edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic ones up to the bound.
+    """Return the edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic ones above.
 
     One cell in eight, at least three, lies above `high`: few readings are expected there, but a group of readings
     far above the range must be seen where it is. Integers, strictly increasing, first 0, last bound + 1; at least
@@ -39,7 +39,7 @@ def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int
 
 
 def quantile(density: Vector, edges: Sequence[int], share: float) -> int:
-    """The smallest integer x with P(reading <= x) >= share, readings uniform inside each bin.
+    """Return the smallest integer x with P(reading <= x) >= share, where readings are uniform inside each bin.
 
     Raises ValueError for a share outside (0, 1].
     """

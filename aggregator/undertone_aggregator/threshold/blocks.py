@@ -1,4 +1,4 @@
-"""θ by time of day: few blocks of the cycle, each with its own θ for the same mechanism.
+"""θ by time of day: the daily cycle is divided into a few blocks; each has its own θ for the same mechanism.
 
 With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan costs the
 mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by Eq. 8. Dynamic programming over the pieces
@@ -17,18 +17,19 @@ from undertone_aggregator.threshold.objective import Integers, Query, Variance, 
 from undertone_aggregator.threshold.posterior import decision_grid
 from undertone_aggregator.threshold.result import Block, Threshold
 
-# The share of the mean square error that a further block must save.
+# A further block must reduce the mean square error by at least this share.
 _WORTH = 0.003
-# And how many of the standard deviations of that gain it must exceed.
+# The log of a block's gain must exceed its standard deviation over the posterior draws times this factor.
 _CERTAIN = 1.0
-# θ of a block lies within this factor of the day's.
+# The θ of a block is at most this factor above or below the whole day's θ.
 _REACH = 8
 
 
 def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, variance: Variance) -> Threshold:
-    """The choice with at most ``most`` blocks; the choice as it is, where the reports do not tell that more are better.
+    """Divide the cycle into at most ``most`` blocks; return ``chosen`` unchanged if the reports do not favour more than
+    one.
 
-    The variance is that at the day's θ: a block's readings fill its range as the day's fill the day's.
+    `variance` is evaluated at the day's θ only: a block's readings fill its range as the day's readings fill the day's.
     """
     if day is None or most < 2:
         return chosen
@@ -55,7 +56,7 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
 
 
 def _plan(errors: Vector, whole: int, most: int) -> list[int]:
-    """The first piece of each block; ``errors`` [pieces, draws, thetas], ``whole`` the place of the day's θ."""
+    """Return the first piece of each block; ``errors`` [pieces, draws, thetas], ``whole`` the index of the day's θ."""
     expected = errors.mean(axis=1)
     in_force = np.full(len(errors), whole)
     best = [0]
@@ -69,7 +70,7 @@ def _plan(errors: Vector, whole: int, most: int) -> list[int]:
 
 
 def _segmentations(expected: Vector, most: int) -> list[list[int]]:
-    """For 1, 2, … ``most`` blocks the starts of the plan of least cost; ``expected`` [pieces, thetas]."""
+    """Return, for 1, 2, … ``most`` blocks, the first pieces of the cheapest division; ``expected`` [pieces, thetas]."""
     pieces = len(expected)
     sums = np.vstack([np.zeros(expected.shape[1]), np.cumsum(expected, axis=0)])
     cost = np.full((pieces + 1, pieces + 1), np.inf)
@@ -86,18 +87,20 @@ def _segmentations(expected: Vector, most: int) -> list[list[int]]:
 
 
 def _places(expected: Vector, starts: Sequence[int]) -> Integers:
-    """The place of the least cost of each piece's block; [pieces]."""
+    """Return for each piece the index of the θ that costs its block least; [pieces]."""
     best = np.add.reduceat(expected, starts, axis=0).argmin(axis=1)
     return np.repeat(best, np.diff([*starts, len(expected)]))
 
 
 def _of(errors: Vector, places: Integers) -> Vector:
-    """The cost of the θ at ``places`` [pieces] under each draw; [draws]."""
+    """Return the cost of using the θ at index ``places`` [pieces] under each draw; [draws]."""
     return np.asarray(errors[np.arange(len(errors)), :, places].sum(axis=0))
 
 
 def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector) -> Block:
-    """θ of a block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min RMSE."""
+    """Choose θ of one block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min
+    RMSE.
+    """
     together = errors[span].sum(axis=0)
     regrets = np.sqrt(together / together.min(axis=1, keepdims=True))
     at = int(np.argmin(regrets.mean(axis=0)))

@@ -41,20 +41,20 @@ class Channel(Protocol):
     outputs: int
 
     def apply(self, f: Vector) -> Vector:
-        """A f; shapes [inputs] → [outputs]."""
+        """Return A f; shapes [inputs] → [outputs]."""
         ...
 
     def adjoint(self, g: Vector) -> Vector:
-        """Aᵀ g; shapes [outputs] → [inputs]."""
+        """Return Aᵀ g; shapes [outputs] → [inputs]."""
         ...
 
 
 class WindowChannel:
-    """The kernel of a window mechanism, applied in O(cells) by prefix sums.
+    """Channel of a window mechanism, applied in O(cells) by prefix sums.
 
-    A[j, k] = (a if stride·k <= j < stride·k + window else b) / total, so that
-    A f = (b Σf + (a - b)·window sum of f) / total: the mechanism's own integers, no rounded kernel. An instance keeps
-    work space: one thread at a time.
+    A[j, k] = (a if stride·k <= j < stride·k + window else b) / total, so that A f = (b Σf + (a - b)·window sum of f) /
+    total. The numbers are the mechanism's own integers, not a rounded kernel. An instance reuses its work arrays, so
+    only one thread may use it at a time.
     """
 
     def __init__(self, mechanism: Window) -> None:
@@ -66,8 +66,8 @@ class WindowChannel:
         stride = mechanism.stride
         self._plain = stride == 1
         self._start = stride * np.arange(self.inputs)
-        # Prefix sums of f after a window of zeros, and their end repeated: for stride 1 a window sum is then the
-        # difference of two slices.
+        # Prefix sums of f after a window of zeros, with their last value repeated at the end. For stride 1 a window sum
+        # is then the difference of two slices.
         self._sums: Vector = np.zeros(mechanism.window + self.outputs)
         self._filled = self._sums[mechanism.window : mechanism.window + self.inputs]
         self._beyond = self._sums[mechanism.window + self.inputs :]
@@ -81,7 +81,7 @@ class WindowChannel:
         self._to = self._cell_sums[mechanism.window : mechanism.window + self.inputs]
 
     def apply(self, f: Vector) -> Vector:
-        """A f, the law of the symbols when the levels follow `f`; shapes [levels + 1] → [cells]."""
+        """Return A f, the distribution of the symbols when the levels follow `f`; shapes [levels + 1] → [cells]."""
         np.add.accumulate(f, out=self._filled)
         total = self._filled[-1]
         self._beyond.fill(total)
@@ -94,7 +94,7 @@ class WindowChannel:
         return out
 
     def adjoint(self, g: Vector) -> Vector:
-        """Aᵀ g; shapes [cells] → [levels + 1]."""
+        """Return Aᵀ g; shapes [cells] → [levels + 1]."""
         np.add.accumulate(g, out=self._cells_filled)
         if self._plain:
             out: Vector = np.subtract(self._to, self._from)
@@ -105,30 +105,30 @@ class WindowChannel:
         return out
 
     def matrix(self) -> Vector:
-        """A itself; shape [cells, levels + 1]."""
+        """Return the matrix A; shape [cells, levels + 1]."""
         cell, start = np.arange(self.outputs)[:, None], self._start[None, :]
         within = (cell >= start) & (cell < start + self._window)
         return np.asarray(self._outside + self._inside * within)
 
 
 class MatrixChannel:
-    """Any channel as a dense matrix [outputs, inputs] of conditional probabilities."""
+    """Channel given by a dense matrix [outputs, inputs] of conditional probabilities."""
 
     def __init__(self, matrix: Vector) -> None:
         self.matrix = matrix
         self.outputs, self.inputs = matrix.shape
 
     def apply(self, f: Vector) -> Vector:
-        """A f; shapes [inputs] → [outputs]."""
+        """Return A f; shapes [inputs] → [outputs]."""
         return np.asarray(self.matrix @ f)
 
     def adjoint(self, g: Vector) -> Vector:
-        """Aᵀ g; shapes [outputs] → [inputs]."""
+        """Return Aᵀ g; shapes [outputs] → [inputs]."""
         return np.asarray(g @ self.matrix)
 
 
 class CoarseChannel:
-    """A channel seen from a finer grid: input cell i of the fine grid acts as cell `starts`-wise of `inner`.
+    """Channel on a finer grid of input cells: each fine cell acts as the coarse cell of `inner` that contains it.
 
     `starts[k]` is the first fine cell of coarse cell k (increasing, starts[0] == 0); `inputs` is the number
     of fine cells.
@@ -145,18 +145,18 @@ class CoarseChannel:
         self._sizes = np.diff(np.append(first, inputs))
 
     def apply(self, f: Vector) -> Vector:
-        """A C f with C the sums over coarse cells; shapes [inputs] → [outputs]."""
+        """Return A C f, where C sums fine cells into coarse ones; shapes [inputs] → [outputs]."""
         return self._inner.apply(np.add.reduceat(f, self._starts))
 
     def adjoint(self, g: Vector) -> Vector:
-        """Cᵀ Aᵀ g; shapes [outputs] → [inputs]."""
+        """Return Cᵀ Aᵀ g; shapes [outputs] → [inputs]."""
         return np.repeat(self._inner.adjoint(g), self._sizes)
 
 
 class StackedChannel:
-    """Several channels that see the same distribution, their symbols one after another.
+    """Several channels fed by the same distribution; their outputs are concatenated.
 
-    Each column sums to the number of channels. Likelihoods add, so one expectation maximisation serves all.
+    Each column sums to the number of channels. Log-likelihoods add, so one expectation maximisation fits all channels.
     """
 
     def __init__(self, channels: Sequence[Channel]) -> None:
@@ -169,7 +169,7 @@ class StackedChannel:
         self._parts = [slice(end - channel.outputs, end) for channel, end in zip(channels, ends, strict=True)]
 
     def apply(self, f: Vector) -> Vector:
-        """All A_r f, concatenated; shapes [inputs] → [outputs]."""
+        """Return the products A_r f of all channels, concatenated; shapes [inputs] → [outputs]."""
         return np.concatenate([channel.apply(f) for channel in self._channels])
 
     def adjoint(self, g: Vector) -> Vector:

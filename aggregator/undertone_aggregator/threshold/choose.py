@@ -1,4 +1,4 @@
-"""Choosing θ, and the next round's range, from the cohort's histograms."""
+"""Choice of θ, and of the next round's range, from the histograms of the threshold cohort."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -34,13 +34,13 @@ def theta_from_reports(
     thetas: Integers | None = None,
     offset: int = 0,
 ) -> Threshold:
-    """θ in 1..bound that minimises Eq. 8 under what the histograms say about the readings.
+    """Choose the θ in 1..bound that minimises Eq. 8 for the distribution of readings that the histograms support.
 
-    `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the
-    default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of
-    the stream phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for
-    "robust", 1024 equally spaced ones for the paper's methods. `offset`: of the readings, which the warnings then name
-    in the reader's units. Raises ValueError for no cohort reports at all, edges beyond the bound, or an unknown method.
+    `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the default),
+    "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the stream
+    phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for "robust", 1024
+    equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are in the reader's
+    units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an unknown method.
     """
     if method not in ("robust", "ems", "sw-w"):
         raise ValueError(f"unknown method {method!r}")
@@ -70,7 +70,7 @@ def next_range(
     cells: int = 128,
     reports: Sequence[ReportCounts] = (),
 ) -> tuple[int, ...]:
-    """Integer edges for the next round: linear from the 70 % quantile to the 99 %, later the 99.5 % one.
+    """Return integer edges for the next round: linear from the 70 % quantile to the 99 % one (99.5 % in later rounds).
 
     Above that they are logarithmic up to the bound. Raises ValueError as `theta_from_reports` does.
     """
@@ -78,7 +78,9 @@ def next_range(
 
 
 def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool) -> tuple[Fit, tuple[int, ...]]:
-    """The paper's EM (or EMS) over all rounds together, on the common grid of their edges."""
+    """Fit the paper's EM (or EMS) to all rounds together, on the common grid of their edges; return the fit and the
+    grid.
+    """
     grid = common_grid(rounds, bound)
     channel = StackedChannel([asked.channel(grid) for asked in rounds])
     counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in rounds])

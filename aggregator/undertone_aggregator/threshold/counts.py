@@ -1,4 +1,4 @@
-"""What the threshold is estimated from: histograms of symbols and the channels that produced them."""
+"""Input of the threshold estimation: histograms of symbols and the channels that produced them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from undertone_aggregator.threshold.channel import (
 
 @dataclass(frozen=True)
 class CohortCounts:
-    """One round of the threshold cohort: its Square Wave with integer edges, and its histogram [cells].
+    """One round of the threshold cohort: its Square Wave mechanism with integer edges, and its histogram [cells].
 
     Raises ValueError for a mechanism without edges, a histogram of another length, or negative counts.
     """
@@ -35,7 +35,7 @@ class CohortCounts:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """The round's integer edges, levels + 2 of them."""
+        """The round's levels + 2 integer edges."""
         return tuple(self.mechanism.edges or ())
 
     @property
@@ -49,7 +49,9 @@ class CohortCounts:
         return float(np.log(self.mechanism.a / self.mechanism.b))
 
     def channel(self, grid: Sequence[int]) -> Channel:
-        """From the distribution over the cells of `grid`, which holds all inner edges, to this histogram."""
+        """Return the channel from the distribution over the cells of `grid`, which holds all inner edges, to this
+        histogram.
+        """
         window = WindowChannel(self.mechanism)
         starts = np.searchsorted(np.asarray(grid), self.edges[1:-1])
         return CoarseChannel(window, [0, *starts.tolist()], len(grid) - 1)
@@ -57,7 +59,7 @@ class CohortCounts:
 
 @dataclass(frozen=True)
 class ReportCounts:
-    """Reports of the stream phase under one θ: values min(x, θ), randomly rounded to levels, then perturbed.
+    """Reports of the stream phase under one θ: each value min(x, θ) is randomly rounded to a level, then perturbed.
 
     `positions` [K + 1] are the levels in units of the reading (increasing, first <= 0, last >= θ), `rows`
     [K + 1, symbols] the probabilities of the symbols, `counts` [symbols] the histogram.
@@ -77,7 +79,7 @@ class ReportCounts:
 
     @staticmethod
     def of(mechanism: Rows, theta: int, counts: Sequence[int] | NDArray[np.int64]) -> "ReportCounts":
-        """Reports of a mechanism that draws from a row for each level: window, Hybrid or table."""
+        """Make the counts of a mechanism that has a row of weights for each level: window, Hybrid or table."""
         rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
         rows /= rows.sum(axis=1, keepdims=True)
         return ReportCounts(theta, level_positions(mechanism, theta), rows, counts)
@@ -88,14 +90,14 @@ class ReportCounts:
         return int(np.sum(self.counts))
 
     def channel(self, grid: Sequence[int]) -> MatrixChannel:
-        """From the distribution over the cells of `grid` to this histogram."""
+        """Return the channel from the distribution over the cells of `grid` to this histogram."""
         return MatrixChannel(self.rows.T @ level_law(self.positions, self.theta, grid))
 
 
 def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tuple[int, ...]:
-    """Increasing integers from 0 to bound + 1 that hold every inner edge of the rounds, and `extra`.
+    """Return increasing integers from 0 to bound + 1 that include every inner edge of the rounds, and `extra`.
 
-    Raises ValueError for no rounds, or an inner edge outside [1, bound].
+    Raises ValueError if there are no rounds, or for an inner edge outside [1, bound].
     """
     if not rounds:
         raise ValueError("at least one round is needed")

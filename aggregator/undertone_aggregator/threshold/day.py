@@ -1,11 +1,11 @@
-"""What private reports say of each time of the day: a law of readings for each of at most 48 pieces of the cycle.
+"""Distribution of readings by time of day, from private reports: one for each of at most 48 pieces of the cycle.
 
-Reports come from known slots, so this costs no privacy. A piece's law is locally Weibull like the whole day's
-(`threshold.tail`). The parameters of all pieces are normal around the day's, with a correlation that fades with the
-time between them round the cycle: where a piece has few reports, it looks like its neighbours and the day.
-The posterior is its normal approximation at the mode, found by Fisher scoring. How large the largest readings of the
-whole day are is known better, by all tails that the day's reports allow: a piece's tail is half its own and half the
-day's, and the pieces say at what time large readings are.
+The slot of a report is public, so this costs no privacy. Within a piece the distribution is locally Weibull like the
+whole day's (`threshold.tail`). The parameters of all pieces have a normal prior around the day's, with a correlation
+that decreases with the time between two pieces round the cycle: a piece with few reports resembles its neighbours and
+the day. The posterior is its normal approximation at the mode, found by Fisher scoring. The size of the day's largest
+readings is known better, because all of the day's reports inform it: a piece's tail is therefore half its own and half
+the day's, and the pieces decide only at what time large readings occur.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,16 +30,17 @@ from undertone_aggregator.threshold.posterior import (
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
 PIECES = 48
-# Σ n ε² of a piece's reports for the threshold; where there are fewer, pieces are longer.
+# Least Σ n ε² of a piece's reports for the threshold; with less information the day is divided into fewer, longer
+# pieces.
 LEAST_INFORMATION = 700.0
 # Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
-# above zero. Its slopes differ as the component lets slopes differ along the tail.
+# above zero. The slopes vary by the component's own prior.
 _LEVEL, _POSITIVE = 1.5, 1.0
-# The time in which the correlation of two pieces falls to 1/e, as a share of the cycle.
+# The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8
-# The largest readings of the day, as a share: beyond, a piece has a tail that its few reports hardly show.
+# The share of the day's largest readings that counts as the tail; a piece's few reports hardly determine its tail.
 _TAIL = 0.1
-# How much of it is the piece's own; what is left is the day's tail, as often as the piece has such readings at all.
+# Weight of the piece's own tail; the rest is the day's tail, scaled to the piece's own mass there.
 _OWN = 0.5
 _DRAWS = 100
 _RAKES = 5
@@ -49,18 +50,18 @@ Counts = NDArray[np.int64]
 
 
 def pieces_of(cycle: int) -> int:
-    """How many pieces a cycle has at most."""
+    """Return the largest number of pieces into which a cycle of ``cycle`` slots is divided."""
     return min(PIECES, cycle)
 
 
 def piece_at(slot: int, cycle: int) -> int:
-    """The piece of the cycle that a slot is in."""
+    """Return the number of the piece of the cycle that contains a slot."""
     return slot % cycle * pieces_of(cycle) // cycle
 
 
 @dataclass(frozen=True)
 class Phases:
-    """One histogram and its parts by time of day: ``parts`` [pieces, symbols] add up to its counts."""
+    """One histogram, ``whole``, and its division by time of day: ``parts`` [pieces, symbols] sum to its counts."""
 
     whole: CohortCounts | ReportCounts
     parts: Counts
@@ -68,9 +69,10 @@ class Phases:
 
 @dataclass(frozen=True)
 class Day:
-    """Laws of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1], draws alike in likelihood.
+    """Distributions of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1]; draws are equally
+    likely.
 
-    ``starts``: the first slot of the cycle of each piece; ``shares``: of the cycle's slots that it has.
+    ``starts``: the first slot of the cycle of each piece; ``shares``: each piece's share of the cycle's slots.
     """
 
     edges: tuple[int, ...]
@@ -79,12 +81,14 @@ class Day:
     shares: Vector
 
     def excess(self, thetas: Integers) -> Vector:
-        """E[(x - θ)⁺] of each piece and draw; [pieces, draws, thetas]."""
+        """Return E[(x - θ)⁺] of each piece and draw; [pieces, draws, thetas]."""
         return mean_excess(self.densities, self.edges, thetas)
 
 
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
-    """The laws of the pieces; None where the reports do not tell times of the day apart, or leave one out."""
+    """Estimate the pieces' distributions; return None if the reports cannot distinguish times of day or miss one of
+    them.
+    """
     cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts)]
     if not cohort:
         return None
@@ -93,7 +97,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     count = min(base, int(information.sum() / LEAST_INFORMATION))
     if count < 2:
         return None
-    # Neighbours together; boundaries as even as they get.
+    # Neighbouring pieces are merged, with boundaries as even as possible.
     starts = np.unique(np.arange(count) * base // count)
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
         return None
@@ -111,13 +115,15 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
 
 
 def _information(phases: Phases) -> Vector:
-    """Σ n ε² of each part; [pieces]."""
+    """Return Σ n ε² of each part; [pieces]."""
     assert isinstance(phases.whole, CohortCounts)
     return np.asarray(phases.parts.sum(axis=1) * phases.whole.epsilon**2)
 
 
 def _prior(prior: Prior, mode: Mode) -> Prior:
-    """Around the day's mode, as free as the day's prior but for level and zeros."""
+    """Return the pieces' prior: around the day's mode, as wide as the day's prior except for level and share of
+    zeros.
+    """
     precision = prior.precision.copy()
     precision[0, 0] = 1.0 / _LEVEL**2
     precision[-1, -1] = 1.0 / _POSITIVE**2
@@ -125,7 +131,9 @@ def _prior(prior: Prior, mode: Mode) -> Prior:
 
 
 def _honest(phases: Phases) -> Phases:
-    """Symbols that no honest device sends so often are left out, of each part by its share of the reports."""
+    """Remove the excess of symbols that honest devices cannot send so often, from each part by its share of the
+    reports.
+    """
     whole = phases.whole
     if not isinstance(whole, CohortCounts):
         return phases
@@ -140,7 +148,7 @@ def _honest(phases: Phases) -> Phases:
 def _observations(
     histograms: Iterable[Phases], grid: tuple[int, ...], starts: NDArray[np.intp]
 ) -> Iterator[list[Observation]]:
-    """What each piece observed."""
+    """Yield the observations of each piece."""
     laws = []
     for phases in histograms:
         whole = phases.whole
@@ -160,13 +168,13 @@ def _observations(
 
 
 def _correlation(at: Vector) -> Vector:
-    """Of pieces at these times, as shares of the cycle: e^(-distance/fades) round the cycle; [pieces, pieces]."""
+    """Return the correlation of pieces at times ``at`` (shares of the cycle): e^(-distance/fades); [pieces, pieces]."""
     apart = np.abs(at[:, None] - at[None, :])
     return np.asarray(np.exp(-np.minimum(apart, 1.0 - apart) / _FADES))
 
 
 def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector) -> Vector:
-    """Draws of all pieces' parameters from the posterior's normal approximation; [pieces, draws, p]."""
+    """Draw all pieces' parameters from the normal approximation of the posterior; [pieces, draws, p]."""
     pieces, size = len(likelihoods), len(prior.mean)
     prior_precision = np.kron(np.linalg.inv(correlation), prior.precision)
 
@@ -205,14 +213,16 @@ def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector)
 
 
 def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
-    """`_DRAWS` of the day's densities over the cells of ``grid``; [draws, d]."""
+    """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d]."""
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)
     return np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)
 
 
 def _tailed(densities: Vector, whole: Vector) -> Vector:
-    """The pieces' densities [pieces, draws, d] with the tail of the day's [draws, d] in part, as large as their own."""
+    """Replace part of the tail of the pieces' densities [pieces, draws, d] by the day's [draws, d], of the same
+    mass.
+    """
     first = int((np.cumsum(whole.mean(axis=0)) < 1.0 - _TAIL).sum()) + 1
     own, of_day = densities[..., first:], whole[:, first:]
     as_day = own.sum(axis=-1, keepdims=True) * of_day / np.maximum(of_day.sum(axis=-1, keepdims=True), 1e-300)
@@ -220,7 +230,8 @@ def _tailed(densities: Vector, whole: Vector) -> Vector:
 
 
 def _raked(densities: Vector, whole: Vector, shares: Vector) -> Vector:
-    """The pieces' densities [pieces, draws, d] such that each draw's mean by ``shares`` is the whole day's [draws, d].
+    """Scale the pieces' densities [pieces, draws, d] so that each draw's mean, weighted by ``shares``, is the day's
+    [draws, d].
 
     Iterative proportional fitting.
     """

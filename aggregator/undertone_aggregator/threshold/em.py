@@ -1,8 +1,8 @@
-"""Expectation maximisation for a discrete distribution seen through a channel.
+"""Expectation maximisation (EM) for a discrete distribution observed through a channel.
 
-Log-likelihood L(f) = Σ_j h_j ln (A f)_j over counts h; concave in f. One step is f ← f ∘ D / n with
-D = Aᵀ(h / A f). For every distribution f the optimum is at most n (max_k D_k / n - 1) above L(f): the
-certified gap. More likelihood is not less error of f: the regulariser is therefore explicit.
+The log-likelihood L(f) = Σ_j h_j ln (A f)_j over counts h is concave in f. One step is f ← f ∘ D / n with D = Aᵀ(h / A
+f). For every distribution f the optimum is at most n (max_k D_k / n - 1) above L(f): the certified gap. A larger
+likelihood does not mean a smaller error of f, so the regulariser is explicit.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Channel, Vector
 from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
 
-# Over-relaxation is fast at first; the last digits are the Newton method's.
+# Over-relaxation is fast in the first steps; Newton's method finds the last digits.
 _RELAXED_STEPS = 60
 _FIRST_POWER = 3.0
 
@@ -23,10 +23,10 @@ Smoother = Callable[[Vector], Vector]
 
 @dataclass(frozen=True)
 class PseudoReports:
-    """A Dirichlet prior: `weight` further readings, seen without noise, spread like `base`.
+    """A Dirichlet prior: `weight` additional readings, seen without noise and distributed like `base`.
 
-    Adds weight·Σ_k base_k ln f_k to the objective, which stays concave, so the gap stays certified.
-    `base` has shape [inputs] and sums to one; None stands for the uniform distribution.
+    It adds weight·Σ_k base_k ln f_k to the objective, which stays concave, so the gap stays certified. `base` has shape
+    [inputs] and sums to one; None means the uniform distribution.
     """
 
     weight: float
@@ -35,7 +35,7 @@ class PseudoReports:
 
 @dataclass(frozen=True)
 class Fit:
-    """What expectation maximisation found.
+    """Result of expectation maximisation.
 
     `density` [inputs] sums to one. `log_likelihood` is Σ h ln(A f) without the prior's term. `gap` bounds
     how far the penalised objective lies below its optimum; it is None after smoothing, which maximises
@@ -52,7 +52,7 @@ class Fit:
 
 
 def ems_step(f: Vector) -> Vector:
-    """(f_{i-1} + 2 f_i + f_{i+1}) / 4; ends (2 f_0 + f_1) / 3. Shape [d] → [d], sum kept to one.
+    """Return f smoothed: (f_{i-1} + 2 f_i + f_{i+1}) / 4; ends (2 f_0 + f_1) / 3. Shape [d] → [d], scaled to sum 1.
 
     The smoothing step of EMS (Li et al., SIGMOD 2020; used in ToPL, CCS 2021).
     """
@@ -66,7 +66,7 @@ def ems_step(f: Vector) -> Vector:
 
 
 class _Problem:
-    """The EM map and the objective, with the prior's pseudo-reports."""
+    """The EM map and the objective, including the prior's pseudo-reports."""
 
     def __init__(self, channel: Channel, counts: Vector, prior: PseudoReports | None) -> None:
         self.channel = channel
@@ -80,13 +80,15 @@ class _Problem:
         self.steps = 0
 
     def gradient(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
-        """D = Aᵀ(h / A f) and, without a prior, the certified gap; `mixed` is A f where it is known."""
+        """Return D = Aᵀ(h / A f) and, without a prior, the certified gap; pass A f as `mixed` if it is already
+        computed.
+        """
         self.steps += 1
         gradient = self.channel.adjoint(self.counts / (self.channel.apply(f) if mixed is None else mixed))
         return gradient, float(np.maximum.reduce(gradient)) - self.n
 
     def step(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
-        """One EM step and the certified gap of the point before it."""
+        """Return f after one EM step, and the certified gap of f before it."""
         gradient, gap = self.gradient(f, mixed)
         if not self.weight:
             gradient *= f
@@ -111,13 +113,10 @@ def expectation_maximisation(
     smoother: Smoother | None = None,
     accelerate: bool = True,
 ) -> Fit:
-    """The distribution of input cells that explains `counts` [outputs] best.
+    """Find the distribution of input cells that explains `counts` [outputs] best.
 
-    `stop="gap"` ends when the certified gap is at most n·tolerance. `stop="paper"` ends as ToPL's authors
-    do, when ‖Δf‖₁ <= 1/n or |ΔL| < 1e-3. Both end after `max_iterations` steps. `prior` is the explicit
-    regulariser; `smoother` is applied after every step (EMS) and excludes acceleration and the gap rule.
-    Acceleration, without a prior: over-relaxed steps f ∘ (D / n)^ω, then a constrained Newton method on the few
-    cells that carry the optimum; both are judged by the certified gap, and plain EM goes on where they stop short.
+    Acceleration, without a prior: over-relaxed steps f ∘ (D / n)^ω, then a constrained Newton method on the few cells
+    that have positive mass at the optimum. The certified gap judges both, and plain EM continues where they stop short.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """
@@ -161,9 +160,9 @@ def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelera
 
 
 def _over_relaxed(problem: _Problem, f: Vector, wanted: float, limit: int) -> tuple[Vector, float]:
-    """The point of least gap, and that gap, among up to `limit` steps f ← f ∘ (D / n)^ω.
+    """Return the point of least gap, and that gap, among up to `limit` steps f ← f ∘ (D / n)^ω.
 
-    ω = 1 is plain EM; it grows while the gap shrinks and falls when it does not, so the gap is the only judge.
+    ω = 1 is plain EM. ω grows while the gap shrinks and falls when it does not, so only the gap controls the steps.
     """
     best, least, omega = f, float("inf"), _FIRST_POWER
     while problem.steps < limit:

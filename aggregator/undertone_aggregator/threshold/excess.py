@@ -1,9 +1,9 @@
-"""Reports for the threshold that no honest device sends: found, and taken out of a round's histogram.
+"""Removal of false reports from a threshold round: symbols more frequent than any honest devices could send them.
 
-Whatever the readings, the symbols of honest devices follow A f for some distribution f of the readings: a symbol
-beyond a window's edge cannot be likely without its neighbours. The f of largest likelihood says how often each symbol
-may be; one that is far more frequent is left to the others to explain, until none stands out. Fakes that imitate
-honest devices of large readings cannot be told from them, by anybody: for those see
+Whatever the readings are, the symbols of honest devices follow A f for some distribution f of the readings: a symbol
+just outside a window cannot be likely unless its neighbours are. The f of largest likelihood predicts how often each
+symbol occurs. A symbol that is far more frequent is replaced by its prediction from the others, until none is. Fake
+devices that imitate honest devices with large readings cannot be distinguished from them by any method; for those see
 `undertone_aggregator.campaign.rounds`.
 """
 
@@ -14,17 +14,19 @@ from undertone_aggregator.threshold.channel import Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts
 from undertone_aggregator.threshold.em import expectation_maximisation
 
-# A Poisson count as large as a symbol's has this probability at most: with 1,000 symbols in all rounds, a false alarm
-# in a million campaigns.
+# Largest probability of a Poisson count as large as a symbol's for which the symbol is judged false. With 1,000 symbols
+# in all rounds this is one false alarm in a million campaigns.
 _CHANCE = 1e-9
 _REPEATS = 20
 _SETTLES = 4
 
 
 def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
-    """The round with such symbols as frequent as all others let expect; and by how many reports it is smaller.
+    """Reduce false symbols to the frequency that the others predict; return the round and the number of reports
+    removed.
 
-    A round that would lose more than half stays as it is: who is honest then cannot be said, and the fit will be bad.
+    A round that would lose more than half stays as it is: then honest and false reports cannot be told apart, and the
+    misfit will show it.
     """
     channel = WindowChannel(counts.mechanism)
     seen = np.asarray(counts.counts, dtype=np.float64)
@@ -46,6 +48,6 @@ def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
 
 
 def _expected(channel: WindowChannel, counts: Vector) -> Vector:
-    """The histogram of the likeliest distribution of readings; shape [cells]."""
+    """Return the expected histogram under the likeliest distribution of readings; shape [cells]."""
     density = expectation_maximisation(channel, counts, tolerance=1e-5, max_iterations=2000).density
     return np.asarray(counts.sum() * channel.apply(density))

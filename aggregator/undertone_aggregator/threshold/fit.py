@@ -16,9 +16,11 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Observation:
-    """Counts [N] of symbols with law matrix · (masses of the cells between integer points).
+    """One histogram for the fit: counts [N] of symbols with probabilities matrix · (masses of the cells between
+    points).
 
-    `points` [m] are increasing integers >= 1; cell 0 is below the first, cell m from the last on; `matrix` [N, m + 1].
+    `points` [m] are increasing integers >= 1. Cell 0 lies below the first point, cell m begins at the last; `matrix`
+    [N, m + 1].
     """
 
     points: Sequence[int]
@@ -27,12 +29,12 @@ class Observation:
 
     @property
     def total(self) -> float:
-        """Number of reports."""
+        """The number of reports."""
         return float(self.counts.sum())
 
 
 class Likelihood:
-    """Σ counts · ln(law) of several observations under one tail model."""
+    """Log-likelihood of several observations under one tail model: Σ counts · ln(probability)."""
 
     def __init__(self, model: TailModel, observations: Sequence[Observation]) -> None:
         self.model = model
@@ -44,7 +46,7 @@ class Likelihood:
         self._lengths = model.lengths(np.log(points))
 
     def value(self, parameters: Vector) -> Vector:
-        """Log-likelihood; parameters [..., p] → [...]."""
+        """Return the log-likelihood; parameters [..., p] → [...]."""
         s = survival(parameters, self._lengths)
         total: Vector = np.zeros(parameters.shape[:-1])
         for observation, part in zip(self.observations, self._slices, strict=True):
@@ -53,7 +55,7 @@ class Likelihood:
         return np.asarray(total)
 
     def score(self, parameters: Vector) -> tuple[Vector, Vector]:
-        """Gradient [p] and expected information [p, p] at parameters [p]."""
+        """Return the gradient [p] and the expected information [p, p] at parameters [p]."""
         s, slope = survival_slope(parameters, self._lengths)
         gradient: Vector = np.zeros(len(parameters))
         information: Vector = np.zeros((len(parameters), len(parameters)))
@@ -70,7 +72,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Mode:
-    """Posterior mode [p], its precision H there, and the log of the Laplace evidence."""
+    """Posterior mode [p], the posterior's precision H there, and the log of the Laplace evidence."""
 
     parameters: Vector
     precision: Vector
@@ -79,10 +81,10 @@ class Mode:
 
 
 def posterior_mode(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
-    """The posterior mode by Fisher scoring from `start` [p].
+    """Find the posterior mode by Fisher scoring from `start` [p].
 
-    Steps are capped at 1.5 per parameter and halved until the posterior rises; it ends at a gain below 1e-4 or
-    after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
+    Each step is capped at 1.5 per parameter and halved until the posterior rises. The search ends at a gain below 1e-4
+    or after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
     """
     p = start
     value = _log_posterior(likelihood, prior, p)
@@ -110,10 +112,10 @@ def posterior_mode(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
 def draws(
     likelihood: Likelihood, prior: Prior, mode: Mode, count: int, generator: np.random.Generator
 ) -> tuple[Vector, Vector]:
-    """Draws [count, p] from N(mode, H⁻¹) with log weights [count] that correct them to the posterior.
+    """Draw parameters [count, p] from N(mode, H⁻¹), with log weights [count] that correct the draws to the posterior.
 
-    The log weights include the log evidence, so that draws of several components can be pooled. Weights above
-    √count times their mean are cut (Ionides 2008): a bounded bias instead of a few draws that decide everything.
+    The log weights include the log evidence, so that draws of several components can be pooled. Weights above √count
+    times their mean are cut (Ionides 2008): this gives a bounded bias, but a few draws cannot dominate the result.
     """
     root = np.linalg.cholesky(mode.precision)
     normal = generator.standard_normal((count, len(mode.parameters)))

@@ -1,7 +1,7 @@
-"""θ and the report mechanism together: θ for the variance that the mechanism designed at that θ would have.
+"""Joint choice of θ and the report mechanism: θ is chosen for the variance that the mechanism designed for it has.
 
-The optimal table's variance among the readings changes slowly with θ, in units of θ/2: it is found at a few θ, by
-small linear programmes, and interpolated. The table that reports is designed once, in full, at the θ that is chosen.
+The mean variance of the optimal table, in units of (θ/2)², changes slowly with θ. It is computed at a few θ by small
+linear programmes and interpolated. The full table is designed once, at the θ that is chosen.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 
 PLANNED = ("auto", "hybrid", "piecewise", "optimal")
-# A table that lowers the mean variance by less than this is not worth its broadcast.
+# An optimal table is used only if it lowers the mean variance by at least this share: broadcasting it costs traffic.
 LEAST_GAIN = 0.005
 _THETAS = 7
 _SPREAD = 4.0
@@ -31,7 +31,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Design:
-    """θ and what reports under it. ``reason``: a sentence, where the Hybrid reports although more was asked for."""
+    """θ and the mechanism that reports under it. ``reason``: why the Hybrid reports although another was asked for, or
+    None.
+    """
 
     threshold: Threshold
     mechanism: Mechanism
@@ -45,13 +47,14 @@ def choose_jointly(
     choose: Choose,
     progress: Progress = lambda _: None,
 ) -> Design:
-    """θ and mechanism of one of `PLANNED`. ``choose``: θ for a variance as a function of θ, less the bottom; called
+    """Choose θ and the mechanism for one kind of `PLANNED`.
 
-    once or twice.
+    ``choose`` returns the threshold for a variance, which is a function of the width of the range, θ less the bottom.
+    It is called once or twice.
 
-    "optimal" takes the best table that can be made, "auto" only one that gains something on the Hybrid; where there
-    is none, θ is the Hybrid's. ``levels``: at most so many input levels of the Hybrid and the piecewise mechanism.
-    Raises Invalid for another kind, and as `hybrid` does.
+    "optimal" takes the best table that can be made; "auto" takes that table only if it gains enough on the Hybrid.
+    Where there is none, θ is the Hybrid's. ``levels``: largest number of input levels of the Hybrid and the piecewise
+    mechanism. Raises Invalid for another kind, and as `hybrid` does.
     """
     if kind not in PLANNED:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
@@ -82,12 +85,14 @@ def choose_jointly(
 
 
 def _reach(chosen: Threshold) -> int:
-    """The range that the table is made for; devices scale another block's readings to it in small integers."""
+    """Return the range that the table is designed for; devices scale another block's readings to it in small
+    integers.
+    """
     return min(chosen.width, (SMALL - 1) // chosen.width) if chosen.blocks else chosen.width
 
 
 def _interpolated(variance_at: Callable[[int], float], around: Threshold, progress: Progress) -> Variance:
-    """The variance as a function of θ, linear in log θ between a few θ, constant outside them."""
+    """Return the variance as a function of θ: linear in log θ between a few θ, constant outside them."""
     low, high = around.width / _SPREAD, min(around.width * _SPREAD, around.edges[-1] - 1)
     thetas = np.unique(np.maximum(np.rint(np.geomspace(low, high, _THETAS)), 1.0))
     variances = []

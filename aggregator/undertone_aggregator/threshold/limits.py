@@ -1,4 +1,6 @@
-"""What keeps θ from being moved too far at once: by the epoch before, and in the first choice by its own evidence."""
+"""Limits on how far θ may move at once: relative to the epoch before, and in the first choice relative to its
+own data.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,15 +15,15 @@ from undertone_aggregator.threshold.result import Threshold
 
 Limit = Callable[[Threshold, int, int | None, int], Threshold]
 
-# θ changes at most by this factor from one report epoch to the next: fake devices move it no faster.
+# Largest factor by which θ changes from one report epoch to the next, so that fake devices cannot move it faster.
 LARGEST_CHANGE = 2
-# The first θ is at most so many times what it would be without the largest readings of this share: they may be fakes
-# that imitate honest devices, and no test tells those.
+# The first θ is at most LARGEST_CHANGE times the θ that results without this share of the largest readings: these may
+# be sent by fakes that imitate honest devices, which no test detects.
 SUSPECTED = 0.01
 
 
 def limit_change(chosen: Threshold, theta: int) -> Threshold:
-    """The choice, at most `LARGEST_CHANGE` times away from the θ in force."""
+    """Limit the chosen θ to at most `LARGEST_CHANGE` times above or below the θ in force."""
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
@@ -32,7 +34,9 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
 
 
 def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
-    """The choice, each end at most one width of the range in force further out, and half of that range at least."""
+    """Limit the chosen range: each end moves outwards by at most one width, and the new width is at least half
+    the old.
+    """
     if not low and not chosen.bottom:
         return limit_change(chosen, theta)
     width = theta - low
@@ -49,10 +53,10 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
 
 
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
-    """The choice with each block's own within its limits; what they say names the block.
+    """Apply ``limited`` to each block of a choice; the warnings that result name the block.
 
-    ``limited``: of (a choice, first slot, end) of the cycle, None for the cycle's end, and the θ below which there is
-    no harm: what one θ for all would be, within its limits.
+    ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. The harmless θ,
+    up to which no limit is needed, is what one θ for the whole cycle would be within its limits.
     """
     held = limited(chosen, 0, None, 1)
     if not chosen.blocks:
@@ -67,9 +71,9 @@ def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
 
 
 def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: int = 1) -> Threshold:
-    """The first choice, at most `LARGEST_CHANGE` times what it would be if its largest readings were false.
+    """Limit the first θ to `LARGEST_CHANGE` times what it would be if the largest readings were false.
 
-    Up to ``harmless`` θ is what it is.
+    A θ of at most ``harmless`` is not limited.
     """
     if chosen.bottom:
         high = quantile(chosen.density, chosen.edges, 1 - SUSPECTED)
@@ -87,7 +91,7 @@ def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: i
 
 
 def limit_most(chosen: Threshold, most: int | None) -> Threshold:
-    """The choice, at most the operator's ``most``."""
+    """Limit θ to the operator's largest value ``most``; None means no limit."""
     if most is None or chosen.theta <= most:
         return chosen
     said = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
@@ -95,7 +99,7 @@ def limit_most(chosen: Threshold, most: int | None) -> Threshold:
 
 
 def _trimmed(density: Vector) -> Vector:
-    """The density [d] without its highest `SUSPECTED` share."""
+    """Return the density [d] without its highest `SUSPECTED` share."""
     above = np.cumsum(density[::-1])[::-1] - density
     kept = np.clip(density + above - SUSPECTED * density.sum(), 0.0, density)
     return np.asarray(kept / kept.sum())

@@ -1,8 +1,9 @@
-"""Do the rounds contradict each other, or what any honest devices could send? The shape of no model decides.
+"""Test whether the rounds contradict each other, or contradict what honest devices can send, without a model's shape.
 
-One distribution over the cells between all the rounds' edges, of any shape, is fitted to all histograms together. The
-distribution that the readings have is one of them, so the fit's deviance is at most what the truth's would be, a χ²
-with as many degrees of freedom as symbols: honest readings that do not drift exceed it no more often than chance does.
+One distribution of any shape over the cells between all rounds' edges is fitted to all histograms together. The true
+distribution of readings is one of the candidates, so the deviance of the fit is at most that of the truth, which is χ²
+with as many degrees of freedom as symbols. Honest readings that do not drift therefore exceed it no more often than
+chance.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,12 @@ from undertone_aggregator.threshold.channel import StackedChannel, Vector
 from undertone_aggregator.threshold.counts import CohortCounts, common_grid
 from undertone_aggregator.threshold.em import expectation_maximisation
 
-# Symbols are merged with their neighbours until so many reports are expected: the χ² holds from there on.
+# Neighbouring symbols are merged until this many reports are expected in each run: the χ² approximation is then good.
 _EXPECTED = 10.0
 
 
 def misfit(rounds: Sequence[CohortCounts], bound: int) -> float:
-    """How far the deviance lies above the mean of its χ², in standard deviations; at most so far for honest rounds."""
+    """Return (deviance - mean of its χ²) / standard deviation; for honest rounds this is at most chance."""
     grid = common_grid(rounds, bound)
     channel = StackedChannel([counts.channel(grid) for counts in rounds])
     seen = [np.asarray(counts.counts, dtype=np.float64) for counts in rounds]
@@ -32,7 +33,7 @@ def misfit(rounds: Sequence[CohortCounts], bound: int) -> float:
 
 
 def _deviance(seen: Vector, expected: Vector) -> tuple[float, int]:
-    """2 Σ seen ln(seen / expected) over runs of symbols, and how many runs there are."""
+    """Return 2 Σ seen ln(seen / expected) over runs of symbols, and the number of runs."""
     reached = np.floor(np.cumsum(expected) / _EXPECTED)
     starts = np.flatnonzero(np.diff(reached, prepend=-1.0))
     starts = np.unique(np.append(0, starts[:-1] + 1)) if len(starts) > 1 else np.zeros(1, dtype=np.int64)

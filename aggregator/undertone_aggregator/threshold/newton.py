@@ -16,7 +16,7 @@ _START_CELLS = 64
 
 @dataclass(frozen=True)
 class Refined:
-    """Distribution [inputs], its log-likelihood, its certified gap and the number of steps taken."""
+    """Result of the method: distribution [inputs], its log-likelihood, its certified gap and the number of steps."""
 
     density: Vector
     log_likelihood: float
@@ -25,12 +25,12 @@ class Refined:
 
 
 def log_likelihood(channel: Channel, counts: Vector, f: Vector) -> float:
-    """Σ_j h_j ln (A f)_j; `counts` [outputs], `f` [inputs]."""
+    """Return Σ_j h_j ln (A f)_j; `counts` [outputs], `f` [inputs]."""
     return float(counts @ np.log(channel.apply(f)))
 
 
 def constrained_newton(channel: Channel, counts: Vector, start: Vector, wanted: float, limit: int) -> Refined:
-    """Steps from `start` [inputs] until n (max_k D_k / n - 1) <= `wanted`, `limit` steps, or no more progress."""
+    """Iterate from `start` [inputs] until n (max_k D_k / n - 1) <= `wanted`, `limit` steps, or no more progress."""
     n = float(counts.sum())
     f = _gathered(start)
     likelihood = log_likelihood(channel, counts, f)
@@ -49,7 +49,7 @@ def constrained_newton(channel: Channel, counts: Vector, start: Vector, wanted: 
 
 
 def _gathered(f: Vector) -> Vector:
-    """The mass of each of at most 64 blocks of cells, moved to the block's heaviest cell."""
+    """Move the mass of each of at most 64 blocks of cells to the block's heaviest cell."""
     block = -(-len(f) // _START_CELLS)
     out = np.zeros_like(f)
     for first in range(0, len(f), block):
@@ -59,12 +59,12 @@ def _gathered(f: Vector) -> Vector:
 
 
 def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gradient: Vector, n: float) -> Vector:
-    """argmin over distributions g of ‖√h (A g / A f - 2)‖², on f's cells and the gradient's local maxima."""
+    """Return argmin over distributions g of ‖√h (A g / A f - 2)‖², on f's cells and the gradient's local maxima."""
     rises = np.append(True, gradient[1:] >= gradient[:-1])
     falls = np.append(gradient[:-1] > gradient[1:], True)
     support = np.flatnonzero((f > 0) | (rises & falls & (gradient > n)))
     root = np.sqrt(counts)
-    # The last row holds the sum at one, firmly enough for a direction; the result is scaled anyway.
+    # The last row of the system asks that the weights sum to one, with a large weight; the result is normalised anyway.
     system = np.empty((len(counts) + 1, len(support)))
     unit = np.zeros_like(f)
     for column, cell in enumerate(support):
@@ -82,7 +82,7 @@ def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gr
 def _backtracked(
     channel: Channel, counts: Vector, f: Vector, direction: Vector, slope: float, likelihood: float
 ) -> tuple[Vector, float]:
-    """The first of f + t·direction, t = 1, 1/2, ..., that gains enough; f itself when none does."""
+    """Return the first of f + t·direction, t = 1, 1/2, ..., that gains enough likelihood; f itself when none does."""
     t = 1.0
     while t > 1e-6:
         moved = np.maximum(f + t * direction, 0.0)

@@ -1,7 +1,7 @@
 """ToPL's objective for θ (CCS 2021, Eq. 8) on a histogram density over integer edges.
 
-MSE(θ) = E[J] V(θ) θ²/4 + E[J²] (E[(x - θ)⁺])², J = number of reports that one query sums, V = variance of
-the mechanism in use in units of its half-width θ/2.
+MSE(θ) = E[J] V(θ) θ²/4 + E[J²] (E[(x - θ)⁺])², J = number of reports that one query sums, V = variance of the mechanism
+in use in units of its half-width θ/2 squared.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,30 +19,30 @@ Variance = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Query:
-    """How many reports one query sums: E[J] and E[J²]."""
+    """Number J of reports that one query sums: its moments E[J] and E[J²]."""
 
     reports: float
     squared: float
 
     @staticmethod
     def fleet(n: int) -> "Query":
-        """One slot of `n` reporting devices: n and n²."""
+        """Make the query of one slot of `n` reporting devices: n and n²."""
         return Query(float(n), float(n) * float(n))
 
     @staticmethod
     def paper(r: int) -> "Query":
-        """A random range of one stream, up to `r` long: (r + 2)/3 and (r + 1)(r + 2)/6."""
+        """Make the query of a random range of one stream, up to `r` long: (r + 2)/3 and (r + 1)(r + 2)/6."""
         return Query((r + 2) / 3.0, (r + 1) * (r + 2) / 6.0)
 
 
 def constant_variance(epsilon: float) -> Variance:
-    """The Hybrid's V(ε), the same at every θ."""
+    """Return the Hybrid's worst-case variance V(ε) as a function that has the same value at every θ."""
     value = worst_hybrid_variance(epsilon)
     return lambda _theta: value
 
 
 def mean_excess(density: Vector, edges: Sequence[int], thetas: Integers) -> Vector:
-    """E[(x - θ)⁺] for integer readings x, uniform over the integers of each bin [edges[i], edges[i+1]).
+    """Return E[(x - θ)⁺] for integer readings x, uniform over the integers of each bin [edges[i], edges[i+1]).
 
     Shapes: density [..., d], edges [d + 1], thetas [c] → [..., c]; in the unit of the edges. Exact.
     """
@@ -60,14 +60,14 @@ def mean_excess(density: Vector, edges: Sequence[int], thetas: Integers) -> Vect
 
 
 def _sums_from(values: Vector) -> Vector:
-    """Σ_{i >= k} values_i for k = 0..d; shape [..., d] → [..., d + 1]."""
+    """Return Σ_{i >= k} values_i for k = 0..d; shape [..., d] → [..., d + 1]."""
     out: Vector = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
     out[..., :-1] = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
     return out
 
 
 def even_thetas(bound: int, count: int = 1024) -> Integers:
-    """`count` equally spaced thresholds on (0, bound], as distinct integers >= 1; shape [<= count]."""
+    """Return `count` equally spaced thresholds on (0, bound], as distinct integers >= 1; shape [<= count]."""
     if bound < 1:
         raise ValueError("the bound must be at least 1")
     grid = np.rint(np.arange(1, count + 1) * (bound / count)).astype(np.int64)
@@ -75,7 +75,7 @@ def even_thetas(bound: int, count: int = 1024) -> Integers:
 
 
 def mean_square_error(excess: Vector, thetas: Integers, query: Query, variance: Variance) -> Vector:
-    """Eq. 8 at each θ; `excess` = E[(x - θ)⁺] with the thetas on its last axis."""
+    """Return Eq. 8 at each θ; `excess` = E[(x - θ)⁺] with the thetas on its last axis."""
     noise = np.array([variance(int(t)) * float(t) * float(t) / 4.0 for t in thetas])
     return np.asarray(query.reports * noise + query.squared * np.square(excess))
 
@@ -83,7 +83,7 @@ def mean_square_error(excess: Vector, thetas: Integers, query: Query, variance: 
 def best_threshold(
     density: Vector, edges: Sequence[int], thetas: Integers, query: Query, variance: Variance
 ) -> tuple[int, float]:
-    """The candidate of least MSE and that MSE (the smaller θ on ties)."""
+    """Return the candidate of least MSE and that MSE (the smaller θ on ties)."""
     errors = mean_square_error(mean_excess(density, edges, thetas), thetas, query, variance)
     index = int(np.argmin(errors))
     return int(thetas[index]), float(errors[index])

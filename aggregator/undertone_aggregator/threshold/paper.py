@@ -1,4 +1,4 @@
-"""ToPL's own rule for the tail of an estimated density, by the name `sw-w` (CCS 2021, white box)."""
+"""ToPL's own rule for the tail of an estimated density, called `sw-w` (CCS 2021, white box)."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ RUN = 5
 
 
 def white_box(density: Vector) -> Vector:
-    """The density [d] with everything from its first run of empty bins removed.
+    """Remove everything from the density's [d] first run of empty bins on.
 
-    Bins below 1e-4 are emptied; from the first run of at least five empty bins on, all is zero; the removed
-    mass goes in equal parts to the surviving bins. Raises ValueError when no bin survives.
+    Bins below 1e-4 are set to zero, and so is everything from the first run of at least five zero bins on. The removed
+    mass is added in equal parts to the remaining bins. Raises ValueError when no bin remains.
     """
     kept = np.where(density < NEGLIGIBLE, 0.0, density)
     run = 0

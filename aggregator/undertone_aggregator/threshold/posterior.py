@@ -1,4 +1,4 @@
-"""The posterior of the distribution of readings: a mixture of tail models, as equally likely densities."""
+"""Posterior of the distribution of readings: a mixture of tail models, given as equally likely densities."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
-# Chosen on POS, EDRP, DNS and synthetic populations, then frozen (docs/threshold.md).
+# The components were chosen on POS, EDRP, DNS and synthetic populations and not changed since (docs/threshold.md).
 COMPONENTS = (
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.44),
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.392),
@@ -26,7 +26,7 @@ COMPONENTS = (
 )
 _DRAWS_EACH = 100
 _POOLED = 200
-# Nats of evidence from which on a component is excluded, and draws of each that is not.
+# A component is excluded when its evidence is this many nats below the best one's; then, draws of each other component.
 _EXCLUDED = 6.0
 _SHAPES = 40
 _GRID_RATIO = 1.025
@@ -36,14 +36,15 @@ _SYMBOL_GROUPS = 256
 
 @dataclass(frozen=True)
 class Posterior:
-    """Equally likely densities [draws, d] over integer `edges` [d + 1], and what is known about the fit.
+    """Equally likely densities [draws, d] over integer `edges` [d + 1], and facts about the fit.
 
-    `weights` [components]: posterior probability of each component. `reports`: how many; `information`: Σ n ε²
-    of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: the share of the cohort's reports that no honest
-    device sends; they are left out.
-    `shapes`: of each component that the data do not exclude, whatever its prior weight, some densities [draws, d].
-    `seen`: beyond it readings are so few that the reports do not tell them from none: there θ is extrapolated.
-    `model` with `prior` and `mode`: of the likeliest component.
+    `weights` [components]: posterior probability of each component. `reports`: number of reports; `information`: Σ n ε²
+    of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: share of the cohort's reports that no honest
+    devices would send; the fit leaves them out.
+    `shapes`: some densities [draws, d] of each component that the data do not exclude, whatever its prior weight.
+    `seen`: value above which readings are so rare that the reports do not distinguish them from none; a larger θ is an
+    extrapolation.
+    `model`, `prior` and `mode` belong to the likeliest component.
     """
 
     densities: Vector
@@ -61,17 +62,17 @@ class Posterior:
 
     @property
     def free_body(self) -> float:
-        """Posterior probability of the components whose body may have any shape as far as the data tell."""
+        """Posterior probability of the components whose body may have any shape that the data support."""
         free = [component.free_above == 0.0 for component in COMPONENTS]
         return float(self.weights[free].sum())
 
     @property
     def density(self) -> Vector:
-        """The mean density [d]."""
+        """The mean of the densities [d]."""
         return np.asarray(self.densities.mean(axis=0))
 
     def quantile_edges(self, share: float) -> tuple[int, ...]:
-        """The `share` quantile of each draw, as the smallest integer x with P(reading <= x) >= share."""
+        """Return the `share` quantile of each draw, as the smallest integer x with P(reading <= x) >= share."""
         return tuple(np.atleast_1d(self._quantiles(share)).tolist())
 
     def _quantiles(self, share: float) -> Vector:
@@ -91,10 +92,10 @@ def posterior(
     *,
     flatten: float = 1.0,
 ) -> Posterior:
-    """The posterior from all histograms together.
+    """Compute the posterior from all histograms together.
 
-    Prior weights are raised to the power `flatten` (below 1: rare shapes are taken more seriously). The draws come
-    from a fixed seed: equal histograms give equal results. Raises ValueError for no cohort report at all.
+    Prior weights are raised to the power `flatten` (below 1: rare shapes get more weight). The draws come from a fixed
+    seed, so equal histograms give equal results. Raises ValueError if there is no cohort report.
     """
     together = [without_excess(counts) for counts in _merged(rounds) if counts.total]
     cohort = [counts for counts, _ in together]
@@ -149,7 +150,7 @@ def posterior(
 def _plausible(
     drawn: Sequence[Vector], log_weights: Sequence[Vector], flatten: float, masses: Callable[[Vector], Vector]
 ) -> tuple[Vector, ...]:
-    """Densities of the components whose evidence is at least e^-_EXCLUDED of the largest, drawn by their weights."""
+    """Draw densities of each component whose evidence is at least e^-_EXCLUDED of the largest."""
     densities = []
     own = [w - flatten * np.log(c.weight) for w, c in zip(log_weights, COMPONENTS, strict=True)]
     evidence = [float(np.logaddexp.reduce(w)) for w in own]
@@ -164,14 +165,14 @@ def _plausible(
 
 
 def decision_grid(bound: int, *further: int) -> tuple[int, ...]:
-    """Integers from 0 to bound + 1, neighbours about 2.5 % apart, with `further` among them."""
+    """Return integers from 0 to bound + 1, neighbours about 2.5 % apart, that include `further`."""
     count = int(np.log(bound) / np.log(_GRID_RATIO)) + 2
     inner = np.rint(np.geomspace(1.0, bound, count)).astype(np.int64)
     return (0, *sorted({int(edge) for edge in inner} | {e for e in further if 1 <= e <= bound}), bound + 1)
 
 
 def _merged(rounds: Sequence[CohortCounts]) -> list[CohortCounts]:
-    """Rounds with the same mechanism as one."""
+    """Merge rounds that have the same mechanism by adding their histograms."""
     merged: dict[tuple[int, ...], CohortCounts] = {}
     for asked in rounds:
         key = (asked.mechanism.a, asked.mechanism.b, asked.mechanism.window, *asked.edges)
@@ -182,26 +183,30 @@ def _merged(rounds: Sequence[CohortCounts]) -> list[CohortCounts]:
 
 
 def cohort_observation(reports: CohortCounts) -> Observation:
-    """A round's histogram as the tail model's fit takes it."""
+    """Convert a round's histogram to an observation for the fit of the tail model."""
     matrix = WindowChannel(reports.mechanism).matrix()
     return Observation(reports.edges[1:-1], matrix, np.asarray(reports.counts, dtype=np.float64))
 
 
 def report_observation(reports: ReportCounts, grid: tuple[int, ...]) -> Observation:
-    """The report phase's histogram over the cells of ``grid``."""
+    """Convert a histogram of the report phase to an observation over the cells of ``grid``."""
     matrix, groups = report_law(reports, grid)
     return Observation(grid[1:-1], matrix, np.add.reduceat(np.asarray(reports.counts, dtype=np.float64), groups))
 
 
 def report_law(reports: ReportCounts, grid: tuple[int, ...]) -> tuple[Vector, Integers]:
-    """(law of groups of symbols that say the same, the first symbol of each); [groups, cells of ``grid``], [groups]."""
+    """Return (probabilities of groups of equivalent symbols, first symbol of each); [groups, cells of ``grid``],
+    [groups].
+    """
     matrix = reports.channel(grid).matrix
     groups = _similar(matrix)
     return np.add.reduceat(matrix, groups, axis=0), groups
 
 
 def _similar(matrix: Vector) -> Integers:
-    """First rows of runs of symbols with nearly proportional rows: merging those loses no information."""
+    """Return the first rows of runs of symbols with nearly proportional rows: merging such a run loses no
+    information.
+    """
     shape = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-300)
     change = np.cumsum(np.append(0.0, np.abs(np.diff(shape, axis=0)).sum(axis=1)))
     if change[-1] == 0.0:
@@ -211,7 +216,7 @@ def _similar(matrix: Vector) -> Integers:
 
 
 def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector, Vector]:
-    """ln x and a smoothed estimate of S(x) at the rounds' edges: where the fits start."""
+    """Return ln x and a smoothed estimate of S(x) at the rounds' edges, from which the fits start."""
     grid = common_grid(cohort, bound)
     channel = StackedChannel([asked.channel(grid) for asked in cohort])
     counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in cohort])
@@ -221,7 +226,7 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
 
 
 def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
-    # Only an edge at one tells how many readings are zero.
+    # The share of zero readings is known only if an edge lies at one.
     positive = float(np.clip(s[0], 0.05, 0.993)) if u[0] == 0.0 else 0.993
     z = np.log(-np.log(np.clip(s / positive, 1e-4, 1.0 - 1e-4)))
     slopes = np.diff(np.interp(model.knots, u, z)) / np.diff(model.knots)
@@ -232,6 +237,8 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 
 
 def _tells(cohort: Sequence[CohortCounts]) -> float:
-    """The survival below which the body cannot be told: five standard errors of a one-bit question to everybody."""
+    """Return the survival S below which the reports do not determine the body: five standard errors of a one-bit
+    question.
+    """
     information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

@@ -11,17 +11,18 @@ from undertone_aggregator.threshold.channel import Vector
 
 @dataclass(frozen=True)
 class Threshold:
-    """θ with what is known about it; all lengths in units of the reading.
+    """The chosen θ with its uncertainty and the fitted distribution; all lengths are in units of the reading.
 
-    `low`, `high`: where the optimal θ is, 90 % of it under each tail that the reports do not exclude. `bias`,
-    `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation.
-    `expected_mse`: Eq. 8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
-    bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
-    `bottom`: readings are truncated from below, too, at this value; `bias` is then what both ends take off.
-    `blocks`: of the cycle, each with its own θ, the first from its first slot on; `theta` is then what one θ for all
-    would be.
-    `offset`: what the values' origin is to the reader; sentences name values with it, fields are without it.
-    Methods without an uncertainty of their own (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
+    `low`, `high`: range of the optimal θ, 90 % under each tail that the reports do not exclude. `bias`, `bias_se`: the
+    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation. `expected_mse`: Eq.
+    8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1]))
+    is the fitted distribution of readings. `warnings` are plain sentences.
+    `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what both ends
+    remove.
+    `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that one block
+    would have.
+    `offset`: the reader's value of the origin; warnings add it to values, fields do not.
+    Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 
     theta: int
@@ -40,21 +41,21 @@ class Threshold:
 
     @property
     def width(self) -> int:
-        """The range that readings are truncated to, from `bottom` to θ; the widest of the blocks'."""
+        """Width of the range that readings are truncated to, from `bottom` to θ; with blocks, the widest block's."""
         if self.blocks:
             return max(block.choice.width for block in self.blocks)
         return self.theta - self.bottom
 
     @property
     def readings(self) -> Readings:
-        """What a mechanism on the range meets."""
+        """Distribution of the truncated readings that the mechanism receives, by block if there are blocks."""
         if self.blocks:
             return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])
         return self.population
 
     @property
     def population(self) -> Population:
-        """All readings less the bottom."""
+        """Fitted distribution of all readings, shifted down by the bottom."""
         return Population(self.density, self.edges).above(self.bottom)
 
     @property
@@ -65,12 +66,12 @@ class Threshold:
         return ((0, self.bottom, self.theta),)
 
     def quantile(self, share: float) -> int:
-        """The smallest integer x with P(reading <= x) >= share under the fitted density."""
+        """Return the smallest integer x with P(reading <= x) >= share under the fitted density."""
         return quantile(self.density, self.edges, share)
 
 
 class Block(NamedTuple):
-    """A block of the cycle from slot ``first`` on: its ``share`` of the cycle's slots, and its own choice."""
+    """Block of the cycle: the ``first`` slot, its ``share`` of the cycle's slots, and the ``choice`` of its own θ."""
 
     first: int
     share: float

@@ -18,14 +18,15 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Below this Σ n ε² no method tried was safe (shared experience: worst ratios above 1000).
+# Below this Σ n ε² no method that was tried was safe: in the worst cases the error was above 1000 times the least.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# θ so many times above what the reports still tell is extrapolated.
+# θ counts as extrapolated when it is more than this factor above the largest value that the reports resolve.
 _FAR_OUT = 1.7
-# A body that no smooth tail explains: the tail behind it is then known less well than the posterior says.
+# Posterior probability of a free body from which on no smooth tail explains the body; the tail behind such a body is
+# less certain than the posterior says.
 _ODD_SHAPE = 0.9
 
 
@@ -38,9 +39,10 @@ def choose_robustly(
     thetas: Integers | None = None,
     offset: int = 0,
 ) -> Threshold:
-    """θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
+    """Choose the θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
-    The ratio, not the error itself: its mean is ruled by the few densities with the heaviest tails, and overshoots.
+    The criterion is the ratio and not the error itself, because the mean error is dominated by the few densities with
+    the heaviest tails and gives too large a θ.
     """
     after = posterior(rounds, reports, bound)
     candidates = np.asarray(decision_grid(bound)[1:-1], dtype=np.int64) if thetas is None else thetas
@@ -87,7 +89,7 @@ def choose_robustly(
 def _range(
     densities: Vector, after: Posterior, candidates: Integers, query: Query, variance: Variance
 ) -> tuple[int, int]:
-    """Central 90 % of the best θ under one shape's densities."""
+    """Return the central 90 % range of the best θ under the densities of one shape."""
     errors = mean_square_error(mean_excess(densities, after.edges, candidates), candidates, query, variance)
     best = candidates[np.argmin(errors, axis=1)]
     return int(np.quantile(best, 0.05)), int(np.quantile(best, 0.95))
@@ -96,11 +98,11 @@ def _range(
 def next_edges(
     rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bound: int, cells: int
 ) -> tuple[int, ...]:
-    """The next round's edges: linear from the 70 % to the 99 % (later 99.5 %) quantile, logarithmic above.
+    """Return the next round's edges: linear from the 70 % to the 99 % (later 99.5 %) quantile, logarithmic above.
 
-    Readings far from zero: linear over nearly all of them. Else posterior medians of the quantiles, rare shapes of the
-    distribution being given more weight than for θ itself:
-    a range that is too wide costs little, one that is too narrow hides a second group of readings.
+    For readings far from zero the edges are linear over nearly all of them. Otherwise the quantiles are posterior
+    medians, with more weight on rare shapes of the distribution than for θ itself: a range that is too wide costs
+    little, one that is too narrow hides a second group of readings.
     """
     around = two_sided_range(rounds, bound)
     if around is not None:
@@ -135,9 +137,10 @@ def _warnings(after: Posterior, offset: int) -> list[str]:
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Share and start of readings beyond a decade that holds almost none, by the mean density.
+    """Return share and start of a second group of readings, beyond a decade that has almost none; None if there is
+    none.
 
-    Of the readings above zero: everything is more than ten times above zeros.
+    Readings of zero are left out, because every reading is more than ten times above zero. The mean density is used.
     """
     edges = np.asarray(after.edges[1:-1], dtype=np.float64)
     s = 1.0 - np.cumsum(after.density)[:-1]

@@ -1,8 +1,9 @@
-"""The tail model: S(x) = P(reading >= x) is locally Weibull.
+"""The tail model of readings: S(x) = P(reading >= x) is locally Weibull.
 
-A share 1 - π of the readings is zero; of the others, with u = ln x, z(u) = ln(-ln(S/π)) is piecewise linear with slopes
-e^κ_j > 0: one constant slope is exactly a Weibull law. The prior lets κ walk slowly, so that the tail beyond the data
-continues the shape before it, and, in some components, fast below an anchor, so that the body may have any shape.
+A share 1 - π of the readings is zero. For the others, with u = ln x, z(u) = ln(-ln(S/π)) is piecewise linear with
+slopes e^κ_j > 0: one constant slope is exactly a Weibull distribution. The prior lets κ vary slowly, so that the tail
+beyond the data continues the shape before it. In some components κ varies fast below an anchor, so that the body may
+have any shape.
 """
 
 from dataclasses import dataclass
@@ -14,19 +15,20 @@ from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
 MAX_KNOTS = 56
-# Standard deviation of a step of κ per square root of a unit of u: in the tail, and in a free body.
+# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a free body.
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
-# Logit of the share of readings above zero: nearly all, but most may be zero.
+# Prior mean and standard deviation of the logit of the share of readings above zero: mostly nearly all, but possibly
+# few.
 _POSITIVE, _POSITIVE_SPREAD = 5.0, 2.5
-# Beyond this z the survival is zero in any floating point; within it e^z stays finite.
+# For z beyond this limit the survival is zero in floating point; up to it e^z is finite.
 _LARGEST = 50.0
 
 
 @dataclass(frozen=True)
 class Component:
-    """One prior: slope e^κ at the anchor about `slope` with sd `spread` of κ, and what happens around it.
+    """One prior: slope e^κ at the anchor near `slope`, with standard deviation `spread` of κ, and its change along u.
 
     `bend`: expected curvature, d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`:
     κ walks freely where S exceeds this (1: nowhere; 0: wherever the data can tell). `weight`: prior probability.
@@ -50,20 +52,20 @@ class Prior:
 
     @cached_property
     def log_determinant(self) -> float:
-        """ln det of the precision."""
+        """Logarithm of the determinant of the precision."""
         return float(np.linalg.slogdet(self.precision)[1])
 
 
 @dataclass(frozen=True)
 class TailModel:
-    """Knots [J + 1] in u, increasing, and the reference at which z itself is a parameter."""
+    """Tail model: knots [J + 1] in u, increasing, and the reference point at which z itself is a parameter."""
 
     knots: Vector
     reference: float
 
     @staticmethod
     def over(bound: int, reference: float) -> "TailModel":
-        """Evenly spaced knots from below u = 0 to ln(bound)."""
+        """Make a model with evenly spaced knots from below u = 0 to ln(bound)."""
         top = float(np.log(bound + 1.0))
         spacing = max(SPACING, (top + SPACING) / (MAX_KNOTS - 1))
         count = int(np.ceil((top + SPACING) / spacing))
@@ -71,17 +73,19 @@ class TailModel:
 
     @property
     def middles(self) -> Vector:
-        """Where each κ_j belongs; shape [J]."""
+        """Midpoint of each segment, to which its κ_j belongs; shape [J]."""
         return np.asarray((self.knots[1:] + self.knots[:-1]) / 2.0)
 
     def lengths(self, u: Vector) -> Vector:
-        """Signed length of [reference, u] in each segment, end segments reaching on; [m] → [m, J]."""
+        """Return the signed length of [reference, u] in each segment; the end segments are unbounded; [m] → [m, J]."""
         low, high = self.knots[:-1].copy(), self.knots[1:].copy()
         low[0], high[-1] = -np.inf, np.inf
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
 
     def prior(self, component: Component, anchor: float) -> Prior:
-        """The component's prior, its slope stated at `anchor`; κ walks freely below it unless free_above is 1."""
+        """Return the component's prior with its slope given at `anchor`; κ varies freely below it unless free_above is
+        1.
+        """
         middle = self.middles
         flat = 1.0 / component.slope
         inverse = np.maximum(flat + component.bend * (middle - anchor), 0.3 * flat)
@@ -103,13 +107,13 @@ class TailModel:
 
 
 def survival(parameters: Vector, lengths: Vector) -> Vector:
-    """S at the points of `lengths` [m, J], all above zero; parameters [..., J + 2] → [..., m]."""
+    """Return S at the points of `lengths` [m, J], all above zero; parameters [..., J + 2] → [..., m]."""
     z = parameters[..., :1] + np.exp(parameters[..., 1:-1]) @ lengths.T
     return np.asarray(_positive(parameters)[..., None] * np.exp(-np.exp(np.minimum(z, _LARGEST))))
 
 
 def survival_slope(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]:
-    """S [m] and ∂S/∂parameters [m, J + 2] at the points of `lengths` [m, J], for parameters [J + 2]."""
+    """Return S [m] and ∂S/∂parameters [m, J + 2] at the points of `lengths` [m, J], for parameters [J + 2]."""
     rates = np.exp(parameters[1:-1])
     share = float(_positive(parameters))
     hazard = np.exp(np.minimum(parameters[0] + lengths @ rates, _LARGEST))
@@ -127,7 +131,7 @@ def _positive(parameters: Vector) -> Vector:
 
 
 def cell_masses(s: Vector) -> Vector:
-    """Masses of the cells between points at which the survival is `s` (1 before the first, 0 after the last).
+    """Return the masses of the cells between points whose survival is `s` (1 before the first, 0 after the last).
 
     Shape [..., m] → [..., m + 1].
     """

@@ -1,9 +1,9 @@
-"""θ from below, too: readings that do not start at zero, such as temperatures, are truncated to [bottom, θ].
+"""Truncation from below as well: readings far from zero, such as temperatures, are truncated to [bottom, θ].
 
-A range of half the width has half the noise. Both ends come from the same private rounds: the likeliest density of all
-of them, which knows the body of a distribution far from zero better than a model of tails does. With up = E[(x - θ)⁺]
-and down = E[(bottom - x)⁺] the ends minimise Eq. 8 with the width in θ's place and up + down for the bias: in a slot
-of its own one of the two may stand alone. Where a bottom gains little, there is none.
+A range of half the width has half the noise. Both ends come from the same private rounds. They use the likeliest
+density of all rounds, which describes the body of a distribution far from zero better than a model of tails does. With
+up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise Eq. 8 with the width in θ's place and up + down as the
+bias, because in a single slot only one of the two may occur. Where a bottom gains little, it is 0.
 """
 
 import math
@@ -20,22 +20,23 @@ from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_excess
 from undertone_aggregator.threshold.result import Threshold
 
-# The bottom is worth it from this share of θ's width on.
+# A bottom is used only if the width is at most this share of θ.
 WORTH = 0.8
-# Shares of readings below and above the range that a round zooms to; and how far beyond it looks, in shares of it.
+# Least share of readings on each side outside the range that a round zooms to; standard errors of a visible share; and
+# the margin around the range, as a share of its width.
 _OUTSIDE = 0.005
 _SEEN = 4.0
 _MARGIN = 0.5
-# Only readings whose low end is above this share of their high end are zoomed to from below.
+# A range is zoomed to from below only if its low end is above this share of its high end.
 _FAR = 1 / 3
 _ENDS = 200
 
 
 def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, int] | None:
-    """The range that holds nearly all readings with a margin, where it is far from zero; else None."""
+    """Return the range that contains nearly all readings, with a margin, if it is far from zero; else None."""
     density, grid = _density(rounds, bound)
     information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
-    # Less than a few standard errors of a one-bit question to everybody is not seen.
+    # A share below a few standard errors of a one-bit question to every device is not visible.
     outside = min(max(_SEEN / math.sqrt(max(information, 1.0)), _OUTSIDE), 0.25)
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
     if low < _FAR * high:
@@ -47,7 +48,7 @@ def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, in
 def with_bottom(
     chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
 ) -> Threshold:
-    """The choice with a bottom where the range from there on is at most `WORTH` of θ; else the choice itself."""
+    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice itself."""
     if two_sided_range(rounds, bound) is None:
         return chosen
     density, grid = _density(rounds, bound)
@@ -88,7 +89,7 @@ def _density(rounds: Sequence[CohortCounts], bound: int) -> tuple[Vector, tuple[
 
 
 def _candidates(density: Vector, grid: Sequence[int], bound: int) -> Integers:
-    """Where an end may lie: between wide quantiles of the readings, and the ends of the whole range."""
+    """Return the candidate ends: between extreme quantiles of the readings, and both ends of the whole range."""
     low, high = quantile(density, grid, 1e-4), quantile(density, grid, 1 - 1e-4)
     inner = np.unique(np.rint(np.linspace(low, high, _ENDS)).astype(np.int64))
     return np.unique(np.concatenate([[0], inner, [bound]]))
