@@ -75,7 +75,7 @@ mutants: .venv/.installed tools
 	$(BIN)/python scripts/mutants.py --jobs $(WORKERS) $(ARGS)
 
 chaos: .venv/.installed tools
-	$(BIN)/python -m undertone_simulator.chaos --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m undertone_studies.chaos --minutes $(MINUTES) $(ARGS)
 
 demo: .venv/.installed tools
 	@mkdir -p out

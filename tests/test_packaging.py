@@ -11,10 +11,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import undertone
 from support.ci import unavailable
 from support.micropython import REPO
+from undertone.app import app
 
 PACKAGES = {
     "undertone",
@@ -24,8 +26,9 @@ PACKAGES = {
     "undertone_operate",
     "undertone_shared",
     "undertone_simulator",
-    "undertone_studies",
 }
+# Commands of undertone_studies, which the wheel leaves out.
+ONLY_IN_A_CLONE = {"bench", "experiment"}
 
 
 def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -92,6 +95,26 @@ def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(pl
     queried = run(command, "query", "store.sqlite", cwd=tmp_path)
     assert queried.returncode == 2
     assert "pip install 'undertone-ldp[aggregator]'" in queried.stderr
+
+
+def test_the_wheel_has_every_command_but_those_of_a_clone(wheel, tmp_path):
+    """Its own code runs here, with the dependencies of this environment and without the clone's packages."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    clone = [str(REPO / folder) for folder in ("aggregator", "cli", "device", "shared", "simulator")]
+    program = f"""
+import sys
+sys.path[:] = [{str(tmp_path)!r}, *(path for path in sys.path if path not in {clone})]
+import undertone
+from typer.main import get_command
+from undertone.app import app
+assert undertone.__file__.startswith({str(tmp_path)!r}), undertone.__file__
+print(" ".join(get_command(app).commands))
+"""
+    shown = run(sys.executable, "-c", program, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert set(shown.stdout.split()) == set(get_command(app).commands) - ONLY_IN_A_CLONE
+    assert set(get_command(app).commands) >= ONLY_IN_A_CLONE
 
 
 def test_one_version_everywhere(plain_install):

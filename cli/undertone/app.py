@@ -1,19 +1,18 @@
 """The command tree, assembled from `undertone.commands`."""
 
 import sys
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 
 from undertone.commands import (
     backup,
-    bench,
     broker,
     campaign,
     certify,
     demo,
     devices,
-    experiment,
     export,
     fleet,
     init,
@@ -58,13 +57,11 @@ def _device() -> None:
 
 
 backup.register(app)
-bench.register(app)
 broker.register(app)
 campaign.register(app)
 certify.register(app)
 devices.register(app)
 demo.register(app)
-experiment.register(app)
 export.register(app)
 fleet.register(app)
 init.register(app)
@@ -80,6 +77,11 @@ spark.register(app)
 verify.register(app)
 web.register(app)
 worker.register(app)
+if find_spec("undertone_studies") is not None:
+    # Studies and benchmarks come with a clone; the wheel leaves them out.
+    from undertone_studies.commands import register as register_studies
+
+    register_studies(app)
 
 
 def run() -> int:

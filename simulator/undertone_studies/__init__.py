@@ -1,4 +1,6 @@
-"""Experiments and benchmarks: a study is a function, a title and a paragraph, in a module of its own.
+"""Studies, benchmarks and the soak: what measures Undertone. They run from a clone; the wheel leaves them out.
 
-The other modules are what several studies share.
+Owns ``undertone experiment`` (``experiments/``), ``undertone bench`` (``bench/``) and ``make chaos`` (``chaos/``).
+May import: undertone_simulator and everything that it imports.
+Start reading: ``registry.py``, which finds each study by its module; the modules beside it are shared by several.
 """

@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from undertone.app import app
-from undertone.commands.bench import lines
 from undertone_shared.errors import Invalid
+from undertone_studies.commands.bench import lines
 from undertone_studies.registry import BENCHMARKS, Options
 from undertone_studies.row import Measured, duration, rate
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from undertone.app import app
-from undertone.commands import experiment
+from undertone_studies.commands import experiment
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import Options
 

@@ -1,4 +1,4 @@
-"""``python -m undertone_simulator.chaos.stepped MODULE ARGUMENTS``: a program whose clock another one steps.
+"""``python -m undertone_studies.chaos.stepped MODULE ARGUMENTS``: a program whose clock another one steps.
 
 time.time() is off by the seconds in the file that UNDERTONE_CLOCK names. Worker processes import this module as their
 main one, so their clocks step along.

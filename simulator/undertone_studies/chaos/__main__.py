@@ -1,4 +1,4 @@
-"""Runs a soak; see `undertone_simulator.chaos`. Exit codes: 0 survived, 1 not, 2 bad arguments."""
+"""Runs a soak; see `undertone_studies.chaos`. Exit codes: 0 survived, 1 not, 2 bad arguments."""
 
 import argparse
 import secrets
@@ -11,14 +11,14 @@ from pathlib import Path
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.mqtt.broker import free_port
 from undertone_aggregator.store.store import open_store
-from undertone_simulator.chaos.judge import failures, thetas
-from undertone_simulator.chaos.scene import ChaosScene
-from undertone_simulator.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.stage import Stage
 from undertone_simulator.wire.ledger import REPORT, LedgerTail, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
+from undertone_studies.chaos.judge import failures, thetas
+from undertone_studies.chaos.scene import ChaosScene
+from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
 
 EPSILON = "4"
 _DRAIN_SECONDS = 60.0

@@ -6,12 +6,12 @@ from statistics import median
 
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.store.store import Store
-from undertone_simulator.chaos.scene import FULL, ChaosScene
-from undertone_simulator.chaos.schedule import Event
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.wire.playback import Playback
 from undertone_simulator.wire.verify import Accounts
+from undertone_studies.chaos.scene import FULL, ChaosScene
+from undertone_studies.chaos.schedule import Event
 
 # Event -> what the server must have said at least once.
 SAID = {

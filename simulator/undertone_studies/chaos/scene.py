@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from undertone_aggregator.mqtt.broker import ManagedBroker
-from undertone_simulator.chaos.hostile import Hostile
-from undertone_simulator.chaos.processes import children_of, command_of, limit_files, pause
-from undertone_simulator.chaos.schedule import WORKERS, Event, device_faults
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.stage import Stage, end, find_micropython
 from undertone_simulator.wire.fleet_process import Job
 from undertone_simulator.wire.ledger import FleetLedger
 from undertone_simulator.wire.verify import BROKER_STARTED
+from undertone_studies.chaos.hostile import Hostile
+from undertone_studies.chaos.processes import children_of, command_of, limit_files, pause
+from undertone_studies.chaos.schedule import WORKERS, Event, device_faults
 
 Say = Callable[[str], None]
 # No file of the server may grow beyond this while its disk is full.
@@ -107,7 +107,7 @@ class ChaosScene:
         self._expected_to_run = True
 
     def _server(self, config: Path) -> list[str]:
-        stepped = [sys.executable, "-m", "undertone_simulator.chaos.stepped"]
+        stepped = [sys.executable, "-m", "undertone_studies.chaos.stepped"]
         return [*stepped, "undertone", "serve", str(config), "--log-format", "json"]
 
     def _copy(self, child: "subprocess.Popen[bytes]") -> None:

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_simulator.chaos import judge
-from undertone_simulator.chaos.judge import failures
-from undertone_simulator.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
 from undertone_simulator.wire.faults import FAULTS
 from undertone_simulator.wire.verify import Accounts
+from undertone_studies.chaos import judge
+from undertone_studies.chaos.judge import failures
+from undertone_studies.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
 
 
 def test_the_seed_makes_the_schedule():
