@@ -6,12 +6,18 @@ A seeded sample of comparisons, arithmetic, constants, conditions and guards of 
 the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that hangs is killed, and
 counts as noticed. Those of equivalent_mutants.toml are left out: no test can notice them. Exit code 1 if any survives:
 each wants a test, or an entry there with its reason.
+
+A process collects a module's tests once, and forks for each mutant, with the changed function in place of the original.
+A mutant that survives so, or changes no function, is judged in a process that imports the changed module anew.
 """
 
 import argparse
 import ast
 import contextlib
+import functools
+import gc
 import importlib
+import inspect
 import json
 import os
 import random
@@ -23,9 +29,11 @@ import tempfile
 import time
 import tomllib
 import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
@@ -108,10 +116,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/ingest/test_fast_path.py",
     ),
     "aggregator/undertone_aggregator/design/certificate.py": _CERTIFICATE,
-    "aggregator/undertone_aggregator/design/published.py": (
-        "tests/aggregator/design/test_published_formulas.py",
-        "tests/aggregator/design/test_published.py",
-    ),
+    "aggregator/undertone_aggregator/design/published.py": ("tests/aggregator/design/test_published_formulas.py",),
     "aggregator/undertone_aggregator/design/audit.py": _CERTIFICATE,
     "shared/undertone_shared/mechanism.py": (
         _both("mechanism_limits"),
@@ -169,14 +174,13 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/estimate/test_publication.py",
     ),
     "aggregator/undertone_aggregator/design/window.py": ("tests/aggregator/design/test_window.py",),
-    "aggregator/undertone_aggregator/estimate/stream.py": (
-        "tests/aggregator/estimate/test_stream_formulas.py",
-        "tests/aggregator/estimate/test_stream.py",
-    ),
+    "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream_formulas.py",),
 }
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 NOT_HERE = "not slow and not exhaustive and not micropython and not micropython32 and not broker and not services"
 _SECONDS = 240
+# Exit code of a process in which no function could be replaced.
+_NOT_IN_PLACE = 77
 _PRELOADED = (
     "pytest",
     "hypothesis",
@@ -308,18 +312,64 @@ def _text(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:100]
 
 
-def mutated(source: str, number: int) -> str:
-    """The source with its change ``number`` made."""
+class _Change(ast.NodeTransformer):
+    """Puts one node in the place of another."""
+
+    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
+        self._target = target
+        self._replacement = replacement
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if node is self._target:
+            return ast.copy_location(self._replacement, node)
+        return self.generic_visit(node)
+
+
+def _changed(source: str, number: int) -> ast.Module:
     tree = ast.parse(source)
     target, replacement = list(changes(tree))[number]
+    _Change(target, replacement).visit(tree)
+    return ast.fix_missing_locations(tree)
 
-    class Change(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            if node is target:
-                return ast.copy_location(replacement, node)
-            return self.generic_visit(node)
 
-    return ast.unparse(ast.fix_missing_locations(Change().visit(tree)))
+def mutated(source: str, number: int) -> str:
+    """The source with its change ``number`` made."""
+    return ast.unparse(_changed(source, number))
+
+
+Replaced = dict[tuple[str, int], CodeType]
+
+
+def replaced(source: str, number: int, path: str) -> Replaced | None:
+    """Return (qualified name, first line) -> new code of the function that change ``number`` is in.
+
+    None where it is in no function: in a module's or a class's own code, in a default value or a decorator.
+    """
+    found: Replaced = {}
+    compiled = (
+        compile(tree, path, "exec", dont_inherit=True) for tree in (ast.parse(source), _changed(source, number))
+    )
+    waiting = [tuple(compiled)]
+    while waiting:
+        before, after = waiting.pop()
+        inner = [_functions(code) for code in (before, after)]
+        if _own(before) != _own(after) or len(inner[0]) != len(inner[1]):
+            return None
+        for old, new in zip(*inner, strict=True):
+            if not old.co_flags & inspect.CO_OPTIMIZED:
+                waiting.append((old, new))
+            elif old != new:
+                found[old.co_qualname, old.co_firstlineno] = new
+    return found or None
+
+
+def _functions(code: CodeType) -> list[CodeType]:
+    return [each for each in code.co_consts if isinstance(each, CodeType)]
+
+
+def _own(code: CodeType) -> tuple[object, ...]:
+    """What of a module's or a class's code is no function's."""
+    return code.co_code, code.co_names, [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
 
 
 @dataclass
@@ -331,11 +381,12 @@ class Run:
 
     def end(self) -> None:
         """Kill it, and what it started."""
-        os.killpg(self.process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
 
     def outcome(self) -> str:
-        """``killed``, ``hung`` or ``survived``; empty while it runs."""
+        """``killed``, ``hung``, ``survived`` or ``not in place``; empty while it runs."""
         if time.monotonic() > self.deadline:
             self.end()
             return "hung"
@@ -344,28 +395,35 @@ class Run:
             return ""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process, signal.SIGKILL)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-            return "hung"
+        if os.WIFSIGNALED(status):
+            return "hung" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
         # 5: no test was collected, 2 and above: the tests could not run.
-        return "survived" if status == 0 else "killed"
+        code = os.WEXITSTATUS(status)
+        return "not in place" if code == _NOT_IN_PLACE else "killed" if code else "survived"
 
 
-def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int | None = None) -> Run:
+def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
     """Fork a process for these tests. It has imported what is not ours already, which saves a second for each mutant.
 
-    ``cpu_seconds``: the processor time after which it is ended: its mutant loops. Without it the code is the original,
-    and the bytecode of what it imports is written, for those that come after it.
+    ``cpu_seconds``: the processor time after which it is ended: its mutant loops.
     """
+
+    def work() -> int:
+        _limit(cpu_seconds)
+        return _tested(copy, tests, ())
+
+    return Run(_forked(work), time.monotonic() + _SECONDS)
+
+
+def _forked(work: Callable[[], int]) -> int:
+    """Fork a process whose exit code is what ``work`` returns, 3 where it raises."""
     sys.stdout.flush()
     sys.stderr.flush()
     if process := os.fork():
-        return Run(process, time.monotonic() + _SECONDS)
+        return process
     code = 3
     try:
-        os.setsid()
-        if cpu_seconds is not None:
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-        code = int(_child(copy, tests, cpu_seconds is None))
+        code = work()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -374,7 +432,13 @@ def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int | None = None) ->
         os._exit(code)
 
 
-def _child(copy: Path, tests: tuple[str, ...], compiled: bool) -> int:
+def _limit(cpu_seconds: int) -> None:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+
+
+def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> int:
+    """Run these tests in a copy of the sources: pytest's exit code. Its output goes to the copy's output.txt."""
     folders = [str(copy / folder) for folder in SOURCES]
     os.chdir(copy)
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
@@ -382,14 +446,106 @@ def _child(copy: Path, tests: tuple[str, ...], compiled: bool) -> int:
     # The tests' own MicroPython runs are not asked: their CPython runs are the same tests.
     os.environ["UNDERTONE_MICROPYTHON"] = os.environ["UNDERTONE_MICROPYTHON32"] = ""
     sys.path[:0] = folders
-    sys.dont_write_bytecode = not compiled
+    # The bytecode of the original is for those that come after it.
+    sys.dont_write_bytecode = not plugins
     output = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     import pytest
 
     quiet = ["-q", "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return pytest.main(["-x", *quiet, "-p", "no:cacheprovider", "-m", NOT_HERE, *tests])
+    return int(pytest.main(["-x", *quiet, "-p", "no:cacheprovider", "-m", NOT_HERE, *tests], plugins=[*plugins]))
+
+
+class InPlace:
+    """A plugin of pytest that runs the collected tests once for the original, and once for each mutant of a module.
+
+    Each run is a fork. It tells each outcome, with the mutant's number, to ``told``, a line each; first that of the
+    original, as number -1, with the processor seconds that the tests take.
+    """
+
+    def __init__(self, path: Path, mutants: Sequence[Mutant], jobs: int, told: TextIO) -> None:
+        self._path = str(path)
+        self._mutants = mutants
+        self._jobs = jobs
+        self._told = told
+        self._functions: list[FunctionType] = []
+        self._caches: list[functools._lru_cache_wrapper[object]] = []
+
+    def pytest_runtestloop(self) -> bool | None:
+        """In the process that has collected: True, once all is judged. In a fork None, for its tests to run."""
+        if not (process := os.fork()):
+            os.setsid()
+            return None
+        run = Run(process, time.monotonic() + _SECONDS)
+        while not (outcome := run.outcome()):
+            time.sleep(0.01)
+        spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        seconds = sum(each.ru_utime + each.ru_stime for each in spent)
+        self._told.write(f"-1 {int(2 * seconds) + 5} {outcome}\n")
+        if outcome != "survived":
+            return True
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and each.__code__.co_filename == self._path:
+                self._functions.append(each)
+            elif isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith("undertone"):
+                self._caches.append(each)
+        gc.freeze()
+        return self._judge(int(2 * seconds) + 5)
+
+    def _judge(self, cpu_seconds: int) -> bool | None:
+        source = Path(self._path).read_text("utf-8")
+        waiting, running = list(reversed(self._mutants)), dict[int, Run]()
+        while waiting or running:
+            while waiting and len(running) < self._jobs:
+                number = waiting.pop().number
+                new = replaced(source, number, self._path)
+                if not (process := os.fork()):
+                    _limit(cpu_seconds)
+                    if new is None or not self._replace(new):
+                        os._exit(_NOT_IN_PLACE)
+                    return None
+                running[number] = Run(process, time.monotonic() + _SECONDS)
+            for number, run in list(running.items()):
+                if outcome := run.outcome():
+                    del running[number]
+                    self._told.write(f"{number} 0 {outcome}\n")
+            time.sleep(0.002)
+        return True
+
+    def _replace(self, new: Replaced) -> bool:
+        """Whether each of these functions was found once, and has its new code now."""
+        for (name, line), code in new.items():
+            fitting = [
+                each
+                for each in self._functions
+                if (each.__code__.co_qualname, each.__code__.co_firstlineno) == (name, line)
+            ]
+            if len({each.__code__ for each in fitting}) != 1 or code.co_freevars != fitting[0].__code__.co_freevars:
+                return False
+            for each in fitting:
+                each.__code__ = code
+        for cache in self._caches:
+            cache.cache_clear()
+        return True
+
+
+def in_place(copy: Path, file: str, mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[int, int, str]]:
+    """(number, processor seconds that are enough, outcome) of a module's mutants; first of the original, number -1."""
+    reading, writing = os.pipe()
+
+    def work() -> int:
+        os.close(reading)
+        with os.fdopen(writing, "w", buffering=1) as told:
+            return _tested(copy, TESTS[file], [InPlace(copy / file, mutants, jobs, told)])
+
+    process = _forked(work)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        for line in told:
+            number, seconds, outcome = line.rstrip("\n").split(" ", 2)
+            yield int(number), int(seconds), outcome
+    os.waitpid(process, 0)
 
 
 def preload() -> None:
@@ -399,10 +555,10 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def judged(copies: list[Path], mutants: list[Mutant], limits: dict[tuple[str, ...], int]) -> Iterator[Mutant]:
-    """Each mutant with its outcome, as they end; as many at a time as there are copies.
+def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with its outcome, as they end; as many at a time as there are copies, whose sources are changed.
 
-    ``limits``: the processor seconds of each list of tests.
+    ``limits``: the processor seconds of each module's tests.
     """
     waiting, running = list(reversed(mutants)), dict[Path, tuple[Run, Mutant, str]]()
     try:
@@ -416,12 +572,12 @@ def judged(copies: list[Path], mutants: list[Mutant], limits: dict[tuple[str, ..
                     for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
                         stale.unlink()
                     path.write_text(mutated(source, mutant.number))
-                    running[copy] = (start(copy, tests := TESTS[mutant.file], limits[tests]), mutant, source)
+                    running[copy] = (start(copy, TESTS[mutant.file], limits[mutant.file]), mutant, source)
             for copy, (run, mutant, source) in list(running.items()):
                 if outcome := run.outcome():
                     (copy / mutant.file).write_text(source)
                     del running[copy]
-                    yield Mutant(**{**asdict(mutant), "outcome": outcome})
+                    yield mutant, outcome
             time.sleep(0.01)
     finally:
         for run, _, _ in running.values():
@@ -438,6 +594,12 @@ def copy_of(folder: Path) -> Path:
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)
     return folder
+
+
+def tell(mutant: Mutant, outcome: str) -> Mutant:
+    """Print the outcome of a mutant, and enter it."""
+    print(f"{outcome}: {mutant}", flush=True)
+    return replace(mutant, outcome=outcome)
 
 
 def main() -> int:
@@ -464,22 +626,20 @@ def main() -> int:
     preload()
     with tempfile.TemporaryDirectory(prefix="undertone-mutants-") as folder:
         copies = [copy_of(Path(folder) / str(number)) for number in range(given.jobs)]
-        limits = dict[tuple[str, ...], int]()
-        for tests in sorted({TESTS[mutant.file] for mutant in chosen}):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            run = start(copies[0], tests)
-            while not (outcome := run.outcome()):
-                time.sleep(0.01)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            limits[tests] = int(2 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)) + 5
-            if outcome != "survived":
-                print(f"{' '.join(tests)}: these tests fail on the code as it is", file=sys.stderr)
+        limits, results, left = dict[str, int](), list[Mutant](), list[Mutant]()
+        for file in dict.fromkeys(mutant.file for mutant in chosen):
+            mine = {mutant.number: mutant for mutant in chosen if mutant.file == file}
+            for number, seconds, outcome in in_place(copies[0], file, [*mine.values()], given.jobs):
+                if number < 0 and outcome == "survived":
+                    limits[file] = seconds
+                elif number >= 0 and outcome in ("killed", "hung"):
+                    results.append(tell(mine.pop(number), outcome))
+            if file not in limits:
+                print(f"{' '.join(TESTS[file])}: these tests fail on the code as it is", file=sys.stderr)
                 print((copies[0] / "output.txt").read_text()[-3000:], file=sys.stderr)
                 return 2
-        results = []
-        for mutant in judged(copies, chosen, limits):
-            print(f"{mutant.outcome}: {mutant}", flush=True)
-            results.append(mutant)
+            left += mine.values()
+        results += [tell(mutant, outcome) for mutant, outcome in judged(copies, left, limits)]
     survivors = [mutant for mutant in results if mutant.outcome == "survived"]
     if given.json is not None:
         given.json.write_text(json.dumps([asdict(mutant) for mutant in results], indent=1) + "\n")

@@ -1,5 +1,6 @@
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,11 +9,14 @@ from undertone_aggregator.counts.seen import (
     CONFLICT,
     COUNTED,
     DUPLICATE,
+    NEWER,
     UNVERIFIED,
     WINDOW,
     Seen,
     device_key,
     digest,
+    gaps,
+    newer,
     record,
 )
 from undertone_shared.errors import Invalid
@@ -71,9 +75,12 @@ def test_sorted_words_agree_with_the_young_dictionary() -> None:
 
 
 def test_a_million_devices_would_take_32_megabytes() -> None:
+    """Up to 4,096 of them, or a 64th, wait outside the words."""
     seen = Seen()
     for number in range(20_000):
         seen.judge(device_key(f"meter-{number}")[1], 1000, 1)
+        if number < 5000 or number % 1000 == 999:
+            assert 0 <= len(seen) - seen.nbytes // 32 <= max(4096, len(seen) >> 6)
     assert len(seen.snapshot()) == 32 * len(seen)
     assert seen.nbytes == 32 * len(seen)
 
@@ -121,3 +128,38 @@ def test_a_snapshot_replaces_a_record_of_the_same_device() -> None:
     resumed.load([(False, record(9, 1000, 1)), (True, whole.snapshot())])
     assert [resumed.judge(7, slot, 1) for slot in range(1000, 1010)] == [UNVERIFIED] * 7 + [DUPLICATE] * 3
     assert resumed.judge(9, 1000, 1) == DUPLICATE
+
+
+def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
+    seen = Seen()
+    column, words = seen.look_up(np.array([5], dtype=np.uint64))
+    assert (column.tolist(), words.tolist()) == ([-1], [[0]] * 4)
+    for number in range(128):
+        seen.judge(1000 + number, 7, 1)
+    seen.settle()
+    # Below, between and above those that are there.
+    keys = np.array([3, 1000, 1127, 1128, 1 << 60], dtype=np.uint64)
+    assert seen.look_up(keys)[0].tolist() == [-1, 0, 127, -1, -1]
+    for number, found in ((1, [-1]), (2, [-1]), (3, [0])):
+        seen.judge(10 * number, 7, 1)
+        seen.settle()
+        assert seen.look_up(np.array([10], dtype=np.uint64))[0].tolist() == found
+
+
+@pytest.mark.parametrize("gap", [1, 2, 31, 32, 33, 62, NEWER])
+def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> None:
+    """Devices with all of a window, with some, and with one slot; their words are the same afterwards."""
+    histories = [range(1000, 1096), [1000, 1003, 1064, 1095], [1095]]
+    seen = Seen()
+    for key, slots in enumerate(histories):
+        for slot in slots:
+            seen.judge(key, slot, (slot * 7919 + key) & 0x1FFFFF)
+    seen.settle()
+    keys, slots, codes = np.arange(3, dtype=np.uint64), np.full(3, 1095 + gap), np.arange(3, dtype=np.uint64) + 9
+    column, words = seen.look_up(keys)
+    assert gaps(words, slots).tolist() == [gap] * 3
+    many = newer(words, slots, codes)
+    for key in range(3):
+        assert seen.judge(key, 1095 + gap, key + 9) == COUNTED
+    assert seen.look_up(keys)[1].tolist() == many.tolist()
+    assert column.tolist() == [0, 1, 2]

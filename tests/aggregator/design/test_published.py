@@ -14,7 +14,7 @@ from undertone_aggregator.design import hybrid
 from undertone_aggregator.design import published as module
 from undertone_aggregator.design.blanket import Blanket
 from undertone_aggregator.design.loss import Losses
-from undertone_aggregator.design.published import about, published, slot_losses
+from undertone_aggregator.design.published import published, slot_losses
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 
@@ -208,15 +208,3 @@ def test_wide_cells_that_many_steps_of_epsilon_divide_hide_nothing(blankets, ext
     wide, _ = module._deltas(blankets, extra, t, grid, 1)
     assert np.all(wide >= exact * (1 - 1e-12))
     assert np.any(wide > exact * 1.1)
-
-
-def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch):
-    asked = []
-    monkeypatch.setattr(module, "published", lambda mechanism, reports, releases, *, cells: asked.append(reports))
-    for reports in range(1, 2100):
-        about(hybrid("1"), reports, 48)
-    assert sorted(set(asked)) == [
-        1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000,
-    ]  # fmt: skip
-    for reports, rounded in zip(range(1, 2100), asked, strict=True):
-        assert rounded <= reports < 2 * rounded

@@ -101,17 +101,6 @@ def test_delta_is_summed_over_cells_of_a_and_b(
     assert still == pytest.approx(left_out, rel=1e-12)
 
 
-@pytest.mark.parametrize("t", [0.5, 0.2, 0.01])
-def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
-    """A million of them: their factorials are far beyond any float. At ε = 0, δ is the mean |A - B| over all."""
-    n, extra = 10**6 if t < 0.1 else 2 * 10**5, 0.5
-    deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
-    # A - B is normal enough: E max(A - B, 0) = sd/√(2π), sd² = 2tn.
-    expected = extra * math.sqrt(2 * t * n / (2 * math.pi)) / (n * (1 + extra * t))
-    assert deltas[0] == pytest.approx(expected, rel=0.06)
-    assert 0 <= left_out < 1e-12
-
-
 @pytest.mark.parametrize(("reports", "gamma"), [(1, 0.4), (2, 0.4), (30, 0.7), (400, 0.1), (5000, 0.37)])
 @pytest.mark.parametrize("bucket", [0.25 / 32, 0.25, 0.01])
 @pytest.mark.parametrize("wide", [1.0, 9.0])
@@ -235,3 +224,27 @@ def test_it_is_computed_finely_unless_told_and_composed_over_the_releases(
     assert module.about(mechanism, 299, 7).reports == 200
     assert asked == [(100, 32), (50_000_000, 3), (200, 10)]
     assert published(mechanism, 100, 1, delta=1e-300).delta == 1e-300
+
+
+def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(module, "published", lambda mechanism, reports, releases, *, cells: asked.append(reports))
+    mechanism = WindowMechanism(3, 1, 1, 1, 1)
+    for reports in range(1, 2100):
+        module.about(mechanism, reports, 48)
+    assert sorted(set(asked)) == [
+        1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000,
+    ]  # fmt: skip
+    for reports, rounded in zip(range(1, 2100), asked, strict=True):
+        assert rounded <= reports < 2 * rounded
+
+
+@pytest.mark.parametrize("t", [0.5, 0.2, 0.01])
+def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
+    """Ten thousands of them, and a million: their factorials are far beyond any float. At ε = 0, δ is the mean |A - B| over all."""
+    n, extra = 10**6 if t < 0.1 else 2 * 10**4, 0.5
+    deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
+    # A - B is normal enough: E max(A - B, 0) = sd/√(2π), sd² = 2tn.
+    expected = extra * math.sqrt(2 * t * n / (2 * math.pi)) / (n * (1 + extra * t))
+    assert deltas[0] == pytest.approx(expected, rel=0.06)
+    assert 0 <= left_out < 1e-12

@@ -82,39 +82,35 @@ class Report:
 
 def partial_of(reports: list[Report]) -> Partial:
     """What admission makes of these reports: each one's moments, and the pairs of slots of one chain."""
-    partial = Partial()
+    partial, slots = Partial(), dict[object, list[int]]()
     for report in reports:
         layout = layout_of(report.rule)
         key = Key("load", report.epoch.campaign.fingerprint, STREAM, report.group, report.slot)
-        earlier = [
-            report.slot - other.slot
-            for other in reports
-            if other.chain == report.chain and 0 < report.slot - other.slot <= LAGS
-        ]
+        before = slots.setdefault(report.chain, [])
+        earlier = [report.slot - slot for slot in before if report.slot - slot <= LAGS]
+        before.append(report.slot)
         added = layout.report(report.released, report.index)
         added += [cell for gap in earlier for cell in layout.pair(gap)]
         partial.add_moments(key, added, layout.cells)
     return partial
 
 
-def mean_of(reports: list[Report], slot: int, coordinate: int) -> float:
-    """(1/n) Σ offset + low + width/2 + X width/G over the slot's n reports."""
-    terms = []
-    for report in reports:
-        if report.slot == slot:
-            rule = report.rule
-            x = report.released[coordinate - 1]
-            terms.append(report.epoch.campaign.offset + rule.low + rule.width / 2 + x * rule.width / rule.levels)
-    return sum(terms) / len(terms)
+def mean_of(here: list[Report], coordinate: int) -> float:
+    """(1/n) Σ offset + low + width/2 + X width/G over a slot's n reports."""
+    total = 0.0
+    for report in here:
+        rule = report.rule
+        x = report.released[coordinate - 1]
+        total += report.epoch.campaign.offset + rule.low + rule.width / 2 + x * rule.width / rule.levels
+    return total / len(here)
 
 
-def covariance_of(reports: list[Report], slot: int, other: int) -> float:
-    """The covariance of two slots' noise.
+def covariance_of(here: list[Report], there: list[Report], gap: int) -> float:
+    """The covariance of the noise of a slot and of one ``gap`` slots before.
 
     Of one slot Σ width² v(age) / n²; of two Σ width² v r^(gap/lag) / (n m) over the chains that are in both.
     """
-    here, there = ([report for report in reports if report.slot == each] for each in (slot, other))
-    gap, total = slot - other, 0.0
+    total = 0.0
     for report in here:
         rule = report.rule
         if gap == 0:
@@ -133,7 +129,7 @@ def fleet(of: Epoch, group: str, devices: int, seed: int) -> list[Report]:
     for device in range(devices):
         index = [0] * lag
         for slot in range(campaign.first_slot, campaign.first_slot + 80):
-            if chance.random() < 0.6:
+            if chance.random() < 0.3:
                 index[slot % lag] += 1
                 released = tuple(chance.randrange(-300, 300) for _ in range(DIMENSION))
                 chain = (campaign.fingerprint, group, device, slot % lag)
@@ -149,26 +145,26 @@ PARTIAL = partial_of(EVERY)
 STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
 
 
-def of_group(group: str) -> list[Report]:
-    return [report for report in EVERY if group in (report.group, EVERYBODY)]
-
-
 @pytest.mark.parametrize("group", [EVERYBODY, "north", "south"])
 @pytest.mark.parametrize("coordinate", [1, 2])
 def test_a_curve_is_the_mean_of_each_slot_with_the_covariance_of_its_noise(group: str, coordinate: int) -> None:
     """Two epochs at once, with ranges, offsets and chains of their own; gaps of up to 64 slots and more."""
     curve = STREAMS.curve(PARTIAL, group, coordinate)
-    reports = of_group(group)
-    slots = sorted({report.slot for report in reports})
+    of_slot: dict[int, list[Report]] = {}
+    for report in EVERY:
+        if group in (report.group, EVERYBODY):
+            of_slot.setdefault(report.slot, []).append(report)
+    slots = sorted(of_slot)
     assert curve.slots.tolist() == slots
-    assert curve.reports.tolist() == [sum(report.slot == slot for report in reports) for slot in slots]
-    assert curve.mean == pytest.approx([mean_of(reports, slot, coordinate) for slot in slots], rel=1e-12)
+    assert curve.reports.tolist() == [len(of_slot[slot]) for slot in slots]
+    assert curve.mean == pytest.approx([mean_of(of_slot[slot], coordinate) for slot in slots], rel=1e-12)
     assert curve.band.shape == (len(slots), LAGS + 1)
     covariance = curve.covariance()
     assert np.array_equal(covariance, covariance.T)
     for i, slot in enumerate(slots):
         for j, other in enumerate(slots[: i + 1]):
-            assert covariance[i, j] == pytest.approx(covariance_of(reports, slot, other), rel=1e-12), (slot, other)
+            expected = covariance_of(of_slot[slot], of_slot[other], slot - other)
+            assert abs(covariance[i, j] - expected) <= 1e-12 * expected, (slot, other)
     assert curve.standard_error == pytest.approx([math.sqrt(row[i]) for i, row in enumerate(covariance)], rel=1e-12)
 
 
@@ -237,7 +233,7 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
                 assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset
 
 
-@pytest.mark.parametrize("every", [1, 7, 64, 65, 100])
+@pytest.mark.parametrize("every", [7, 65, 100])
 def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
     for group in (EVERYBODY, "north"):
         curve = STREAMS.curve(PARTIAL, group)
