@@ -453,8 +453,9 @@ def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> in
         os.dup2(output, descriptor)
     import pytest
 
-    quiet = ["-q", "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return int(pytest.main(["-x", *quiet, "-p", "no:cacheprovider", "-m", NOT_HERE, *tests], plugins=[*plugins]))
+    # Assertions as they stand: to rewrite them, and to explain those that fail, takes longer than most tests.
+    quiet = ["-q", "--no-header", "--assert=plain", "--tb=line", "-p", "no:cacheprovider"]
+    return int(pytest.main(["-x", *quiet, "-m", NOT_HERE, *tests], plugins=[*plugins]))
 
 
 class InPlace:

@@ -180,7 +180,8 @@ def test_a_grid_has_4000_steps_to_either_side_at_most(monkeypatch: pytest.Monkey
         assert len(found) == 2 * -first + 1
 
 
-def test_shares_and_limits_have_ends() -> None:
+def test_shares_and_limits_have_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "slot_losses", None)
     mechanism = WindowMechanism(3, 1, 1, 1, 1)
     for options, name in (
         ({"delta": 0.0}, "delta is 0.0"),
