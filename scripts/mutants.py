@@ -60,14 +60,15 @@ _CERTIFICATE = (
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/policy.py": (
-        *_SLOT,
+        f"{DEVICE}/test_policy_limits.py",
+        "tests/shared/test_policy_memory.py",
         _both("campaign"),
         f"{DEVICE}/test_rest.py",
         f"{DEVICE}/test_signature.py",
     ),
     "shared/undertone_shared/stream_policy.py": (
-        _both("stream"),
         f"{DEVICE}/test_policy_limits.py",
+        _both("stream"),
         f"{DEVICE}/test_stream.py",
         f"{DEVICE}/test_windows.py",
     ),
@@ -136,7 +137,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{DEVICE}/test_reporter.py",
     ),
     "shared/undertone_shared/campaign.py": (_both("campaign"), f"{DEVICE}/test_reporter.py"),
-    "shared/undertone_shared/checks.py": (_both("campaign"), _both("scalar"), _both("mechanisms"), *_SLOT),
+    "shared/undertone_shared/checks.py": (_both("checks"), _both("campaign")),
     "shared/undertone_shared/ed25519.py": (_both("ed25519"), "tests/shared/test_ed25519.py"),
     "shared/undertone_shared/off_board/intake.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),
     "shared/undertone_shared/report.py": (_both("wire"), "tests/aggregator/ingest/test_admission.py"),

@@ -242,7 +242,7 @@ def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch: pytest
 
 @pytest.mark.parametrize("t", [0.5, 0.2, 0.01])
 def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
-    """Ten thousands of them, and a million: their factorials are far beyond any float. At ε = 0, δ is the mean |A - B| over all."""
+    """Factorials of ten thousands and of a million are far beyond any float. At ε = 0, δ is the mean |A - B|."""
     n, extra = 10**6 if t < 0.1 else 2 * 10**4, 0.5
     deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
     # A - B is normal enough: E max(A - B, 0) = sd/√(2π), sd² = 2tn.

@@ -173,11 +173,12 @@ def test_another_campaign_gets_the_sensor_at_the_end_of_the_first():
 
 def test_what_is_allowed_of_streams_at_its_limits():
     fields = {"rho": 1000, "period_seconds": DAY, "laws": ["gaussian"], "dimension": 1, "per_report": False}
-    largest = {"rho": (1 << 32) - 1, "period_seconds": 36525 * DAY, "dimension": 8}
+    largest = {"rho": (1 << 32) - 1, "period_seconds": 36525 * DAY, "dimension": 8, "lifetime": 1 << 62}
     for name in largest:
         for value in (1, largest[name]):
             assert getattr(StreamPolicy(dict(fields, **{name: value})), name) == value
-    beyond = [(name, value) for name in largest for value in (0, largest[name] + 1, "1", None)]
+    beyond = [(name, value) for name in largest for value in (-1, largest[name] + 1, "1", None)]
+    beyond += [(name, 0) for name in largest if name != "lifetime"]
     for law in ([], ["laplace"], ["gaussian", "laplace"], "gaussian", None, 5):
         beyond.append(("laws", law))
     for name, value in beyond + [("per_report", 1), ("per_report", None), ("other", 1)]:
@@ -188,3 +189,35 @@ def test_what_is_allowed_of_streams_at_its_limits():
         else:
             raise AssertionError("%s: %r was taken" % (name, value))
     assert StreamPolicy({"rho": 1, "period_seconds": 1}).laws == ("gaussian", "one-bit")
+
+
+def test_the_ends_of_a_cap_as_epsilon_and_delta():
+    """epsilon up to 64, delta from 2^-1 to 2^-1000; a denominator of 30 bits."""
+    for epsilon, bits in (([64, 1], 1), ([64, 1], 1000), ([1 << 29, 1 << 28], 40)):
+        assert StreamPolicy({"epsilon": epsilon, "delta_bits": bits, "period_seconds": DAY}).rho > 0
+    for epsilon, bits, word in (
+        ([65, 1], 1, "numerator"),
+        ([0, 1], 1, "numerator"),
+        ([1, 0], 1, "denominator"),
+        ([1], 1, "epsilon"),
+        ([1, 1, 1], 1, "epsilon"),
+        ([1, 1], 0, "delta_bits"),
+        ([1, 1], 1001, "delta_bits"),
+        # Less than 2^-20 is left.
+        ([1, 1000000], 1000, "rho"),
+    ):
+        try:
+            StreamPolicy({"epsilon": epsilon, "delta_bits": bits, "period_seconds": DAY})
+        except Invalid as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError((epsilon, bits))
+
+
+def test_what_all_streams_together_may_ever_cost():
+    for lifetime, total, allowed in ((0, 1 << 62, True), (5, 5, True), (5, 6, False), (1, 2, False)):
+        try:
+            StreamPolicy({"rho": 1, "period_seconds": DAY, "lifetime": lifetime}).check_lifetime(total)
+            assert allowed
+        except Refused as refusal:
+            assert (refusal.reason, allowed) == ("rho", False)

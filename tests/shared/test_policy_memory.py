@@ -1,0 +1,29 @@
+"""How much a board collects while it verifies a signature: MicroPython's `gc.threshold`, played in CPython."""
+
+import gc
+
+import pytest
+
+from undertone_shared.errors import Refused
+from undertone_shared.policy import parse_policy
+
+POLICY = (
+    b'{"version":1,"sensor":"energy","measures":["sum"],"cap":[2,1],"slot_seconds":1800,"theta":[1,1000],'
+    b'"duration_seconds":86400,"signers":["%s"]}' % (b"00" * 32)
+)
+
+
+def test_a_signature_is_verified_without_collecting_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threshold is off meanwhile; afterwards one collection, then the threshold that there was."""
+    calls: list[object] = []
+
+    def threshold(*values: int) -> int:
+        calls.append(values)
+        return 4096
+
+    monkeypatch.setattr(gc, "threshold", threshold, raising=False)
+    monkeypatch.setattr(gc, "collect", lambda: calls.append("collect"))
+    with pytest.raises(Refused) as refused:
+        parse_policy(POLICY).check_signature(bytes(32), bytes(64))
+    assert refused.value.reason == "signature"
+    assert calls == [(), (-1,), "collect", (4096,)]
