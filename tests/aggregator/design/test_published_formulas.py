@@ -15,7 +15,7 @@ from undertone_aggregator.design.published import published, slot_losses
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 
-GRID = np.linspace(0.0, 2.0, 41)
+GRID = np.linspace(0.0, 1.0, 51)
 
 
 def span(n: int, chance: float) -> tuple[int, int]:
@@ -77,10 +77,15 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
         (1, 2.0, 0.3, 4),
         (2, 0.7, 0.5, 4),
         (9, 1.7, 0.3, 1),
+        # Spans that leave out one count alone, below and above, where they are narrow.
+        (12, 1.7, 0.3, 1),
+        (7, 0.9, 0.5, 1),
         (40, 6.4, 0.1, 1),
         (60, 0.9, 0.5, 2),
         (60, 0.3, 0.45, 32),
         (120, 1.3, 0.2, 2),
+        # Cells that several steps of ε divide.
+        (100, 5.0, 0.4, 1),
     ],
 )
 @pytest.mark.parametrize("wide", [1.0, 9.0])
@@ -101,7 +106,7 @@ def test_delta_is_summed_over_cells_of_a_and_b(
     assert still == pytest.approx(left_out, rel=1e-12)
 
 
-@pytest.mark.parametrize(("reports", "gamma"), [(1, 0.4), (2, 0.4), (30, 0.7), (400, 0.1), (5000, 0.37)])
+@pytest.mark.parametrize(("reports", "gamma"), [(1, 0.4), (2, 0.4), (30, 0.15), (30, 0.7), (400, 0.1), (5000, 0.37)])
 @pytest.mark.parametrize("bucket", [0.25 / 32, 0.25, 0.01])
 @pytest.mark.parametrize("wide", [1.0, 9.0])
 def test_blankets_are_counted_in_buckets_with_their_lower_ends(
@@ -141,11 +146,15 @@ def joined(blanket: Blanket, reports: int, cells: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("ratio", [Fraction(11, 10), Fraction(3), Fraction(20)])
 @pytest.mark.parametrize("reports", [1, 2, 10, 3000, 10**6])
-@pytest.mark.parametrize("cells", [2, 10])
+@pytest.mark.parametrize(("cells", "wide"), [(2, 9.0), (10, 9.0), (10, 2.0)])
 def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
-    ratio: Fraction, reports: int, cells: int, monkeypatch: pytest.MonkeyPatch
+    ratio: Fraction, reports: int, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many steps a standard deviation, out to 1.2 times nine of them, or to ln p where no loss is larger."""
+    """So many steps a standard deviation, out to 1.2 times nine of them, or to ln p where no loss is larger.
+
+    With narrow spans as well, below which there is something to lose.
+    """
+    monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)
     gamma, extra, t = float(blanket.gamma), float(ratio - 1), float(blanket.extreme)
     grids = []
@@ -161,7 +170,7 @@ def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
     top = math.log(ratio)
     spread = min(extra * math.sqrt(2 * t / (1 + (reports - 1) * gamma)), top)
     assert step == pytest.approx(spread / cells, rel=1e-12)
-    reach = math.ceil(min(1.2 * 9 * spread + step, top) / step - 1e-9) + 1
+    reach = math.ceil(min(1.2 * wide * spread + step, top) / step - 1e-9) + 1
     assert (first, len(found)) == (-reach, 2 * reach + 1)
     assert all(grid.tolist() == [i * step for i in range(-reach, reach + 1)] for grid in grids)
     (_, below), *buckets = module._blanket_counts(reports, gamma, 0.25 / cells)

@@ -157,7 +157,14 @@ def test_no_other_window_has_a_smaller_worst_variance(epsilon: str, levels: int)
 
 
 def test_the_worst_variance_is_the_largest_of_all_levels() -> None:
-    for made in (window.piecewise("1", 5), window.piecewise_optimal("4", 6), window.stochastic_rounding("1")):
+    for made in (
+        window.piecewise("1", 5),
+        window.piecewise_optimal("4", 6),
+        window.stochastic_rounding("1"),
+        # The largest is in the middle.
+        window.hybrid("0.3", 7),
+        window.hybrid("0.3", 8),
+    ):
         assert window.worst_variance(made) == max(
             Fraction(*made.variance(level, 2)) for level in range(made.levels + 1)
         )
