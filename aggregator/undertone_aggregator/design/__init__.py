@@ -1,4 +1,5 @@
-"""Choosing mechanisms for an epsilon: integers, proven and compared with the papers' continuous formulas.
+"""Design of mechanisms for an epsilon: integer weights, proven privacy, comparison with the papers' continuous
+formulas.
 
 May import: nothing.
 """

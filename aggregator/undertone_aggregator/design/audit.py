@@ -1,6 +1,6 @@
-"""A mechanism recomputed from nothing but its weights and its decoded values, and compared with what it says of itself.
+"""Audit of a mechanism: recompute its certificate and moments from its weights and decoded values, and compare.
 
-Moments are in the papers' units: readings in [-1, 1], so theta stands for 2.
+Moments are in the papers' units: readings lie in [-1, 1], so theta corresponds to 2.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ from undertone_aggregator.design.mechanisms import Mechanism
 
 
 class NotCertified(Exception):
-    """The mechanism is not what it says, or exceeds its cap; the message names the level or column."""
+    """The mechanism differs from what it states of itself, or exceeds its cap; the message names the level or
+    column.
+    """
 
 
 @dataclass(frozen=True)
 class AuditedLevel:
-    """One level: the reading it stands for and the exact mean and variance of the estimate, by summation."""
+    """One level: the reading that it represents, and the exact mean and variance of the estimate, by summation."""
 
     level: int
     reading: Fraction
@@ -25,9 +27,9 @@ class AuditedLevel:
 
 
 def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
-    """The certificate in lowest terms, found again from the weights.
+    """Recompute the certificate (the largest ratio of probabilities) from the weights and return it in lowest terms.
 
-    Raises NotCertified where the mechanism states another, or it exceeds p/q.
+    Raises NotCertified if the mechanism states another certificate, or if the certificate exceeds p/q, the cap.
     """
     worst = Fraction(1)
     for part in mechanism.parts:
@@ -48,7 +50,7 @@ def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
 
 
 def check_rows(mechanism: Mechanism) -> None:
-    """Raises NotCertified unless each row of weights sums to the stated total."""
+    """Check that each row of weights sums to the stated total. Raises NotCertified."""
     for level in range(mechanism.levels + 1):
         total = sum(mechanism.weights(level))
         if total != mechanism.row_total():
@@ -56,10 +58,10 @@ def check_rows(mechanism: Mechanism) -> None:
 
 
 def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
-    """Mean and variance at each level from the weights. Raises NotCertified where the closed forms differ.
+    """Compute mean and variance at each level from the weights. Raises NotCertified where the closed forms differ.
 
-    ``theta`` scales a table's values, which are in reading units; for all other mechanisms it does not matter.
-    Raises Invalid for a mechanism with edges and for a table without decoded values.
+    ``theta`` scales a table's values, which are in reading units; it does not affect other mechanisms. Raises Invalid
+    for a mechanism with edges and for a table without decoded values.
     """
     decoded = [_centred(mechanism.decode(symbol, theta), theta) for symbol in _symbols(mechanism)]
     scale = lcm(*(y.denominator for y in decoded))

@@ -1,15 +1,16 @@
-"""The privacy blanket of a mechanism: what n reports without names and order say of one of them (day-privacy, 5.1).
+"""The privacy blanket of a mechanism: what n reports without names and order reveal about one of them (day-privacy,
+5.1).
 
 With ω_y = min_k P(y | k) and γ = Σ_y ω_y, each report is, with probability γ, drawn from ω/γ whatever its reading
-(Balle, Bell, Gascón, Nissim, CRYPTO 2019). Give the observer all other reports, and only T = 1 + Bin(n - 1, γ)
-blankets hide the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], p the certificate, and has mean 1/γ over
-the blanket; the loss is ln(Σ G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G, hence
-largest where they are 1 or p, and where no report carries both p: with t = (1/γ - 1)/(p - 1),
+(Balle, Bell, Gascón, Nissim, CRYPTO 2019). Assume that the observer knows all other reports; then only T = 1 + Bin(n -
+1, γ) blankets hide the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], p the certificate, and has mean 1/γ
+over the blanket; the loss is ln(Σ G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G, so it
+is largest where they are 1 or p, and where no report has p for both: with t = (1/γ - 1)/(p - 1),
 
     (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
 
-under P, whose weight is γ (T + (p - 1) A)/T. This pair dominates for any mechanism of these p and γ; for stochastic
-rounding, piecewise and the Hybrid it is the exact one.
+under P, whose weight is γ (T + (p - 1) A)/T. This pair dominates for any mechanism with these p and γ; for stochastic
+rounding, piecewise and the Hybrid it is exact.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class Blanket:
-    """``gamma``: γ; ``ratio``: p, the certificate. Raises Invalid where t exceeds 1/2: then no pair is known."""
+    """Blanket with ``gamma`` = γ and ``ratio`` = p, the certificate. Raises Invalid if t exceeds 1/2: no pair is known
+    then.
+    """
 
     gamma: Fraction
     ratio: Fraction
@@ -35,12 +38,12 @@ class Blanket:
 
     @property
     def extreme(self) -> Fraction:
-        """t: how likely a blanket is to look like the one reading, p times as likely as the other."""
+        """The probability t that a blanket draw looks p times as likely under the one reading as under the other."""
         return (1 / self.gamma - 1) / (self.ratio - 1)
 
     @staticmethod
     def of(mechanism: Mechanism) -> "Blanket":
-        """From the weights, exactly. Raises Invalid."""
+        """Compute the blanket exactly from the mechanism's weights. Raises Invalid."""
         rows = [mechanism.weights(level) for level in range(mechanism.levels + 1)]
         least = sum(min(column) for column in zip(*rows, strict=True))
         return Blanket(Fraction(least, mechanism.row_total()), Fraction(*mechanism.certificate()))

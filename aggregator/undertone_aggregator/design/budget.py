@@ -23,12 +23,12 @@ def _delta(delta: Fraction | float | str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int = 6) -> str:
-    """A rational as people read it, in so many significant digits."""
+    """Format a rational with ``digits`` significant digits."""
     return f"{float(value):.{digits}g}"
 
 
 def exponential_below(epsilon: Fraction) -> Fraction:
-    """A rational lower bound of e^epsilon, epsilon in [0, 8]: 64 terms of its Taylor series, all positive.
+    """Return a rational lower bound of e^epsilon, epsilon in [0, 8]: 64 terms of its Taylor series, all positive.
 
     The remainder is below 1e-30.
     """
@@ -39,10 +39,11 @@ def exponential_below(epsilon: Fraction) -> Fraction:
     return total
 
 
-# A server's rounds, its epochs and its policy all ask for the same one; 1 and True are not.
+# A server's rounds, epochs and policy all ask for the same fraction, so results are cached; typed=True keeps 1 and True
+# apart.
 @lru_cache(maxsize=64, typed=True)
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:
-    """The largest rational a/b <= e^epsilon with a <= ``largest``, in lowest terms.
+    """Return the largest rational a/b <= e^epsilon with a <= ``largest``, in lowest terms.
 
     a * denominator <= b * numerator of ``exponential_below`` proves the bound. Raises Invalid for an epsilon out of
     range, or where no a/b > 1 is small enough.
@@ -50,7 +51,7 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
     bound = exponential_below(_epsilon(epsilon))
     best = (1, 1)
     for a in range(2, largest + 1):
-        # The least b with a/b <= bound.
+        # b is the least integer with a/b <= bound.
         b = -(-a * bound.denominator // bound.numerator)
         if a * best[1] > best[0] * b:
             best = (a, b)
@@ -61,46 +62,48 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
 
 @dataclass(frozen=True)
 class Budget:
-    """What a reading, a window or a stream may cost: ``epsilon``, and ``delta`` of what has one; exact as written."""
+    """Privacy budget of a reading, a window or a stream: ``epsilon`` and, where there is one, ``delta``; exact
+    rationals.
+    """
 
     epsilon: Fraction
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        """Raises Invalid unless epsilon is from 0.05 to 8 and delta, if any, from 1e-300 to 0.99."""
+        """Check the fields. Raises Invalid unless epsilon is from 0.05 to 8 and delta, if any, from 1e-300 to 0.99."""
         _epsilon(self.epsilon)
         if self.delta is not None:
             _delta(self.delta)
 
     @classmethod
     def parse(cls, epsilon: Fraction | float | str, delta: Fraction | float | str | None = None) -> Self:
-        """From what a person or a program gives. Raises Invalid."""
+        """Make a budget from a user's or a program's numbers. Raises Invalid."""
         return cls(_epsilon(epsilon), None if delta is None else _delta(delta))
 
     @classmethod
     def stored(cls, epsilon: str, delta: str | float | None) -> Self:
-        """From what a store keeps: ``str`` of the rational, and a double or nothing. Raises Invalid."""
+        """Make a budget from a store's values: the rational as text, and a double or None for delta. Raises Invalid."""
         return cls(Fraction(epsilon), Fraction(str(delta)) if delta else None)
 
     @property
     def text(self) -> str:
-        """As people read it: "ε = 1", "(ε, δ) = (1, 1e-05)"."""
+        """The budget for people: "ε = 1", "(ε, δ) = (1, 1e-05)"."""
         if self.delta is None:
             return f"ε = {shown(self.epsilon)}"
         return f"(ε, δ) = ({shown(self.epsilon)}, {shown(self.delta)})"
 
     @property
     def cap(self) -> tuple[int, int]:
-        """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: what to hold a mechanism to."""
+        """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: the cap that a mechanism must not exceed."""
         bound = exponential_below(self.epsilon)
         return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
 
     @property
     def approximate(self) -> tuple[float, float]:
-        """(ε, δ) as doubles, for numerics and plots; δ is 0 where there is none."""
+        """(ε, δ) as doubles, for numerics and plots; δ is 0 if the budget has none."""
         return float(self.epsilon), float(self.delta or 0)
 
     def as_json(self) -> dict[str, float | None]:
-        """The keys that users may rely on; delta is null where there is none."""
+        """Return the documented JSON object; delta is null if the budget has none."""
         epsilon, delta = self.approximate
         return {"epsilon": epsilon, "delta": None if self.delta is None else delta}

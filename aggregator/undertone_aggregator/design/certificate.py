@@ -1,4 +1,4 @@
-"""What `undertone certify` says of a mechanism: integers, certificate, exact moments, guarantee."""
+"""The result of `undertone certify` for a mechanism: integers, certificate, exact moments, guarantee."""
 
 import json
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
 CERTIFIED = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
-# A table is designed for a θ; its variance in units of θ/2 does not depend on it.
+# The θ for which a table is designed here; its variance in units of θ/2 squared does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
-# Of a stream, unless it is said.
+# Default δ of a stream.
 DELTA = 1e-5
-# Longer lists are shown by their length.
+# Lists longer than this are shown only by their length.
 _SHORT = 5
 _MOST_LEVELS = 9
 
@@ -35,7 +35,7 @@ Formula = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Certificate:
-    """A mechanism that passed every check; moments and formula are None where it has no unbiased decode."""
+    """A mechanism that passed every check; levels and formula are None if it has no unbiased decode."""
 
     name: str
     epsilon: Fraction
@@ -48,22 +48,24 @@ class Certificate:
 
     @property
     def epsilon_achieved(self) -> float:
-        """ln of the certificate: what one reading costs."""
+        """ln of the certificate: the ε that one reading costs."""
         return log(self.ratio)
 
     @property
     def cells(self) -> int:
-        """How many symbols a report can hold."""
+        """The number of symbols that a report can have."""
         return self.mechanism.symbols - self.mechanism.first
 
     @property
     def variance_worst(self) -> float | None:
-        """The largest exact variance over the levels, readings in [-1, 1]."""
+        """The largest exact variance over the levels, for readings in [-1, 1]."""
         return None if self.levels is None else float(max(level.variance for level in self.levels))
 
     @property
     def variance_ratio_worst(self) -> float | None:
-        """The largest ratio of exact to continuous variance; for the best window, of the two worst variances."""
+        """The largest ratio of exact to continuous variance; with ``worst_only``, the ratio of the two worst
+        variances.
+        """
         if self.levels is None or self.formula is None:
             return None
         if self.worst_only:
@@ -71,7 +73,9 @@ class Certificate:
         return max(float(level.variance) / self.formula(float(level.reading)) for level in self.levels)
 
     def integers(self) -> dict[str, object]:
-        """The integers that a campaign carries, and decode values it does not: what `certify_table` reads back."""
+        """The integers that a campaign contains, plus the decode values that it does not: the input of
+        `certify_table`.
+        """
         described: dict[str, object] = self.mechanism.describe()
         decoded = traits_of(self.mechanism).decoded
         if decoded is None:
@@ -81,11 +85,11 @@ class Certificate:
 
     @property
     def baseline(self) -> str:
-        """Whose variance ``formula`` is."""
+        """The name of the mechanism whose variance ``formula`` gives."""
         return traits_of(self.mechanism).baseline
 
     def summary(self) -> dict[str, object]:
-        """The integers for people: the sizes of long lists."""
+        """Return the integers for people: a long list is replaced by its size."""
         described: dict[str, object] = self.mechanism.describe()
         return {
             key: f"{len(value)} {'rows' if key == 'rows' else 'integers'}"
@@ -95,7 +99,7 @@ class Certificate:
         }
 
     def as_json(self) -> dict[str, object]:
-        """The keys that users may rely on."""
+        """Return the documented JSON object."""
         return {
             "mechanism": self.name,
             "epsilon_cap": float(self.epsilon),
@@ -112,7 +116,7 @@ class Certificate:
         }
 
     def lines(self) -> list[str]:
-        """In words and a small table."""
+        """Return the certificate as lines of text, with a small table."""
         ratio = self.ratio
         achieved = self.epsilon_achieved
         integers = ", ".join(f"{name} {value}" for name, value in self.summary().items() if name != "kind")
@@ -149,10 +153,10 @@ class Certificate:
 
 
 def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: int = 128) -> Certificate:
-    """The mechanism of this name for an epsilon; ``levels`` of the piecewise ones, ``bins`` of the Square Wave.
+    """Certify the mechanism of this name; ``levels`` is for the piecewise ones, ``bins`` for the Square Wave.
 
-    "optimal" is the table of least worst variance, compared with the hybrid's; what it is for a population, only its
-    campaign says. Raises Invalid for bad input, `audit.NotCertified` if a check fails.
+    "optimal" is the table of least worst variance, compared with the hybrid's; a table for a population can only be
+    certified from its campaign. Raises Invalid for bad input, `audit.NotCertified` if a check fails.
     """
     if name not in CERTIFIED:
         raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(CERTIFIED)}")
@@ -180,7 +184,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
 
 
 def _table(epsilon: str, levels: int) -> TableMechanism:
-    # Only here, for the solver takes a while to load.
+    # Imported here because the solver takes a while to load.
     from undertone_aggregator.design.table import LEVELS, NoTable, optimal_table
 
     try:
@@ -190,10 +194,11 @@ def _table(epsilon: str, levels: int) -> TableMechanism:
 
 
 def certify_table(data: bytes, epsilon: str) -> Certificate:
-    """A file that holds one mechanism as JSON, as a campaign writes it; held to e^epsilon.
+    """Certify a mechanism from a JSON file in the form that a campaign uses, against e^epsilon.
 
     A table may come with its decode, {"mechanism": {...}, "theta": t, "decoded": [...], "denominator": d}: then its
-    moments are checked as well. What ``certify --json`` prints is read, too. Raises Invalid, `audit.NotCertified`.
+    moments are checked as well. The output of ``certify --json`` is accepted, too. Raises Invalid,
+    `audit.NotCertified`.
     """
     value: Any = _json(data, "the file")
     if "integers" in value:
@@ -218,11 +223,11 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
 def certify_campaign(
     data: bytes, epsilon: str, delta: float = DELTA, signer: str | None = None
 ) -> list[Certificate | StreamCertificate]:
-    """What a campaign costs, its body or the retained message given: its stream, held to (epsilon, delta); or both
+    """Certify a campaign, given its body or its retained message, against (epsilon, delta).
 
-    mechanisms, the cohort's, and the report's if there is one, held to e^epsilon each. Its form and its schedule are
-    checked as a device does, and with ``signer``, a public key in hex, the message's signature.
-    Raises Invalid, `audit.NotCertified`.
+    A stream campaign is checked as one stream. Otherwise each mechanism is checked against e^epsilon: the cohort's and,
+    if there is one, the report's. The campaign's form and schedule are checked as a device checks them, and with
+    ``signer``, a public key in hex, also the message's signature. Raises Invalid, `audit.NotCertified`.
     """
     body = data
     if data.startswith(MAGIC):
@@ -271,7 +276,7 @@ _BY_RULE: dict[str, Callable[[Any, str, float], list[Certificate | StreamCertifi
 def certify_mechanism(
     name: str, mechanism: Mechanism, epsilon: str, theta: int, formula: Formula | None, worst_only: bool = False
 ) -> Certificate:
-    """The certificate of any mechanism that `design.mechanisms` knows. Raises Invalid, `audit.NotCertified`."""
+    """Certify any mechanism that `design.mechanisms` knows. Raises Invalid, `audit.NotCertified`."""
     budget = Budget.parse(epsilon)
     ratio = audit.checked_ratio(mechanism, budget.cap)
     audit.check_rows(mechanism)

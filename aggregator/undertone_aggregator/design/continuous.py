@@ -1,45 +1,45 @@
-"""The papers' continuous mechanisms on [-1, 1]: what the integer mechanisms are compared with.
+"""The papers' continuous mechanisms on [-1, 1], with which the integer mechanisms are compared.
 
 Stochastic rounding: Duchi et al.; piecewise and hybrid: Wang et al., ICDE 2019; Square Wave: Li et al., SIGMOD 2020.
 """
 
 from math import exp, expm1, sqrt
 
-# Below it the hybrid is stochastic rounding alone: the root of the two worst-case variances' crossing.
+# Below this ε the hybrid is stochastic rounding alone; here the two worst-case variances are equal.
 HYBRID_EPSILON = 0.609352
 
 
 def stochastic_rounding_variance(epsilon: float, x: float) -> float:
-    """((e^ε + 1)/(e^ε - 1))² - x²."""
+    """Return ((e^ε + 1)/(e^ε - 1))² - x², the variance of stochastic rounding at reading x."""
     return ((exp(epsilon) + 1) / expm1(epsilon)) ** 2 - x * x
 
 
 def piecewise_variance(epsilon: float, x: float) -> float:
-    """x²/(s - 1) + (s + 3)/(3(s - 1)²), s = e^{ε/2}."""
+    """Return x²/(s - 1) + (s + 3)/(3(s - 1)²), s = e^{ε/2}: the variance of the piecewise mechanism at reading x."""
     s = exp(epsilon / 2)
     return x * x / (s - 1) + (s + 3) / (3 * (s - 1) ** 2)
 
 
 def hybrid_share(epsilon: float) -> float:
-    """The probability α of the piecewise part: 1 - e^{-ε/2} above ``HYBRID_EPSILON``, else 0."""
+    """Return the probability α of the hybrid's piecewise part: 1 - e^{-ε/2} above ``HYBRID_EPSILON``, else 0."""
     return -expm1(-epsilon / 2) if epsilon > HYBRID_EPSILON else 0.0
 
 
 def hybrid_variance(epsilon: float, x: float) -> float:
-    """α times the piecewise variance + (1 - α) times stochastic rounding's; independent of x where α > 0."""
+    """Return α times the piecewise variance + (1 - α) times stochastic rounding's; independent of x where α > 0."""
     share = hybrid_share(epsilon)
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
 
 
 def worst_hybrid_variance(epsilon: float) -> float:
-    """The largest over the readings. Raises ValueError unless epsilon is above 0."""
+    """Return the hybrid's largest variance over the readings. Raises ValueError unless epsilon is above 0."""
     if not epsilon > 0:
         raise ValueError("epsilon must be positive")
     return max(hybrid_variance(epsilon, 0), hybrid_variance(epsilon, 1))
 
 
 def window_variance(epsilon: float, share: float, x: float) -> float:
-    """The variance of a window that covers the real ``share`` of the output, e^ε inside.
+    """Return the variance at x of a window that covers the real ``share`` of the output with density ratio e^ε inside.
 
     With ω = share and g = e^ε - 1: (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω); the piecewise mechanism has
     ω = 1/(1 + e^{ε/2}).
@@ -51,7 +51,7 @@ def window_variance(epsilon: float, share: float, x: float) -> float:
 
 
 def best_window_share(epsilon: float) -> float:
-    """The share that minimises ``window_variance`` at x = ±1, by golden section on (0, 1/2]."""
+    """Return the share that minimises ``window_variance`` at x = ±1, by golden section on (0, 1/2]."""
     ratio = (sqrt(5) - 1) / 2
     low, high = 1e-6, 0.5
     while high - low > 1e-9:
@@ -64,6 +64,6 @@ def best_window_share(epsilon: float) -> float:
 
 
 def square_wave_half_width(epsilon: float) -> float:
-    """b = (εe^ε - e^ε + 1)/(2e^ε(e^ε - 1 - ε)), for readings in [0, 1]."""
+    """Return b = (εe^ε - e^ε + 1)/(2e^ε(e^ε - 1 - ε)), the Square Wave's half-width for readings in [0, 1]."""
     e = exp(epsilon)
     return (epsilon * e - e + 1) / (2 * e * (expm1(epsilon) - epsilon))

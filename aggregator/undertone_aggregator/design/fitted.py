@@ -1,4 +1,4 @@
-"""The table designed for a population: its making, its promise before it is made, its gain on the Hybrid."""
+"""The table designed for a population: its construction, its predicted variance and its gain over the Hybrid."""
 
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ _COARSE_CELLS = 33
 
 
 def population_table(epsilon: Fraction | float | str, theta: int, population: Readings) -> Mechanism:
-    """The table of least mean variance among the readings truncated at ``theta``. Raises NoTable."""
+    """Design the table of least mean variance for the readings truncated at ``theta``. Raises NoTable."""
     if theta > LARGEST_LEVEL:
         raise NoTable(f"theta = {theta} is above {LARGEST_LEVEL}, the largest of a table")
     density = population.levels(np.linspace(0.0, theta, LEVELS + 1), theta)
@@ -24,13 +24,13 @@ def population_table(epsilon: Fraction | float | str, theta: int, population: Re
 
 
 def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, population: Readings) -> float:
-    """By which share the mechanism's mean variance among the readings is below the Hybrid's at the same θ."""
+    """Return the share by which the mechanism's mean variance over the readings is below the Hybrid's at the same θ."""
     baseline = hybrid(epsilon, most_levels(theta))
     return 1.0 - population.mean_variance(mechanism, theta) / population.mean_variance(baseline, theta)
 
 
 def promised_variance(epsilon: Fraction | float | str, theta: int, population: Readings) -> float:
-    """The variance of `population_table` to a hundredth, in a tenth of the time; inf where there is no table."""
+    """Predict the variance of `population_table` to 1 % in a tenth of its time; inf if there is no table."""
     if theta > LARGEST_LEVEL:
         return float("inf")
     density = population.levels(np.linspace(0.0, theta, _COARSE_LEVELS + 1), theta)

@@ -1,7 +1,8 @@
 """Privacy loss distributions: from δ as a function of ε to the loss of many releases.
 
-δ on a grid of ε is joined by straight lines in e^ε (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, PoPETs 2022): a law
-of losses on the grid whose δ is never below. Releases add their losses up: a power of its Fourier transform.
+Values of δ on a grid of ε are joined by straight lines in e^ε (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, PoPETs
+2022). This gives a distribution of losses on the grid whose δ is nowhere too small. The losses of several releases add
+up: their distribution is a power of the Fourier transform.
 """
 
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-# Probability of losses that the composition may leave out at each end; what is left out counts as infinite.
+# Probability of losses that the composition may cut off at each end; the part cut off counts as infinite loss.
 _LEFT_OUT = 1e-15
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses (first + i) step with probability ``mass`` [points], infinite with probability ``infinite``."""
+    """Distribution of losses (first + i) step with probability ``mass`` [points]; infinite with probability
+    ``infinite``.
+    """
 
     step: float
     first: int
@@ -26,13 +29,13 @@ class Losses:
 
     @staticmethod
     def joined(step: float, first: int, deltas: Vector) -> "Losses":
-        """From an upper bound of δ at ε = (first + i) step; shape [points], the last one small.
+        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last one small.
 
-        Below the grid δ goes on as that of the first loss.
+        Below the grid, δ is that of the first loss.
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)
-        # Slopes in e^ε change by -q at each point; p = e^ε q.
+        # The slope in e^ε changes by -q at each point; the probability there is p = e^ε q.
         inner = rise[1:] - fall[:-1]
         top = -fall[-1]
         mass = np.maximum(np.concatenate([[0.0], inner, [top]]), 0.0)
@@ -41,7 +44,7 @@ class Losses:
         return Losses(step, first, mass, infinite)
 
     def composed(self, releases: int) -> "Losses":
-        """The losses of so many releases, one after another."""
+        """Return the distribution of the total loss of ``releases`` releases."""
         if releases == 1:
             return self
         at = (self.first + np.arange(len(self.mass))) * self.step
@@ -49,7 +52,7 @@ class Losses:
         spread = float(np.sqrt(max(self.mass @ np.square(at - mean), 0.0)))
         low, high = self._range(releases, mean, spread)
         size = 1 << int(np.ceil(np.log2(high - low + 1)))
-        # The transform folds losses into a circle of so many points.
+        # The discrete transform is circular with this number of points, so losses are taken modulo it.
         folded = np.zeros(size)
         np.add.at(folded, (self.first + np.arange(len(self.mass))) % size, self.mass)
         total = np.fft.irfft(np.fft.rfft(folded) ** releases, size)
@@ -58,9 +61,9 @@ class Losses:
         return Losses(self.step, low, mass, min(infinite, 1.0))
 
     def _range(self, releases: int, mean: float, spread: float) -> tuple[int, int]:
-        """First and last point that the sum's losses leave with a probability of about `_LEFT_OUT` at most.
+        """Return the first and last point that the total loss leaves with a probability of about `_LEFT_OUT` at most.
 
-        By Bernstein's inequality, the largest single loss included.
+        The bound is Bernstein's inequality, which includes the largest single loss.
         """
         bound = -np.log(_LEFT_OUT)
         largest = max(abs(self.first), abs(self.first + len(self.mass))) * self.step + abs(mean)
@@ -71,13 +74,13 @@ class Losses:
         return low, max(high, low)
 
     def delta(self, epsilon: float) -> float:
-        """E[(1 - e^{ε - loss})⁺], infinite losses included."""
+        """Return E[(1 - e^{ε - loss})⁺], infinite losses included."""
         at = (self.first + np.arange(len(self.mass))) * self.step
         above = at > epsilon
         return float(self.mass[above] @ -np.expm1(epsilon - at[above])) + self.infinite
 
     def epsilon(self, delta: float) -> float:
-        """The least ε >= 0 at this δ, to a thousandth of a step; inf where there is none."""
+        """Return the least ε >= 0 at this δ, to a thousandth of a step; inf if there is none."""
         if self.infinite > delta:
             return float("inf")
         low, high = 0.0, max((self.first + len(self.mass)) * self.step, 0.0)

@@ -1,4 +1,4 @@
-"""What a mechanism is: the members that the product calls, and what the server knows of each class in one table.
+"""Table of the mechanism classes: what the server knows of each, and a check that a new class is complete.
 
 To add a mechanism, write a class with every member of
 `undertone_shared.off_board.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
@@ -26,11 +26,13 @@ Decoded = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Traits:
-    """``kind``: one word. ``sentence``: what reports, for people; ``baseline``: whose variance its own is compared to.
+    """What the server knows of a mechanism besides its contract.
 
-    ``quadratic``: at the levels, Var(decoded | reading) is a quadratic in the reading. ``groups``: first
-    symbols of the groups in which a histogram is judged: fakes that move a mean far must stand alone. ``decoded``:
-    decode values that the campaign does not carry, and ``decoding`` the same mechanism with such values.
+    ``kind``: one word. ``sentence``: the mechanism's name for people; ``baseline``: the mechanism with whose variance
+    its own is compared. ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.
+    ``groups``: first symbols of the groups in which a histogram is tested for fakes; symbols that move a mean far have
+    groups of their own. ``decoded``: decode values that the campaign does not contain, and ``decoding`` makes the same
+    mechanism with such values.
     """
 
     kind: str
@@ -43,12 +45,12 @@ class Traits:
 
     @property
     def decodes(self) -> bool:
-        """Whether a symbol has an unbiased decode, as far as is known here."""
+        """True if a symbol has an unbiased decode with the values known here."""
         return self.decoding is None or self.decoded is not None
 
 
 def traits_of(mechanism: Any) -> Traits:
-    """The traits of a mechanism. Raises Invalid for a class that is not in `TABLE`."""
+    """Return the traits of a mechanism. Raises Invalid for a class that is not in `TABLE`."""
     describe = TABLE.get(type(mechanism))
     if describe is None:
         known = ", ".join(each.__name__ for each in TABLE)
@@ -57,7 +59,7 @@ def traits_of(mechanism: Any) -> Traits:
 
 
 def missing(mechanism: Any) -> list[str]:
-    """What a mechanism lacks before a campaign can carry it, one sentence each; empty for a whole one."""
+    """List what a mechanism lacks before a campaign can use it, one sentence each; empty for a complete one."""
     name = type(mechanism).__name__
     lacks = [f"{name} has no {member}" for member in _MEMBERS if not hasattr(mechanism, member)]
     if hasattr(mechanism, "parts"):
@@ -69,7 +71,7 @@ def missing(mechanism: Any) -> list[str]:
         described = mechanism.describe()
         if described.get("kind") not in notation.KINDS:
             lacks.append(f"the kind {described.get('kind')!r} is not in {notation.__name__}.KINDS")
-        # Reading takes fields out of what is read, so it is described anew.
+        # The parser removes fields from the dictionary that it reads, so this is a fresh one.
         elif _text(notation.parse_mechanism("the mechanism", described)) != _text(mechanism):
             lacks.append(f"what {name}.describe gives is not read back as the same mechanism")
     return lacks
@@ -103,7 +105,7 @@ def _table(mechanism: TableMechanism) -> Traits:
 
 
 def _doubling(first: int, end: int) -> tuple[int, ...]:
-    """The extremes alone, then twice as many symbols at a time towards the middle."""
+    """Return group starts: each extreme symbol alone, then groups that double in size towards the middle."""
     starts = {first}
     for power in range((end - first).bit_length()):
         step = 1 << power

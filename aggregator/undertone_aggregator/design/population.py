@@ -1,4 +1,4 @@
-"""A mechanism's variance among the readings of a population, as the threshold phase has estimated them."""
+"""The variance of a mechanism averaged over a population of readings, as the threshold phase estimates it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +15,21 @@ _EVEN_CELLS = 64
 
 @dataclass(frozen=True)
 class Population:
-    """Readings with mass ``density`` [d] on the integers of [edges[i], edges[i+1]), even within each; edges [d + 1]."""
+    """Distribution of readings: mass ``density`` [d] on the integers of [edges[i], edges[i+1]), uniform in each; edges
+    [d + 1].
+    """
 
     density: Vector
     edges: Sequence[int]
 
     @staticmethod
     def even(theta: int) -> "Population":
-        """Readings anywhere in [0, theta] alike: where nothing is known."""
+        """Make a uniform distribution on [0, theta], for when nothing is known of the readings."""
         edges = np.unique(np.rint(np.linspace(0, theta + 1, _EVEN_CELLS + 1)).astype(np.int64))
         return Population(np.diff(edges) / (theta + 1.0), tuple(edges.tolist()))
 
     def above(self, low: int) -> "Population":
-        """The readings less ``low``, those below it at 0."""
+        """Return the distribution of max(reading - ``low``, 0)."""
         if not low:
             return self
         edges = np.asarray(self.edges, dtype=np.int64) - low
@@ -36,20 +38,23 @@ class Population:
             return Population(np.ones(1), (0, 1))
         part = float(edges[first] - 1) / float(edges[first] - edges[first - 1]) if first else 0.0
         inside = self.density[first - 1] * part if first else 0.0
-        # The cell that ``low`` divides keeps its part above it.
+        # The cell that contains ``low`` keeps only its part above ``low``.
         below = float(self.density[: max(first - 1, 0)].sum()) + (self.density[first - 1] - inside if first else 0.0)
         cells = [(0, below), (1, inside)] if edges[first] > 1 else [(0, below + inside)]
         density = np.concatenate([[mass for _, mass in cells], self.density[first:]])
         return Population(density, (*(start for start, _ in cells), *edges[first:].tolist()))
 
     def levels(self, positions: Vector, theta: int) -> Vector:
-        """P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K + 1]."""
+        """Return P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K +
+        1].
+        """
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)
 
     def variances(self, mechanism: Mechanism, theta: int) -> Vector:
-        """The mean of Var(decoded report | min(x, theta)) over the readings x of each cell; [d], units of (theta/2)².
+        """Return the mean of Var(decoded report | min(x, theta)) over the readings x of each cell; [d], units of
+        (theta/2)².
 
-        The rounding to levels is part of it: E[E[Y² | level]] - E[min(x, theta)²].
+        The random rounding to levels is included: E[E[Y² | level]] - E[min(x, theta)²].
         """
         second = [
             float(Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2)
@@ -59,21 +64,21 @@ class Population:
         return np.asarray(second @ law - self._squares(theta)) * (4.0 / (theta * theta))
 
     def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
-        """``variances``, averaged over the readings."""
+        """Return ``variances``, averaged over the readings."""
         return float(self.density @ self.variances(mechanism, theta))
 
     def _squares(self, theta: int) -> Vector:
-        """E[min(x, theta)²] in each cell."""
+        """Return E[min(x, theta)²] in each cell."""
         edges = np.asarray(self.edges, dtype=np.float64)
         below = np.minimum(edges, theta + 1.0)
-        # Σ of x² over the integers below e is (e - 1) e (2e - 1) / 6.
+        # The sum of x² over the integers 0 to e - 1 is (e - 1) e (2e - 1) / 6.
         sums = np.diff((below - 1.0) * below * (2.0 * below - 1.0) / 6.0)
         above = np.diff(edges) - np.diff(below)
         return np.asarray((sums + above * theta * theta) / np.diff(edges))
 
 
 class Readings(Protocol):
-    """Readings that a mechanism for [0, theta] meets: of one range, or of blocks that are scaled to it."""
+    """Readings that a mechanism for [0, theta] receives: of one range, or of blocks that are scaled to it."""
 
     def levels(self, positions: Vector, theta: int) -> Vector: ...
 
@@ -82,21 +87,24 @@ class Readings(Protocol):
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of the day, each with a range of its own for one mechanism: ``parts`` (share of the slots, width of the
+    """Blocks of the day, each with its own range for one mechanism.
 
-    range, readings less its bottom). A block counts by what its noise costs: share times width squared.
+    ``parts``: (share of the slots, width of the range, readings less its bottom) of each block. A block's weight is the
+    cost of its noise: share times width squared.
     """
 
     parts: Sequence[tuple[float, int, Population]]
 
     def levels(self, positions: Vector, theta: int) -> Vector:
-        """P(level k), each block's readings scaled from its range to [0, theta]; shape [K + 1]."""
+        """Return P(level k), with each block's readings scaled from its range to [0, theta]; shape [K + 1]."""
         return np.asarray(
             sum(share * readings.levels(positions * (width / theta), width) for share, width, readings in self._costs())
         )
 
     def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
-        """The mean of Var(decoded report) over that of (width/2)², whatever the range that blocks are scaled to."""
+        """Return the mean of Var(decoded report) over the mean of (width/2)²; it does not depend on the common
+        range.
+        """
         return sum(share * readings.mean_variance(mechanism, width) for share, width, readings in self._costs())
 
     def _costs(self) -> list[tuple[float, int, Population]]:

@@ -1,8 +1,8 @@
-"""What the world learns: the privacy against readers of published means, provided the reports stay with the server.
+"""Privacy against readers of published means only, provided that the reports stay with the server.
 
 A published number is a function of a slot's histogram, hence of n reports without names and order: see
-`undertone_aggregator.design.blanket`. Days and years are compositions of such releases. It is no substitute for the
-device's own guarantee: the server still holds the reports, each under its device's name.
+`undertone_aggregator.design.blanket`. Days and years are compositions of such releases. This guarantee does not replace
+the device's own: the server still has every report under its device's name.
 """
 
 import math
@@ -22,24 +22,26 @@ from undertone_shared.errors import Invalid
 DELTA = 1e-6
 MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
-# Standard deviations that a count may be off; beyond, the loss counts as infinite.
+# Width of the counted range in standard deviations of a count; counts outside it are charged as infinite loss.
 _WIDE = 9.0
-# Cells of A and of B, and points of ε, per standard deviation of the loss: what is shown, and what runs beside others.
+# Cells of A and of B, and points of ε, per standard deviation of the loss: FINE for displayed numbers, COARSE for
+# numbers computed while the server does other work.
 FINE = 32
 COARSE = 10
-# Blankets are counted in buckets so wide at most, times the cells, each with its lower end: fewer hide less.
+# Largest width of a bucket of blanket counts, as a factor on the width of a cell. Each bucket counts with its lower
+# end, because fewer blankets hide less.
 _BUCKET = 0.25
 _LEAST_CHANCE = 1e-22
-# Probabilities of (A, B) at a time.
+# Number of probabilities of (A, B) that are computed at a time.
 _BLOCK = 1 << 21
-# Beyond `_WIDE` standard deviations a count's probability falls by this share at each step, at least: a logarithmically
-# concave law's tail is a geometric series at most.
+# Beyond `_WIDE` standard deviations a count's probability decreases by at least this share at each step: the tail of a
+# log-concave distribution is at most a geometric series.
 _FALL = 1e-4
 
 
 @dataclass(frozen=True)
 class Published:
-    """(``epsilon``, ``delta``) for ``releases`` published means.
+    """Guarantee (``epsilon``, ``delta``) for ``releases`` published means together.
 
     Each mean, and each difference of means, is over at least ``reports`` honest reports.
     """
@@ -50,12 +52,12 @@ class Published:
     delta: float
 
     def as_json(self) -> dict[str, object]:
-        """The keys that users may rely on; epsilon is null where there is none."""
+        """Return the documented JSON object; epsilon is null if it is infinite."""
         epsilon = None if math.isinf(self.epsilon) else self.epsilon
         return {"epsilon": epsilon, "delta": self.delta, "reports": self.reports, "releases": self.releases}
 
     def sentence(self, span: str) -> str:
-        """In words, the trust that it needs included."""
+        """Return the guarantee as a sentence that includes the trust that it needs."""
         if math.isinf(self.epsilon):
             learns = f"may learn everything with a probability above {self.delta:g}"
         else:
@@ -76,10 +78,11 @@ def published(
     fakes: float = 0.0,
     cells: int = FINE,
 ) -> Published:
-    """What ``releases`` numbers tell, each of which has one report of a household among so many ``reports``.
+    """Compute the guarantee of ``releases`` numbers, each of which includes one report of a household among
+    ``reports``.
 
-    ``fakes``: the share of reports that hide nobody. ``cells``: `FINE`, or `COARSE`, which is a little above and ten
-    times as fast. Raises Invalid.
+    ``fakes``: the share of reports that may be false and hide nobody. ``cells``: `FINE`, or `COARSE`, which gives a
+    slightly larger ε ten times as fast. Raises Invalid.
     """
     check_integer("reports", reports, 1, MOST_REPORTS)
     check_integer("slots", releases, 1, LARGEST_RELEASES)
@@ -93,7 +96,9 @@ def published(
 
 
 def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
-    """``published``, coarsely and for a round number of reports not above these, so that few cases are computed."""
+    """Compute ``published`` with coarse cells and the number of reports rounded down, so that few cases are
+    computed.
+    """
     size = 10 ** (len(str(reports)) - 1)
     rounded = max(step * size // 10 for step in (10, 15, 20, 30, 50, 70) if step * size // 10 <= reports)
     return published(mechanism, max(rounded, 1), releases, cells=COARSE)
@@ -101,7 +106,9 @@ def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
 
 @lru_cache(maxsize=64)
 def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
-    """The losses of one slot of so many reports: an upper bound of δ at every ε, tight to a fraction of a per cent."""
+    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε, tight to a fraction
+    of 1 %.
+    """
     gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
     mean = 1 + (reports - 1) * gamma
     top = math.log1p(extra)
@@ -121,7 +128,7 @@ def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
 
 
 def _blanket_counts(reports: int, gamma: float, bucket: float) -> list[tuple[int, float]]:
-    """(lower end, probability) of buckets of T = 1 + Bin(reports - 1, γ); 0 for what lies too low to count."""
+    """Return (lower end, probability) of buckets of T = 1 + Bin(reports - 1, γ); 0 for counts too low to matter."""
     n = reports - 1
     low, high = _span(n, gamma)
     k = np.arange(low, high + 1)
@@ -135,21 +142,22 @@ def _blanket_counts(reports: int, gamma: float, bucket: float) -> list[tuple[int
 
 
 def _span(n: int, chance: float) -> tuple[int, int]:
-    """Where a binomial count of n trials lies but for `_WIDE` standard deviations."""
+    """Return the range of a binomial count of n trials within `_WIDE` standard deviations."""
     wide = _WIDE * math.sqrt(n * chance * (1 - chance)) + _WIDE
     return max(math.floor(n * chance - wide), 0), min(math.ceil(n * chance + wide), n)
 
 
 def _factorials(low: int, high: int) -> Vector:
-    """-ln(k!/low!) for k = low..high: sums of logarithms, which do not lose what large factorials would."""
+    """Return -ln(k!/low!) for k = low..high as sums of logarithms, which are more precise than large factorials."""
     return np.concatenate([[0.0], -np.cumsum(np.log(np.arange(low + 1, high + 1)))])
 
 
 def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> tuple[Vector, float]:
-    """δ at every ε of ``grid`` for so many blankets, at most; and the probability, under P, that is left out.
+    """Return an upper bound of δ at every ε of ``grid`` for ``blankets`` blankets, and the probability under P left
+    out.
 
-    Counts are taken together in cells of A and B. A cell whose losses all exceed ε adds P - e^ε Q, exactly; one that
-    ε divides at most P (1 - e^{ε - its largest loss}).
+    Counts are grouped in cells of A and B. A cell whose losses all exceed ε adds P - e^ε Q, exactly; a cell whose
+    losses lie on both sides of ε adds at most P (1 - e^{ε - its largest loss}).
     """
     low, high = _span(blankets, t)
     width = max(int(math.sqrt(blankets * t * (1 - t)) / cells), 1)
@@ -159,7 +167,7 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     edge = (base[0].sum() + base[:, 0].sum() if low > 0 else 0.0) + (
         base[-1].sum() + base[:, -1].sum() if high < blankets else 0.0
     )
-    # γ E[pA + B + R]/T = 1: P is the base measure times (T + (p-1) A)/T over its mean 1 + (p-1) t.
+    # γ E[pA + B + R]/T = 1, so P is the base measure times (T + (p-1) A)/T over its mean 1 + (p-1) t.
     scale = blankets * (1 + extra * t)
     p = (blankets * base + extra * moment_a) / scale
     q = (blankets * base + extra * moment_b) / scale
@@ -169,7 +177,7 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     left_out = (1 + extra) * (edge / _FALL + float(p[~used].sum()))
     p, q, upper, lower = p[used], q[used], upper[used], lower[used]
     size = len(grid)
-    # The first ε of the grid that is not below the cell's least, and its largest, loss.
+    # For each cell, the index of the first ε of the grid that is not below its least, and its largest, loss.
     divided = np.searchsorted(grid, lower)
     above = np.searchsorted(grid, upper)
     sums_p = _from_above(np.bincount(divided, p, size + 1))
@@ -184,15 +192,17 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
 
 
 def _from_above(counts: NDArray[Any]) -> Vector:
-    """Σ over cells whose losses all lie above grid[i]; counts [size + 1] → [size]."""
+    """Sum ``counts`` over the cells whose losses all lie above grid[i]; counts [size + 1] → [size]."""
     return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
 
 
 def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Vector, Vector, Vector]:
-    """Probability, and sums of A and of B times probability, of cells of (A, B) | T; shape [cells, cells] each."""
+    """Return probability, and sums of A and of B times probability, of cells of (A, B) | T; shape [cells, cells]
+    each.
+    """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)
-    # By A + B, less 2 low; where no other blanket is possible, the last one has none left.
+    # Indexed by A + B - 2 low. Where no other blanket is possible (t = 1/2), R = 0 is the only case left.
     fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
     others = _factorials(fewest, most)
     left = np.arange(fewest, most + 1)

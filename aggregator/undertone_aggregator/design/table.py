@@ -1,9 +1,10 @@
-"""Tables that beat the hybrid mechanism: a linear programme, rounded to integers that anybody can check.
+"""Optimal tables, with less variance than the hybrid mechanism: a linear programme, rounded to verifiable integers.
 
-Variables are P(j|k) for cells j that decode to a fixed grid y_j and levels k at x_k, with m_j <= P(j|k) <= e^ε m_j,
-Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k; the worst variance is minimised, or the mean one over a density of levels
-with a cap on the worst. Rounded to integers W, the rows are then repaired by a few units so that Σ_j W y_j = 2^b mu_k
-exactly: decode and levels stay small integers. The certificate of the integers decides, never the programme.
+Variables are P(j|k) for cells j that decode to a fixed grid y_j and levels k at x_k, with m_j <= P(j|k) <= e^ε m_j, Σ_j
+P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean one over a density of
+levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W y_j = 2^b
+mu_k exactly: decode values and levels stay small integers. The certificate is computed from the integers, not from the
+programme.
 """
 
 from collections.abc import Sequence
@@ -26,28 +27,31 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
-# The largest decoded value over the least possible.
+# The largest decoded value, as a multiple of the least possible one.
 REACH = 1.1
-# By how much the programme's bound stays below the cap, and a cell's least probability, so that rounding does not break
-# it: the first pair that passes; those that cost the most variance come last. Cells that the first solution makes less
-# likely are left out.
+# Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
+# that passes is used; pairs that cost more variance come later. Cells that the first solution makes less likely are
+# dropped.
 _MARGINS = (
     *((1e-5, 2e-5), (1e-4, 2e-5), (1e-4, 1e-3), (1e-3, 2e-5), (1e-3, 1e-4)),
     *((3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4)),
 )
-# What single cells are shifted by, off the even grid: with them a row's mean can be repaired to the unit.
+# Offsets of single cells from the even grid; with them a row's mean can be repaired to the unit.
 _SHIFTS = (4096, 512, 64, 8, 1)
 
 
 class NoTable(Exception):
-    """The linear programme has no solution, or no rounding of it keeps the cap; the message says which."""
+    """No table exists: the linear programme has no solution, or no rounding of it keeps the cap; the message says
+    which.
+    """
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Decoded integers y_j and levels mu_k, in units of 2^-shift; cells are multiples of ``step`` apart, except that
+    """Decoded integers y_j and levels mu_k, in units of 2^-shift.
 
-    the cells ``shifted`` lie _SHIFTS further. ``narrow``: two others that are one step apart.
+    Cells are multiples of ``step`` apart, except that the cells in ``shifted`` lie _SHIFTS further. ``narrow``: two
+    other cells that are one step apart.
     """
 
     ys: tuple[int, ...]
@@ -58,7 +62,7 @@ class _Grid:
     narrow: tuple[int, int] = (0, 1)
 
     def centred(self, integers: Sequence[int]) -> Vector:
-        """In the papers' units: 0 to theta is -1 to 1."""
+        """Convert integers to the papers' units: 0 to theta becomes -1 to 1."""
         return np.array(integers) * (2 / self.values[-1]) - 1
 
 
@@ -72,11 +76,11 @@ def optimal_table(
     density: Sequence[float] | None = None,
     worst: float = 1.25,
 ) -> TableMechanism:
-    """The table for truncated readings in [0, theta] with certificate at most ``best_fraction(epsilon)``.
+    """Design the table for truncated readings in [0, theta] with certificate at most ``best_fraction(epsilon)``.
 
-    ``density``: how likely each level is (levels + 1 numbers); then the mean variance over it is minimised, its worst
-    at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest decoded
-    value, readings in [-1, 1]. Raises Invalid for bad input, NoTable.
+    ``density``: probability of each level (levels + 1 numbers); then the mean variance over it is minimised, and the
+    worst is at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest
+    decoded value, for readings in [-1, 1]. Raises Invalid for bad input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
@@ -104,9 +108,9 @@ def optimal_table(
 def ideal_variance(
     epsilon: Fraction | float | str, density: Sequence[float], cells: int = CELLS, worst: float = 1.25
 ) -> float:
-    """The least mean variance over a density of levels, before any rounding to integers; readings in [-1, 1].
+    """Return the least mean variance over a density of levels, before rounding to integers; readings in [-1, 1].
 
-    The readings' own rounding to the levels is not in it. Raises Invalid for bad input, NoTable.
+    The random rounding of readings to levels is not included. Raises Invalid for bad input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
@@ -124,10 +128,10 @@ def _weights(density: Sequence[float], levels: int) -> Vector:
 
 
 def _reach(epsilon: float, weights: Vector | None) -> float:
-    """The largest decoded value, readings in [-1, 1].
+    """Return the largest decoded value, for readings in [-1, 1].
 
-    With a density little more than the least possible, (e^ε + 1)/(e^ε - 1), which is stochastic rounding's: one false
-    report then moves a mean little further than it must, for a few per cent of variance. The least worst variance
+    With a density it is slightly above the least possible value (e^ε + 1)/(e^ε - 1), that of stochastic rounding: one
+    false report then moves a mean little further than it must, for a few per cent of variance. The least worst variance
     needs the piecewise mechanism's (e^{ε/2} + 1)/(e^{ε/2} - 1).
     """
     return float(1.0 / np.tanh(epsilon / 4) if weights is None else REACH / np.tanh(epsilon / 2))
@@ -145,7 +149,9 @@ def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
 
 
 def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
-    """The cells that the first solution uses with a probability above ``enough``, the likeliest of them shifted."""
+    """Return the grid of cells that the first solution uses with probability above ``enough``; shift the likeliest
+    ones.
+    """
     kept = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in kept if j + 1 in kept]
     if not neighbours or len(kept) < len(_SHIFTS) + 2:
@@ -167,7 +173,7 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
 
 def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floor: float) -> Vector:
-    """P(j|k), shape [levels + 1, cells]: variables P row by row, then m, then the worst variance t."""
+    """Solve for P(j|k), shape [levels + 1, cells]; variables are P row by row, then m, then the worst variance t."""
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     rows, cells = len(x), len(y)
     size = rows * cells
@@ -211,7 +217,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
 
 
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
-    """The table with 2^BITS outcomes a row, every row's sum and mean exact; None where a weight falls below 1."""
+    """Round to 2^BITS outcomes per row with exact row sums and means; return None if a weight falls below 1."""
     total = 1 << BITS
     rows = []
     for row, value in zip(channel, grid.values, strict=True):
@@ -225,10 +231,10 @@ def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
 
 
 def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
-    """Move units between cells until Σ W y is ``wanted``; the sum of the row stays.
+    """Move units between cells until Σ W y is ``wanted``; the sum of the row does not change.
 
-    First onto or off shifted cells, until a multiple of the step is missing; then between the others, wide steps
-    before narrow ones, so that few units move.
+    Units first move to or from shifted cells until the difference is a multiple of the step. Then they move between the
+    other cells, wide steps before narrow ones, so that few units move.
     """
     ys = grid.ys
     low = grid.narrow[0]
@@ -238,7 +244,7 @@ def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
         _move(weights, low, j, units)
     plain = [j for j in range(len(ys)) if j not in grid.shifted]
     plain.sort(key=lambda j: weights[j])
-    # Of several pairs with one width, the last one, hence the heaviest, is taken.
+    # If several pairs have the same width, the last one, which has the largest weights, is taken.
     wide = {ys[j] - ys[i]: (i, j) for i in plain for j in plain if i < j} | {grid.step: grid.narrow}
     rest = wanted - _moment(weights, ys)
     for width in sorted(wide, reverse=True):
@@ -251,7 +257,7 @@ def _moment(weights: Sequence[int], ys: Sequence[int]) -> int:
 
 
 def _nearest(rest: int, width: int) -> tuple[int, int]:
-    """(units, what is left) with rest = units width + left and |left| <= width / 2."""
+    """Return (units, remainder) with rest = units width + remainder and |remainder| <= width / 2."""
     units = (2 * rest + width) // (2 * width)
     return units, rest - units * width
 

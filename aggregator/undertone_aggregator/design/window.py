@@ -1,7 +1,7 @@
 """Integers of the scalar mechanisms for an epsilon: stochastic rounding, piecewise, hybrid, Square Wave.
 
-All share the fraction a/b of `budget.best_fraction`, hence a proven epsilon, and stay near the continuous worst-case
-variance: at most 0.05 % above it (often below: whole cells favour a window slightly wider than the papers').
+All use the fraction a/b of `budget.best_fraction`, hence a proven epsilon. Their worst-case variance is at most 0.05 %
+above the continuous one (often below, because whole cells favour a window slightly wider than the papers').
 """
 
 from collections.abc import Sequence
@@ -24,37 +24,41 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 Epsilon = Fraction | float | str
 
 LEVELS = 256
-# Cells that the window's positions span: fine enough for every epsilon, small enough for a histogram per slot.
+# Least number of cells over which the window's positions range: fine for every epsilon, small for a histogram per slot.
 _SPAN = 1024
 _TOLERANCE = 1.0005
-# From here on the closed-form width of the Square Wave is close enough to the best whole number of cells.
+# With this number of bins or more, the closed-form width of the Square Wave is close enough to the best whole number.
 _MANY_BINS = 64
 
 
 def most_levels(width: int, largest: int = LEVELS) -> int:
-    """The most levels K <= ``largest`` with width * K < 2^30, for readings truncated to [0, width]. Raises Invalid."""
+    """Return the largest K <= ``largest`` with width * K < 2^30, for readings truncated to [0, width]. Raises
+    Invalid.
+    """
     check_integer("width", width, 1, SMALL - 1)
     check_integer("largest", largest, 1, SMALL - 1)
     return min(largest, (SMALL - 1) // width)
 
 
 def worst_variance(mechanism: WindowMechanism | Hybrid) -> Fraction:
-    """max over levels of the exact variance, in the papers' units (readings in [-1, 1]).
+    """Return the largest exact variance over the levels, in the papers' units (readings in [-1, 1]).
 
-    Every mechanism here has a variance that is a symmetric quadratic in the level: its largest is at an end or in
-    the middle.
+    The variance of every mechanism here is a symmetric quadratic in the level, so it is largest at an end or in the
+    middle.
     """
     return max(Fraction(*mechanism.variance(level, 2)) for level in {0, mechanism.levels // 2, mechanism.levels})
 
 
 def stochastic_rounding(epsilon: Epsilon) -> WindowMechanism:
-    """Two cells, ±(a + b)/(a - b) (Duchi et al.). Raises Invalid for an epsilon outside [0.05, 8]."""
+    """Return the mechanism with two cells, ±(a + b)/(a - b) (Duchi et al.). Raises Invalid for epsilon outside [0.05,
+    8].
+    """
     a, b = best_fraction(epsilon)
     return WindowMechanism(a, b, 1, 1, 1)
 
 
 def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
-    """The piecewise mechanism (Wang et al., ICDE 2019) with ``levels`` + 1 input levels.
+    """Return the piecewise mechanism (Wang et al., ICDE 2019) with ``levels`` + 1 input levels.
 
     The window covers 1/(1 + e^{ε/2}) of the cells to the nearest cell, or one cell more where that is needed to stay
     at the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
@@ -70,7 +74,7 @@ def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowM
 
 
 def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
-    """The piecewise mechanism with the whole window that minimises the worst-case variance. Raises Invalid."""
+    """Return the piecewise mechanism with the whole window that minimises the worst-case variance. Raises Invalid."""
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
     share = best_window_share(Budget.parse(epsilon).approximate[0])
@@ -82,9 +86,10 @@ def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) ->
 
 
 def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
-    """The hybrid mechanism (Wang et al., ICDE 2019): a public coin of floor(α 65536)/65536 for the piecewise part.
+    """Return the hybrid mechanism (Wang et al., ICDE 2019) with probability floor(α 65536)/65536 of the piecewise part.
 
-    Below ε* = 0.609352 the coin is 0 and stochastic rounding draws alone. Raises Invalid.
+    A public coin chooses the part. Below ε* = 0.609352 the probability is 0 and stochastic rounding draws alone. Raises
+    Invalid.
     """
     rounding = stochastic_rounding(epsilon)
     coin = int(hybrid_share(Budget.parse(epsilon).approximate[0]) * 65536)
@@ -92,7 +97,7 @@ def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
 
 
 def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
-    """The Square Wave (Li et al., SIGMOD 2020) on d = len(edges) - 1 bins, one level each; 2 to 256 bins.
+    """Return the Square Wave (Li et al., SIGMOD 2020) on d = len(edges) - 1 bins, one level each; 2 to 256 bins.
 
     With 64 bins or more the half-width is floor(b d) of the continuous b; with fewer the window is the one that
     minimises `worst_tail_variance`. Raises Invalid for an epsilon or edges out of range.
@@ -109,7 +114,7 @@ def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
 
 
 def worst_tail_variance(a: int, b: int, window: int, bins: int) -> float:
-    """The largest Cramér-Rao variance, per report, of a tail excess Σ_i f_i (i - t)+, over t = 0..bins-2.
+    """Return the largest Cramér-Rao variance, per report, of a tail excess Σ_i f_i (i - t)+, over t = 0..bins-2.
 
     For a Square Wave of ``bins`` bins at the uniform f, where L(f) is estimated with variance
     Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² (mechanisms with few bins: window 1 is k-ary randomised response).

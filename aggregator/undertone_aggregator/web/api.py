@@ -1,4 +1,4 @@
-"""What the HTTP API says: plain JSON values made from results. Version 1 only ever gains fields."""
+"""JSON answers of the HTTP API, made from results. Within version 1, fields are only added."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
 _MOST_SHARES = 20
-# Runs of slots in one question for quantiles, each of which takes up to a second: a month of days.
+# Largest number of runs of slots in one request for quantiles, each of which takes up to a second: a month of days.
 LARGEST_RUNS = 31
 # Columns of a series that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")
@@ -27,7 +27,7 @@ FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
 
 @dataclass(frozen=True)
 class Recent:
-    """A campaign's newest settled slots, and what is said of them. ``key``: they stay as they are while it does."""
+    """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same."""
 
     key: tuple[int, ...]
     rows: list[Estimate]
@@ -36,7 +36,9 @@ class Recent:
 
 
 def recent(results: PublicResults, before: Recent | None = None) -> Recent:
-    """The newest slots, computed again only when anything but the number of deliveries is new since ``before``."""
+    """Return the newest slots; compute them again only if anything but the number of deliveries changed since
+    ``before``.
+    """
     last = results.settled
     key = results.mark[:-1]
     if before is not None and before.key == key:
@@ -47,7 +49,7 @@ def recent(results: PublicResults, before: Recent | None = None) -> Recent:
 
 
 def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict[str, Any]:
-    """A campaign at a glance."""
+    """Return a campaign's summary."""
     campaign, rows = results.campaign, made.rows
     newest = rows[-1] if rows else None
     return {
@@ -84,7 +86,7 @@ def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict
 
 
 def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
-    """One group's raw series, the filtered one beside it if asked for, by column. Raises Invalid."""
+    """Return one group's raw series by column, with the filtered one if the query asks for it. Raises Invalid."""
     first, last = query.span(results)
     rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
     raw = [row for row in rows if not row.series.filtered]
@@ -105,7 +107,9 @@ def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
 
 
 def ranges(results: PublicResults, query: "Parameters", every: int | None) -> dict[str, Any]:
-    """Means over runs of slots, one cycle by default; of each run over its published slots. Raises Invalid."""
+    """Return means over runs of slots, one cycle long by default; each over the run's published slots. Raises
+    Invalid.
+    """
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
     rows = results.ranges(every or results.campaign.cycle, first, last, query.group)
@@ -119,7 +123,7 @@ def ranges(results: PublicResults, query: "Parameters", every: int | None) -> di
 
 
 def selection(results: PublicResults, query: "Parameters", hours: Hours | None) -> dict[str, Any]:
-    """The mean of all selected slots and the fleet's total, with their errors. Raises Invalid."""
+    """Return the mean of all selected slots and the fleet's total, with their errors. Raises Invalid."""
     first, last = query.span(results)
     rows = results.selection(first, last, query.group, hours=hours, zone=query.zone)
     return {
@@ -132,9 +136,9 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None) 
 
 
 def quantile_runs(results: PublicResults, query: "Parameters", every: int | None) -> tuple[dict[str, Any], list[Run]]:
-    """(facts of the campaign, runs of slots of which quantiles are asked, the newest when nothing is said).
+    """Return (facts of the campaign, runs of slots for a quantiles request); without ``from``, the newest runs.
 
-    The runs are read, and not worked out. Raises Invalid.
+    The runs are only read from the store; the quantiles are computed later. Raises Invalid.
     """
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
@@ -149,12 +153,12 @@ def quantile_runs(results: PublicResults, query: "Parameters", every: int | None
 
 
 def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
-    """Quantiles over runs of slots: a model, with 90 % bands."""
+    """Return quantiles over runs of slots, from a model, with 90 % bands."""
     return {**facts, "quantiles": [{name: _plain(value) for name, value in row.row().items()} for row in rows]}
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
-    """The campaign's epochs with their theta, the highest of several blocks, and what was said when it was chosen.
+    """Return the campaign's epochs with their theta (the highest of several blocks) and the warnings of its choice.
 
     ``ranges``: [first slot of the cycle, low, theta] of each block.
     """
@@ -186,7 +190,7 @@ def epochs(results: PublicResults) -> dict[str, Any]:
 class Parameters:
     """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``.
 
-    Raises Invalid, the parameter named.
+    Raises Invalid with the parameter's name.
     """
 
     def __init__(self, parameters: dict[str, str], known: tuple[str, ...]) -> None:
@@ -196,13 +200,15 @@ class Parameters:
         self.zone = _zone(parameters["tz"]) if "tz" in parameters else None
         self._from = self._moment("from", parameters.get("from"))
         self._to = self._moment("to", parameters.get("to"))
-        # Nobody said where it begins.
+        # True if the request does not say where its span begins.
         self.open = self._from is None
         self.group = parameters.get("group", EVERYBODY)
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
     def span(self, results: PublicResults) -> tuple[int, int]:
-        """(first slot, last slot), the newest `LARGEST_SELECTION` when nothing is said. Raises Invalid for more."""
+        """Return (first slot, last slot); by default the newest `LARGEST_SELECTION` slots. Raises Invalid for a longer
+        span.
+        """
         first, last = results.span(self._from, self._to)
         newest = results.ends // results.campaign.slot_seconds - 1
         last = min(last, newest)
@@ -226,17 +232,17 @@ class Parameters:
 
 
 def whole_number(name: str, text: str | None) -> int | None:
-    """The number in a parameter, None without one. Raises Invalid."""
+    """Parse a whole number in a parameter; return None if it is absent. Raises Invalid."""
     if text is None:
         return None
-    # Thousands of digits are no number to Python.
+    # Python refuses to convert thousands of digits, so the length is checked first.
     if not text.isdecimal() or len(text) > len(str(LARGEST_SELECTION)) or not 1 <= int(text) <= LARGEST_SELECTION:
         raise Invalid(f"{name} is {text!r}, expected 1 to {LARGEST_SELECTION}")
     return int(text)
 
 
 def shares_of(text: str | None) -> list[float]:
-    """The shares in a parameter, of deciles and the median without one. Raises Invalid."""
+    """Parse the shares in a parameter; by default the first and last decile and the median. Raises Invalid."""
     try:
         shares = [float(share) for share in (text or "0.1,0.5,0.9").split(",")]
     except ValueError:
@@ -280,7 +286,7 @@ def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[A
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no nan and no infinity."""
+    """Return a value that JSON can represent: floats rounded to 7 digits; nan and infinity become null."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     return value

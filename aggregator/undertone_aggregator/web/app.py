@@ -1,4 +1,4 @@
-"""The web application: the page, its files, the API, live news, and, only with a token, actions."""
+"""The web application: the page, its files, the API, live updates, and, for users with a token, actions."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
@@ -36,7 +36,8 @@ from undertone_shared.errors import Invalid
 
 STATIC = Path(str(files("undertone_aggregator.web"))) / "static"
 _LARGEST_BODY = 4096
-# No script, style, font or picture but ours; nobody frames the page; nothing is asked of any other host.
+# The page loads scripts, styles, fonts and pictures only from this server, no site may frame it, and it contacts no
+# other host.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -54,7 +55,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class SafeHeaders:
-    """Every answer carries the headers that keep a page to itself."""
+    """Middleware that adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -69,7 +70,7 @@ class SafeHeaders:
 
 
 class Pages:
-    """The routes over one site."""
+    """The HTTP routes over one site."""
 
     def __init__(self, site: Site, logins: Logins | None) -> None:
         self._site = site
@@ -80,7 +81,7 @@ class Pages:
         self.ready = Ready(site.names, site.mark, self._summary)
 
     def routes(self) -> list[Route]:
-        """What is asked where."""
+        """Return the routes: path, handler and method."""
         each = "/api/v1/campaigns/{name}"
         return [
             Route("/", self.page),
@@ -101,22 +102,22 @@ class Pages:
         ]
 
     async def page(self, request: Request) -> Response:
-        """The page: one for all campaigns, which it names in its own fragment."""
+        """Return the page: one file for all campaigns; the URL's fragment names the campaign."""
         return FileResponse(STATIC / "index.html")
 
     async def guide(self, request: Request) -> Response:
-        """A guide that the page links to, as text."""
+        """Return a guide that the page links to, as text."""
         text = await anyio.to_thread.run_sync(guide, request.path_params["name"])
         if text is None:
             raise HTTPException(404, f"there is no guide {request.path_params['name']!r} here")
         return PlainTextResponse(text)
 
     async def openapi(self, request: Request) -> Response:
-        """What this API offers, for programs."""
+        """Return the API's OpenAPI description."""
         return JSONResponse(document())
 
     async def campaigns(self, request: Request) -> Response:
-        """All campaigns at a glance; one that cannot be read says why and hides no other."""
+        """Return the summaries of all campaigns; for a campaign that cannot be read, the reason instead."""
         api.Parameters(dict(request.query_params), ())
 
         def all_of_them() -> list[dict[str, Any]]:
@@ -131,17 +132,17 @@ class Pages:
         return JSONResponse({"campaigns": await anyio.to_thread.run_sync(all_of_them)})
 
     async def campaign(self, request: Request) -> Response:
-        """One campaign at a glance."""
+        """Return one campaign's summary."""
         api.Parameters(dict(request.query_params), ())
         return JSONResponse(await anyio.to_thread.run_sync(self._summary, self._name(request)))
 
     async def estimates(self, request: Request) -> Response:
-        """A group's series."""
+        """Return a group's series of estimates."""
         query = api.Parameters(dict(request.query_params), _ESTIMATES)
         return await self._read(request, lambda results: api.estimates(results, query))
 
     async def quantiles(self, request: Request) -> Response:
-        """The distribution over runs of slots."""
+        """Return quantiles of the readings over runs of slots."""
         parameters = dict(request.query_params)
         every = api.whole_number("every", parameters.pop("every", None))
         shares = api.shares_of(parameters.pop("shares", None))
@@ -151,21 +152,21 @@ class Pages:
             self._site.read, name, lambda results: api.quantile_runs(results, query, every)
         )
         try:
-            # Nobody waits for this at the campaign's lock.
+            # The computation happens outside the campaign's lock, so that nobody waits for it.
             rows = await self._quantiles.of(asked[1], shares)
         except Busy:
             raise HTTPException(503, f"{LARGEST_QUEUE} requests for quantiles wait already: try again") from None
         return JSONResponse(api.quantiles(asked[0], rows))
 
     async def ranges(self, request: Request) -> Response:
-        """Means over runs of slots."""
+        """Return means over runs of slots."""
         parameters = dict(request.query_params)
         every = api.whole_number("every", parameters.pop("every", None))
         query = api.Parameters(parameters, ("from", "to", "tz", "group", "every"))
         return await self._read(request, lambda results: api.ranges(results, query, every))
 
     async def selection(self, request: Request) -> Response:
-        """The mean of a selection of slots."""
+        """Return the mean of a selection of slots."""
         parameters = dict(request.query_params)
         between = parameters.pop("between", None)
         hours = None if between is None else Hours.parse("between", between)
@@ -173,17 +174,17 @@ class Pages:
         return await self._read(request, lambda results: api.selection(results, query, hours))
 
     async def facts(self, request: Request) -> Response:
-        """The campaign's broadcasts and how it is read, for `undertone.connect`."""
+        """Return the campaign's broadcasts and the settings of its estimates, for `undertone.connect`."""
         api.Parameters(dict(request.query_params), ())
         return await self._read(request, facts_of)
 
     async def epochs(self, request: Request) -> Response:
-        """The history of theta."""
+        """Return the campaign's epochs with their theta."""
         api.Parameters(dict(request.query_params), ())
         return await self._read(request, api.epochs)
 
     async def events(self, request: Request) -> Response:
-        """Server-sent events: the campaign at a glance whenever something is new since the answer began."""
+        """Stream server-sent events: the campaign's summary whenever something has changed since the response began."""
         name = self._name(request)
         address = _address(request)
         try:
@@ -202,7 +203,7 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """The selection in one of `export.FORMATS`."""
+        """Return the selected slots as a file in one of `export.FORMATS`."""
         parameters = dict(request.query_params)
         form = export.format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, "format"))
@@ -218,7 +219,9 @@ class Pages:
         return Response(body, media_type=form.media_type, headers=headers)
 
     async def session(self, request: Request) -> Response:
-        """Whether actions are on and this browser is logged in; log in with the token, log out."""
+        """GET: tell whether actions are on and this browser is logged in. POST: log in with the token. DELETE:
+        log out.
+        """
         if self._logins is None:
             return JSONResponse({"actions": []})
         session = request.cookies.get(COOKIE)
@@ -244,7 +247,7 @@ class Pages:
         return answer
 
     async def act(self, request: Request) -> Response:
-        """An action on a campaign, or on the device that the body names, by somebody who is logged in."""
+        """Perform an action on a campaign, or on the device that the body names, for a logged-in user."""
         actions = self._site.actions()
         action = request.path_params["action"]
         if self._logins is None or action not in actions:
@@ -263,7 +266,7 @@ class Pages:
         state = self._site.state(name)
 
         def made(results: PublicResults) -> dict[str, Any]:
-            # One thread at a time reads a campaign.
+            # The campaign's lock is held here, so only one thread at a time updates this entry.
             now = self._recent[name] = api.recent(results, self._recent.get(name))
             return api.summary(results, state, now)
 
@@ -280,7 +283,8 @@ class Pages:
 
     @staticmethod
     def _same_origin(request: Request) -> None:
-        # Browsers say where a request comes from; one that does not must not come from a page at all.
+        # Browsers state where a request comes from. A request without that header is accepted only if its Origin, if
+        # any, is ours.
         said = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
         if said not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
@@ -303,9 +307,9 @@ class Pages:
 
 
 def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()) -> Starlette:
-    """The application over a site; without ``logins`` nothing can be changed.
+    """Make the application over a site; without ``logins`` nothing can be changed.
 
-    ``names``: host names of the page beside this machine's own, see `KnownHosts`.
+    ``names``: host names of the page in addition to this machine's own, see `KnownHosts`.
     """
     pages = Pages(site, logins)
     return Starlette(
@@ -317,7 +321,7 @@ def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()
 
 
 def _address(request: Request) -> str:
-    """The address that a request comes from; behind a trusted proxy uvicorn has put the client's there."""
+    """Return the address that a request comes from; behind a trusted proxy, uvicorn has set it to the client's."""
     return "" if request.client is None else request.client.host
 
 

@@ -1,15 +1,15 @@
-"""The guides that the page links to, as text. The wheel has them in this package, a checkout in ``docs``."""
+"""The guides that the page links to, as text. An installed wheel has them in this package, a checkout in ``docs``."""
 
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 _PLACES = (_HERE / "guides", _HERE.parents[2] / "docs")
-# Those that explain what is on the page; pyproject.toml puts the same ones into the wheel.
+# The guides that explain what the page shows; pyproject.toml includes the same ones in the wheel.
 GUIDES = ("privacy", "limits", "threats", "threshold", "filter", "glossary")
 
 
 def guide(name: str) -> str | None:
-    """Return a guide's text (Markdown); None for a name that is none, and where the installation lacks it."""
+    """Return a guide's text (Markdown); None for an unknown name, or if the installation does not contain the guide."""
     if name in GUIDES:
         for place in _PLACES:
             if (place / f"{name}.md").is_file():

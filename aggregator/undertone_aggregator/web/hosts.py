@@ -1,8 +1,8 @@
-"""The names that a page may be asked for by: protection against DNS rebinding.
+"""Host names under which the page may be requested: protection against DNS rebinding.
 
-A web site can have its own name resolve to 127.0.0.1, or to an address of the local network, and then read whatever
-answers there as if it were its own. Such a request still carries the site's name in its Host header. A page therefore
-answers to addresses, to the machine's own names, and to names that its operator lists, and to no other.
+A web site can have its own name resolve to 127.0.0.1, or to an address of the local network, and then read the answers
+of a server there as if they were its own. Such a request still has the site's name in its Host header. A page therefore
+accepts only addresses, the machine's own names, and names that its operator lists.
 """
 
 import ipaddress
@@ -17,23 +17,25 @@ _LONGEST_SHOWN = 60
 
 
 def name_in(host: str) -> str:
-    """The name or address in a Host header, without port, brackets and final dot, in lower case."""
+    """Return the name or address in a Host header, without port, brackets and final dot, in lower case."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].rstrip(".").lower()
 
 
 def own_names() -> frozenset[str]:
-    """This machine's names, which no other site can have: ``localhost``, its host name, and that name in mDNS."""
+    """Return this machine's names, which no other site can have: ``localhost``, its host name, and that name in
+    mDNS.
+    """
     name = name_in(socket.gethostname())
     return frozenset({"localhost", name, f"{name.partition('.')[0]}.local"})
 
 
 class KnownHosts:
-    """Middleware that refuses HTTP requests to unknown names with status 421 and a sentence.
+    """Middleware that refuses HTTP requests for unknown host names with status 421 and a sentence.
 
-    ``names``: further names of this page, such as a reverse proxy passes on. An address is always taken: DNS rebinding
-    needs a name. So is a request without a Host header, which no browser sends.
+    ``names``: additional names of this page, for example those that a reverse proxy passes on. An address is always
+    accepted, because DNS rebinding needs a name; so is a request without a Host header, which no browser sends.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
@@ -54,7 +56,7 @@ class KnownHosts:
         await self._app(scope, receive, send)
 
     def knows(self, host: str) -> bool:
-        """Whether the page answers to this Host header."""
+        """Return True if the page accepts this Host header."""
         name = name_in(host)
         try:
             ipaddress.ip_address(name)

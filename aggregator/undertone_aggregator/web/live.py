@@ -1,4 +1,4 @@
-"""News for every open page: one look at the store for all of them, the oldest message dropped for a slow one."""
+"""Live updates for open pages: the store is polled once for all of them; a slow page loses its oldest messages."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 
 LOOK_SECONDS = 0.5
-# Between two messages that tell of nothing but more deliveries.
+# Least seconds between two messages that report nothing but more deliveries.
 COUNT_SECONDS = 2.0
 LARGEST_AUDIENCE = 2000
 _WAITING = 4
@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 class Full(Exception):
-    """There are as many listeners as there may be, and this address has its share of them, or has lost one of them."""
+    """The largest number of listeners is reached: this one is refused, or has lost its place to another address."""
 
 
 class OpenPage:
-    """One open page's newest messages."""
+    """One open page's queue of the newest messages."""
 
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque(maxlen=_WAITING)
@@ -33,17 +33,17 @@ class OpenPage:
         self._ended = False
 
     def end(self) -> None:
-        """Have ``next`` raise Full: another address needs the place."""
+        """Make ``next`` raise Full, because another address needs the place."""
         self._ended = True
         self._news.set()
 
     def tell(self, message: bytes) -> None:
-        """Add a message; the oldest goes when the page does not take them."""
+        """Add a message; the oldest one is dropped when the queue is full."""
         self._messages.append(message)
         self._news.set()
 
     async def next(self) -> bytes:
-        """Return the oldest message that waits. Raises Full once `end` was called."""
+        """Return the oldest message in the queue; wait for one if it is empty. Raises Full once `end` was called."""
         while not (self._messages or self._ended):
             self._news.clear()
             await self._news.wait()
@@ -53,9 +53,9 @@ class OpenPage:
 
 
 class Live:
-    """Looks at a campaign while somebody listens. ``look`` gives its mark, ``message`` what is told of a change.
+    """Polls a campaign while pages listen to it. ``look`` returns its mark, ``message`` the message about a change.
 
-    A message is made once, as the bytes that every listener is sent. A settled slot or a new epoch is told at once.
+    A message is made once, as the bytes that every listener receives. A settled slot or a new epoch is sent at once.
     ``clock``: seconds of a monotonic clock, which may start at any number.
     """
 
@@ -75,17 +75,17 @@ class Live:
 
     @property
     def audience(self) -> int:
-        """How many pages listen."""
+        """The number of pages that listen."""
         return len(self._shares)
 
     def check_room(self, address: str) -> None:
-        """Raises Full where all places are taken and no other address has more of them than this one."""
+        """Raise Full if all places are taken and no other address has more of them than this one."""
         own = self._shares.count(network_of(address))
         if self.audience >= LARGEST_AUDIENCE and own >= self._shares.largest:
             raise Full(f"{self.audience} pages listen already, {own} of them from your address: close one of these")
 
     async def begin(self, name: str) -> None:
-        """Look at a campaign before it is said that somebody listens: whatever is new after that is told."""
+        """Record a campaign's mark before the response begins, so that every later change is sent."""
         if name not in self._tasks:
             with contextlib.suppress(Invalid, OSError):
                 self._begun.setdefault(name, await asyncio.to_thread(self._look, name))
@@ -93,8 +93,8 @@ class Live:
     async def listen(self, name: str, address: str = "") -> AsyncIterator[bytes]:
         """Yield the messages about a campaign from now on.
 
-        Where all places are taken, the oldest listener of the address with the most makes room. Raises Full, see
-        `check_room`, and for a listener that had to make room.
+        If all places are taken, the oldest listener of the address with the most listeners is ended. Raises Full: see
+        `check_room`, and for a listener that is ended in this way.
         """
         self.check_room(address)
         network = network_of(address)
@@ -130,10 +130,10 @@ class Live:
                         listener.tell(message)
                 failed = ""
             except (Invalid, OSError):
-                # Said wherever the campaign is asked for.
+                # Requests for this campaign report the error themselves.
                 pass
             except Exception as wrong:
-                # A mistake of ours costs these news, and not all that come after them.
+                # An unexpected error must not end the updates: it is logged once and polling goes on.
                 if failed != repr(wrong):
                     failed = repr(wrong)
                     _log.error("no news of %s: %s", name, failed, exc_info=True)

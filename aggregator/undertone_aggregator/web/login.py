@@ -1,6 +1,6 @@
-"""Logging in: a token in a file of mode 0600, and a session in a cookie that no script reads and no other site sends.
+"""Login: a token in a file of mode 0600, and a session in a cookie that no script can read and no other site can send.
 
-Wrong tokens are counted by address, so that nobody can lock the operator out from elsewhere.
+Wrong tokens are counted by address, so that nobody elsewhere can lock the operator out.
 """
 
 import hmac
@@ -12,19 +12,19 @@ from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_shared.errors import Invalid
 
 COOKIE = "undertone_session"
-# A form of another site cannot set it, and a script of another site may not.
+# A form of another site cannot set this header, and a script of another site is not allowed to.
 HEADER = "x-undertone-token"
 SESSION_SECONDS = 12 * 3600
 _LARGEST_SESSIONS = 64
 _LEAST_TOKEN = 32
 _TRIES_PER_MINUTE = 10
 _TRY_SECONDS = 60.0
-# Networks whose wrong tokens are remembered; beyond it the one that has been quiet longest is forgotten.
+# Largest number of networks whose wrong tokens are remembered; beyond it, the one that was quiet longest is forgotten.
 _LARGEST_NETWORKS = 4096
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that its owner alone may read. Raises Invalid."""
+    """Return the token in a file that only its owner may read. Raises Invalid."""
     try:
         mode = path.stat().st_mode & 0o777
         token = path.read_text(encoding="ascii").strip()
@@ -38,25 +38,27 @@ def read_token(path: Path) -> str:
 
 
 def _equal(left: str, right: str) -> bool:
-    """Whether they are, in a time that says nothing of where they differ; of any text, also what is no Unicode."""
+    """Compare two texts, also invalid Unicode, in a time that does not depend on where they differ."""
     return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))
 
 
 class Logins:
-    """Sessions in memory: a restart ends them all."""
+    """Sessions of logged-in browsers, in memory: a restart ends them all."""
 
     def __init__(self, token: str) -> None:
         self._token = token
         self._sessions: dict[str, tuple[float, str]] = {}
-        # Network -> when its wrong tokens came, the network that was heard of last at the end.
+        # Network -> times of its wrong tokens; the network that was heard of last is at the end.
         self._tries: dict[str, list[float]] = {}
 
     def is_throttled(self, address: str) -> bool:
-        """Whether so many wrong tokens came from this address (IPv6: its /64) in a minute that it has to wait."""
+        """Return True if this address (IPv6: its /64) sent so many wrong tokens in the last minute that it has
+        to wait.
+        """
         return len(self._recent_tries(network_of(address))) >= _TRIES_PER_MINUTE
 
     def enter(self, token: str, address: str) -> tuple[str, str] | None:
-        """(session, token against forged requests) for the right token, None for a wrong one or after too many."""
+        """Log in: return (session, CSRF token), or None for a wrong token or after too many wrong ones."""
         now = time.monotonic()
         if self.is_throttled(address):
             return None
@@ -79,12 +81,12 @@ class Logins:
         return [tried for tried in self._tries.get(network, ()) if tried > earliest]
 
     def allows(self, session: str | None, against: str | None) -> bool:
-        """Whether a request of this session, with this token in its header, may act."""
+        """Return True if a request of this session, with this CSRF token in its header, may perform actions."""
         expected = self.against(session)
         return expected is not None and against is not None and _equal(expected, against)
 
     def against(self, session: str | None) -> str | None:
-        """The session's token against forged requests, None without a session."""
+        """Return the session's CSRF token; None without a session."""
         ends, against = self._sessions.get(session or "", (0.0, ""))
         if time.monotonic() < ends:
             return against
@@ -92,5 +94,5 @@ class Logins:
         return None
 
     def leave(self, session: str | None) -> None:
-        """End a session."""
+        """End a session (log out)."""
         self._sessions.pop(session or "", None)

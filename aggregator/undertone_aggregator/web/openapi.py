@@ -1,4 +1,4 @@
-"""The API's own description (OpenAPI 3.1), for programs that are made from it."""
+"""The API's OpenAPI 3.1 description, from which programs can generate clients."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _PARAMETERS = {
 
 
 def document() -> dict[str, Any]:
-    """The description as a JSON value."""
+    """Return the description as a JSON value."""
     each = "/api/v1/campaigns/{name}"
     series = f"columns of raw ({', '.join(RAW)}) and, if asked for, filtered ({', '.join(FILTERED)}) estimates"
     selection = ("from", "to", "tz", "group", "filtered")

@@ -1,4 +1,4 @@
-"""Quantiles for many readers: worked out one run at a time, away from the stores, and remembered."""
+"""Quantiles for many requests: computed one run at a time, outside the stores' locks, and cached."""
 
 import asyncio
 from collections import OrderedDict
@@ -8,9 +8,9 @@ import anyio.to_thread
 
 from undertone_aggregator.estimate.distribution import Quantile, Run
 
-# Requests that wait for their turn; more are refused at once.
+# Largest number of requests that wait for their turn; more are refused at once.
 LARGEST_QUEUE = 16
-# Answers that are remembered, of one run and a few shares each.
+# Largest number of cached answers, each for one run and a few shares.
 _LARGEST_MEMORY = 4096
 
 Key = tuple[str, tuple[float, ...]]
@@ -21,10 +21,10 @@ class Busy(Exception):
 
 
 class Quantiles:
-    """Works out the quantiles of runs, which takes up to a second each, on one thread.
+    """Computes the quantiles of runs, which take up to a second each, on one thread.
 
-    Whoever asks for many runs takes a turn for each: a request for one run waits for one run of every other request.
-    Answers are kept by what they were made of: what was published does not change.
+    A request for many runs takes a turn for each run, so a request for one run waits for at most one run of every other
+    request. Answers are cached by their input, which does not change once it is published.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Quantiles:
         self._known: OrderedDict[Key, list[Quantile]] = OrderedDict()
 
     async def of(self, runs: Sequence[Run], shares: Sequence[float]) -> list[Quantile]:
-        """The quantiles of these runs. Raises Busy."""
+        """Return the quantiles of these runs. Raises Busy."""
         rows: list[Quantile] = []
         for run in runs:
             key = (run.key, tuple(shares))
@@ -51,7 +51,7 @@ class Quantiles:
         self._waiting += 1
         try:
             async with self._turn:
-                # Another request for the same may have had its turn meanwhile.
+                # Another request for the same run may have computed it meanwhile.
                 known = self._known.get(key)
                 if known is None:
                     known = self._known[key] = await anyio.to_thread.run_sync(_quantiles, run, shares)

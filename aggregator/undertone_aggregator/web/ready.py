@@ -1,4 +1,4 @@
-"""What a page shows first is worked out when a slot settles, and not when somebody waits for it."""
+"""Preparation of what a page shows first: it is computed when a slot settles, not when somebody requests it."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Ready:
-    """Calls ``prepare`` for each of ``names`` whenever its mark, deliveries apart, is another; one at a time."""
+    """Calls ``prepare`` for each of ``names`` whenever its mark, apart from deliveries, changes; one at a time."""
 
     def __init__(
         self, names: Callable[[], Iterable[str]], mark: Callable[[str], Mark], prepare: Callable[[str], object]
@@ -23,7 +23,7 @@ class Ready:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any) -> AsyncIterator[None]:
-        """While the application serves."""
+        """Run the preparation while the application runs."""
         task = asyncio.create_task(self._run())
         try:
             yield
@@ -34,15 +34,15 @@ class Ready:
 
     async def _run(self) -> None:
         while True:
-            # It tries again; what is wrong with the folder is said to whoever asks.
+            # The next round tries again; requests report what is wrong with the folder.
             with contextlib.suppress(Exception):
                 await asyncio.to_thread(self.look)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        """Prepare what is new."""
+        """Call ``prepare`` for every campaign whose mark has changed."""
         for name in self._names():
-            # What is wrong with a campaign is said to whoever asks for it.
+            # Requests for the campaign report what is wrong with it.
             with contextlib.suppress(Exception):
                 mark = self._mark(name)[:-1]
                 if mark != self._marks.get(name):

@@ -1,4 +1,4 @@
-"""The page on a socket, by uvicorn."""
+"""The page's HTTP server, by uvicorn."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
 
-# Requests that wait for a connection beyond these are refused; a slow client holds one alone.
+# Connections beyond this number are refused; one slow client uses only one of them.
 _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
 
@@ -27,13 +27,13 @@ def serve_page(
     names: Iterable[str] = (),
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. ``ready`` gets the page's address once it is bound.
+    """Serve the page until SIGTERM or Ctrl-C. ``ready`` gets the page's address once the socket is bound.
 
-    Every address on the page is relative: a reverse proxy may put any path before it, which it then takes off.
-    ``names``: host names that the page answers to beside addresses and this machine's own.
+    Every link on the page is relative, so a reverse proxy may add any path prefix if it removes it again. ``names``:
+    host names that the page accepts in addition to addresses and this machine's own names.
 
     Raises Invalid without the extra ``web``, for an address that cannot be used, and for actions on an address that
-    other machines reach, unless ``remote_actions`` says that this is meant.
+    other machines reach, unless ``remote_actions`` allows that.
     """
     if logins is not None and not (remote_actions or is_loopback(host)):
         raise Invalid(f"actions are on and the page listens on {host}, expected a loopback address")
@@ -60,6 +60,6 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family_of((host, port)))
     except OSError as wrong:
-        # Python adds the address to its sentence.
+        # Python's own message contains the address, so the plain reason is taken.
         why = os.strerror(wrong.errno) if wrong.errno and wrong.errno > 0 else str(wrong)
         raise Invalid(f"--listen is {host}:{port}, which cannot be used: {why}") from None

@@ -1,4 +1,4 @@
-"""What the page shows: campaigns by name, each a store that is read and never written, as everybody may see it."""
+"""The campaigns that the page shows: each is a store that is read, never written, and published numbers only."""
 
 import contextlib
 import threading
@@ -20,31 +20,37 @@ Mark = tuple[int, ...]
 
 
 class Site(Protocol):
-    """The campaigns of one server. Every method may be called from any thread."""
+    """Interface of the page to the campaigns of one server. Every method may be called from any thread."""
 
     def names(self) -> list[str]:
-        """The campaigns, sorted."""
+        """Return the names of the campaigns, sorted."""
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
-        """``what`` of a campaign's results. Raises Invalid for a campaign that has not begun, KeyError for none."""
+        """Return ``what(results)`` of a campaign. Raises Invalid if the campaign has not begun, KeyError if there is
+        none.
+        """
 
     def state(self, name: str) -> dict[str, Any]:
-        """What the running server says of a campaign (devices, losses, alarms); empty when none runs.
+        """Return the running server's state of a campaign (devices, losses, alarms); empty if no server runs.
 
-        Of a server's folder also ``state`` and ``reason``, ``newest_report`` (the Unix second at which the newest slot
-        with a report ended), ``reachable`` (the broker answers, or the direct endpoint listens; None without a server)
-        and ``problems``: why the server takes in no reports of this campaign.
+        For a server's folder the state also has ``state`` and ``reason``; ``newest_report`` (the Unix second at which
+        the newest slot with a report ended); ``reachable`` (True if the broker answers, or the direct endpoint listens;
+        None without a server); and ``problems``: why the server takes in no reports of this campaign.
         """
 
     def mark(self, name: str) -> Mark:
-        """Changes whenever anything that is shown may have changed."""
+        """Return a value that changes whenever anything that is shown may have changed."""
 
     def actions(self) -> Mapping[str, Action]:
-        """What somebody who is logged in may do to a campaign or a device: each says in a sentence what was done."""
+        """Return the actions of a logged-in user on a campaign or a device; each returns a sentence about what
+        it did.
+        """
 
 
 def named(stores: Iterable[str]) -> dict[str, str]:
-    """Campaign -> store, of every campaign in each. Raises Invalid for a store without one, and for one in two."""
+    """Return campaign -> store for every campaign in the stores. Raises Invalid for an empty store or a
+    duplicate name.
+    """
     stores_of: dict[str, str] = {}
     for url in stores:
         names = campaigns_in(url)
@@ -58,13 +64,13 @@ def named(stores: Iterable[str]) -> dict[str, str]:
 
 
 class StoreSite:
-    """The campaigns of these stores, name -> address, as `undertone_aggregator.store.store.open_store` takes it."""
+    """Site over these stores, name -> address, as `undertone_aggregator.store.store.open_store` takes it."""
 
     def __init__(self, stores: Mapping[str, str], actions: Mapping[str, Action] | None = None) -> None:
         self._stores: dict[str, str] = {}
         self._actions = dict(actions or {})
         self._opened: dict[str, PublicResults] = {}
-        # A connection serves one thread at a time.
+        # A store connection may be used by one thread at a time.
         self._locks: dict[str, threading.Lock] = {}
         for name, url in stores.items():
             self.add(name, url)
@@ -73,7 +79,7 @@ class StoreSite:
         return sorted(self._stores)
 
     def add(self, name: str, url: str) -> None:
-        """One more campaign."""
+        """Add a campaign."""
         self._locks[name] = threading.Lock()
         self._stores[name] = url
 
@@ -97,7 +103,7 @@ class StoreSite:
         self._opened.clear()
 
     def _results(self, name: str) -> PublicResults:
-        """Opened once, and again when they are stale: an epoch has begun, or what an operator changed is applied."""
+        """Return a campaign's results; reopen them if a new epoch or an operator's change has made them stale."""
         results = self._opened.get(name)
         if results is not None and results.stale:
             self._opened.pop(name).close()
@@ -111,7 +117,7 @@ class StoreSite:
 
 
 class HomeSite(StoreSite):
-    """All campaigns of a server's folder, also those that come later. ``actions``: what may be done to them."""
+    """Site over all campaigns of a server's folder, also later ones. ``actions``: what users may do to them."""
 
     def __init__(self, home: Home, actions: Mapping[str, Action] | None = None) -> None:
         super().__init__({}, actions)
@@ -137,9 +143,9 @@ class HomeSite(StoreSite):
         return {**said, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
     def mark(self, name: str) -> Mark:
-        """As of a store; another one also when the server says something else of the campaign."""
+        """Return the store's mark, combined with the server's state of the campaign."""
         now, served = time.time(), read_state(self._home.state)
-        # Seconds since a dead server's last word change nothing.
+        # The seconds since a dead server's last state must not change the mark.
         heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))
         state = state_of(served, name, None, now)
         told = zlib.crc32(repr((heard, state.state, state.reason if heard else "")).encode())
@@ -157,6 +163,6 @@ class HomeSite(StoreSite):
         return known
 
     def _failure(self, name: str) -> str | None:
-        """Why a campaign fails, as its server says; None where it does not."""
+        """Return the reason why a campaign has failed, from the server's state; None if it has not."""
         state = state_of(read_state(self._home.state), name, None, time.time())
         return state.reason if state.state == FAILED else None

@@ -1,7 +1,8 @@
-"""(ε, δ), μ and ρ of Gaussian noise: the analytic Gaussian mechanism and zero-concentrated differential privacy.
+"""Conversion between (ε, δ), μ and ρ of Gaussian noise: analytic Gaussian mechanism and zero-concentrated DP.
 
 Balle, Wang, ICML 2018, in the form of Bao et al., PVLDB 2021 (Lemma 2.4); Bun, Steinke, TCC 2016; Canonne, Kamath,
-Steinke, NeurIPS 2020. Sensitivity over standard deviation is μ, ρ = μ²/2; both add up over releases as μ² and ρ do.
+Steinke, NeurIPS 2020. μ is the sensitivity over the standard deviation, and ρ = μ²/2. Over several releases, μ² and ρ
+add.
 """
 
 from math import exp, log, sqrt
@@ -17,7 +18,7 @@ LEAST_DELTA = 1e-300
 
 
 def check_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """(ε, δ) as floats. Raises Invalid unless 0 < ε <= 50 and 0 < δ < 1."""
+    """Return (ε, δ) as floats. Raises Invalid unless 0 < ε <= 50 and 0 < δ < 1."""
     if isinstance(epsilon, bool) or not 0 < epsilon <= LARGEST_EPSILON:
         raise Invalid(f"epsilon is {epsilon!r}, expected a number above 0 and up to {LARGEST_EPSILON:g}")
     if isinstance(delta, bool) or not LEAST_DELTA <= delta < 1:
@@ -26,14 +27,14 @@ def check_budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def chi(epsilon: float, delta: float) -> float:
-    """The root χ of erfc(χ) - e^ε erfc(√(χ² + ε)) = 2δ (Eq. 3). Raises Invalid."""
+    """Return the root χ of erfc(χ) - e^ε erfc(√(χ² + ε)) = 2δ (Eq. 3). Raises Invalid."""
     epsilon, delta = check_budget(epsilon, delta)
 
     def excess(x: float) -> float:
         root = sqrt(x * x + epsilon)
         if x < 0:
             return float(erfc(x)) - exp(epsilon) * float(erfc(root)) - 2 * delta
-        # Both terms carry e^{-χ²}: the scaled functions keep tiny δ exact.
+        # Both terms contain the factor e^{-χ²}; with the scaled functions a tiny δ stays exact.
         return log(max(float(erfcx(x) - erfcx(root)), 5e-324)) - x * x - log(2 * delta)
 
     if excess(0.0) < 0:
@@ -42,21 +43,21 @@ def chi(epsilon: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """√2 (√(χ² + ε) - χ): the largest sensitivity / σ of Gaussian noise under (ε, δ) (Eq. 2). Raises Invalid."""
+    """Return √2 (√(χ² + ε) - χ): the largest sensitivity / σ of Gaussian noise under (ε, δ) (Eq. 2). Raises Invalid."""
     x = chi(epsilon, delta)
     root = sqrt(x * x + epsilon)
     return sqrt(2.0) * (epsilon / (root + x) if x > 0 else root - x)
 
 
 def delta_of(epsilon: float, mu: float) -> float:
-    """The least δ of Gaussian noise with sensitivity / σ = ``mu``: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
+    """Return the least δ of Gaussian noise with sensitivity / σ = ``mu``: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
     if mu <= 0:
         return 0.0
     return float(ndtr(mu / 2 - epsilon / mu) - exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """The least ε >= 0 of Gaussian noise with sensitivity / σ = ``mu`` at this δ."""
+    """Return the least ε >= 0 of Gaussian noise with sensitivity / σ = ``mu`` at this δ."""
     if delta_of(0.0, mu) <= delta:
         return 0.0
     top = mu * mu / 2 + mu * sqrt(2 * log(1 / delta)) + 1.0
@@ -64,7 +65,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """An ε such that ρ-zCDP is (ε, δ): the least over orders α of αρ + ln(1 - 1/α) - ln(δα)/(α - 1), at least 0.
+    """Return an ε such that ρ-zCDP implies (ε, δ): the least over α of αρ + ln(1 - 1/α) - ln(δα)/(α - 1), at least 0.
 
     Canonne, Kamath, Steinke 2020, Proposition 12; α on a fine grid, every point of which is a valid bound.
     """
@@ -77,6 +78,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest ρ whose `zcdp_epsilon` at δ is at most ε. Raises Invalid."""
+    """Return the largest ρ whose `zcdp_epsilon` at δ is at most ε. Raises Invalid."""
     epsilon, delta = check_budget(epsilon, delta)
     return float(brentq(lambda rho: zcdp_epsilon(rho, delta) - epsilon, 1e-12, epsilon + 1.0, xtol=1e-15))

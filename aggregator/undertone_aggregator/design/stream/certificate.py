@@ -1,6 +1,6 @@
-"""What `undertone certify --campaign` says of a stream campaign: ρ and (ε, δ) of all its reports together.
+"""The result of `undertone certify --campaign` for a stream campaign: ρ and (ε, δ) of all its reports together.
 
-The closed form that a device checks is held against the exact sensitivity of one chain, a dynamic programme over all
+The closed form that a device checks is compared with the exact sensitivity of one chain, a dynamic programme over all
 pairs of streams, wherever that is small enough.
 """
 
@@ -15,15 +15,16 @@ from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
-# Grid points of a difference times reports, above which the dynamic programme would take more than seconds.
+# Largest product of grid points of a difference and reports; above it the dynamic programme would take minutes.
 _LARGEST_PROGRAMME = 60_000
 
 
 @dataclass(frozen=True)
 class StreamCertificate:
-    """A stream whose budget is within its cap. ``exact_rho``: of one chain by the dynamic programme, if that was run;
+    """A stream whose budget is within its cap.
 
-    ``chain_rho``: the closed form for the same. ``report_epsilon``: of one report by itself, for one-bit streams.
+    ``exact_rho``: ρ of one chain by the dynamic programme, None if that was not run; ``chain_rho``: the closed form for
+    the same. ``report_epsilon``: ε of a single report, for one-bit streams only.
     """
 
     rule: StreamRule
@@ -35,7 +36,7 @@ class StreamCertificate:
     report_epsilon: float | None
 
     def as_json(self) -> dict[str, object]:
-        """The keys that users may rely on."""
+        """Return the documented JSON object."""
         cap, delta = self.budget.approximate
         return {
             "mechanism": f"{self.rule.law} stream",
@@ -51,7 +52,7 @@ class StreamCertificate:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the certificate as lines of text."""
         integers = ", ".join(
             f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law")
         )
@@ -77,7 +78,7 @@ class StreamCertificate:
 
 
 def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:
-    """The certificate of a stream, held to (ε, δ). Raises Invalid, `audit.NotCertified`."""
+    """Certify a stream against (ε, δ). Raises Invalid, `audit.NotCertified`."""
     budget = Budget.parse(epsilon, delta)
     cap, delta = budget.approximate
     rho = Fraction(*rule.rho())
@@ -98,7 +99,7 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
 
 
 def report_ratio(rule: StreamRule) -> Fraction:
-    """(1 + τ)/(1 - τ) of a one-bit stream: the ratio for one report by itself."""
+    """Return (1 + τ)/(1 - τ) of a one-bit stream: the largest ratio of probabilities for a single report."""
     first, later = rule.noise
     return max(
         Fraction(2 * step + width, 2 * step - width) for step, width in ((first, rule.levels), (later, rule.swing))
@@ -106,18 +107,18 @@ def report_ratio(rule: StreamRule) -> Fraction:
 
 
 def _variance(rule: StreamRule) -> Fraction:
-    """What stands for the variance of a later report's noise in ρ = S²/(2 variance)."""
+    """Return the variance of a later report's noise as it enters ρ = S²/(2 variance)."""
     if rule.law == GAUSSIAN:
         return Fraction(rule.noise[1] - ROUNDING_VARIANCE)
     return Fraction(*step_variance(rule.noise[1], rule.swing))
 
 
 def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
-    """ρ of one chain of all reports; None where the programme would be too large, or chains take turns."""
+    """Compute ρ of one chain of all reports; None if the programme would be too large, or if chains take turns."""
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
-        # Each report stands alone: every difference may be the largest.
+        # Reports are independent: every difference can have its largest value.
         slew = Fraction(1, 4)
     if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
         return None
@@ -125,7 +126,7 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
         first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
-    # In units of the first difference's: ξ of a later report is 2^shift times as fine.
+    # Weights are relative to a later report's; the ξ of a later report has a unit that is 2^shift times as fine.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))

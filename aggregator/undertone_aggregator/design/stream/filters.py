@@ -1,7 +1,7 @@
-"""What ships and what could: the closed form's best share r, the exact one's, and filters with several taps.
+"""Filters for streams: the closed form's best share r, the exact optimum of r, and filters with several taps.
 
-All are stationary: every release has the variance γ_0 of `Stationary`, at sensitivity 1. Only the closed form can be
-checked by a board; the others are for the planner, and for devices whose policy lists their numbers.
+All filters are stationary: every release has the variance γ_0 of `Stationary`, at sensitivity 1. A board can check only
+the closed form; the other filters serve the planner, and devices whose policy lists their numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,16 @@ from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences,
 from undertone_aggregator.design.stream.sensitivity import exact, grid
 from undertone_shared.errors import Invalid
 
-# Taps are multiples of it: short enough for a board's integers, fine enough for the optimum.
+# Taps are multiples of 2^-TAP_BITS: short enough for a board's integers, fine enough for the optimum.
 TAP_BITS = 10
 LARGEST_TAPS = 4
 
 
 @dataclass(frozen=True)
 class Stationary:
-    """Constant taps, the exact squared sensitivity S² at σ = 1, and γ_0 S²: the release's variance at S = 1."""
+    """A filter: constant taps, the exact squared sensitivity S² at σ = 1, and γ_0 S², the release's variance at
+    S = 1.
+    """
 
     taps: tuple[Fraction, ...]
     squared: Fraction
@@ -33,9 +35,9 @@ class Stationary:
 
 
 def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fraction:
-    """The bound of σ²S² for l reports in at most m chains of constant r and stationary start:
+    """Return the bound of σ²S² for l reports in at most m chains of constant r and stationary start.
 
-    m (2(1-r) - 2(1-r)² - 4C²r) + l ((1-r)² + 4C²r); a second chain is never cheaper than one.
+    m (2(1-r) - 2(1-r)² - 4C²r) + l ((1-r)² + 4C²r); a second chain never lowers the bound.
     """
     gap = 1 - r
     start = 2 * gap - 2 * gap * gap - 4 * slew * slew * r
@@ -44,7 +46,9 @@ def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fra
 
 @lru_cache(maxsize=256)
 def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fraction:
-    """The r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²). Raises Invalid."""
+    """Return the r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²). Raises
+    Invalid.
+    """
     slew, slots = check_slew(slew), check_length(slots)
     if not 1 <= chains <= slots:
         raise Invalid(f"chains is {chains}, expected 1 to slots = {slots}")
@@ -53,7 +57,7 @@ def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fr
 
 
 def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
-    """Constant r at the closed form's best share, charged by the closed form. Raises Invalid."""
+    """Return the filter that devices use: constant r at the closed form's best share, charged by it. Raises Invalid."""
     r = best_share(slew, slots, chains)
     squared = closed_form(r, slew, slots, chains)
     return Stationary((r,), squared, squared / (1 - r * r))
@@ -61,10 +65,10 @@ def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
 
 @lru_cache(maxsize=64)
 def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
-    """The stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
+    """Return the stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
 
-    Found in floating point from the closed form's share, rounded to multiples of 2^-10, then measured exactly.
-    Raises Invalid.
+    The taps are found in floating point from the closed form's share, rounded to multiples of 2^-10, then measured
+    exactly. Raises Invalid.
     """
     slew, slots = check_slew(slew), check_length(slots)
     if not 1 <= taps <= min(LARGEST_TAPS, max(slots - 1, 1)):
@@ -80,7 +84,7 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
         best = np.array([float(minimum.x)])
     else:
         r = float(best_share(slew, slots))
-        # Two shapes: one tap alone, and a first step smaller than the sum of the later ones.
+        # The search starts from two shapes: one tap alone, and a first step smaller than the sum of the later ones.
         starts = [[r] + [0.0] * (taps - 1), [0.65 * r] + [0.35 * r / (taps - 1)] * (taps - 1)]
         options = {"xatol": 2e-3, "fatol": 1e-5, "maxfev": 80 * taps}
         runs = [minimize(objective, start, method="Nelder-Mead", options=options) for start in starts]
@@ -89,14 +93,14 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
 
 
 def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary:
-    """Constant taps with their exact S²; the first row's weight is 1/γ_0. Raises Invalid."""
+    """Return constant taps with their exact S²; the first row's weight is 1/γ_0. Raises Invalid."""
     schedule = stationary(taps, slots)
     squared = exact(schedule, slew)
     return Stationary(tuple(taps), squared, squared / schedule[0].weight)
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """(taps, weight) of the first rows and the steady one last, None where the noise would grow without bound."""
+    """Return (taps, weight) of the first rows, the steady one last; None if the noise would grow without bound."""
     rows: list[tuple[list[float], float]] = []
     coefficients, weight = [float(tap) for tap in taps], 1.0
     while coefficients:
@@ -112,7 +116,9 @@ def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | No
 
 
 def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[list[float], float]]], float]:
-    """The dynamic programme of `sensitivity.exact` in floating point, over all taps of one depth at once."""
+    """Return the dynamic programme of `sensitivity.exact` in floating point, vectorised over all histories of one
+    depth.
+    """
     points = grid(slew)
     reach = 2 * slew
     histories = [
@@ -121,7 +127,7 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
         if all(abs(points[a] - points[b]) <= reach for a, b in pairwise(path))
     ]
     number = {path: i for i, path in enumerate(histories)}
-    # Histories hold the newest difference first; a move puts one more in front.
+    # A history lists the differences, the newest first; a move adds one at the front.
     moves = [
         (number[path], number[(d, *path[:-1])], d)
         for path in histories
@@ -138,7 +144,7 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
 
     def run(rows: list[tuple[list[float], float]]) -> float:
         best = rows[0][1] * past[:, -1] ** 2
-        # While the chain is shorter than the history, its older part is what began it.
+        # While the chain is shorter than the history, the older entries are the beginning of the chain.
         for i in range(1, taps):
             coefficients, weight = rows[min(i, len(rows) - 1)]
             best = best + weight * (past[:, -1 - i] - past[:, taps - i :] @ np.array(coefficients)) ** 2
@@ -154,5 +160,5 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
 
 
 def as_schedule(optimum: Stationary, slots: int) -> Recurrences:
-    """The filter as rows scaled to S² = 1."""
+    """Return the filter as rows scaled to S² = 1."""
     return tuple(Recurrence(row.taps, row.weight / optimum.squared) for row in stationary(optimum.taps, slots))

@@ -1,6 +1,6 @@
-"""Integers of a stream campaign for a budget ρ: what a device checks against its policy and runs.
+"""Integers of a stream campaign for a budget ρ; a device checks them against its policy and uses them.
 
-ρ is half of μ² for Gaussian noise (so that (ε, δ) follows by the analytic formula) and zCDP for both kinds.
+ρ is half of μ² for Gaussian noise (so that (ε, δ) follows from the analytic formula) and zCDP's ρ for one-bit noise.
 """
 
 from collections.abc import Callable
@@ -29,22 +29,25 @@ from undertone_shared.stream import (
 
 SHIFT = 8
 LEVELS = 10_000
-# Below it a discrete Gaussian is not what the (ε, δ) formula takes it for; levels are many, so that it never binds.
+# With a smaller variance the (ε, δ) formula for continuous noise would not hold for a discrete Gaussian. The number of
+# levels is so large that this limit is never reached.
 _LEAST_VARIANCE = 16
 
 
 def rho_for(kind: str, budget: Budget) -> int:
-    """The budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises Invalid."""
+    """Return the budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises
+    Invalid.
+    """
     if kind not in LAWS:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(LAWS)}")
     epsilon, delta = budget.approximate
     rho = mu(epsilon, delta) ** 2 / 2 if kind == GAUSSIAN else zcdp_rho(epsilon, delta)
-    # A margin far above the error of floating point.
+    # The margin of 1e-12 is far above the floating-point error.
     return floor(rho * RHO_UNIT * (1 - 1e-12))
 
 
 def epsilon_spent(rule: StreamRule, delta: float) -> tuple[float, float]:
-    """(ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
+    """Return (ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
     num, den = rule.rho()
     rho = num / den
     return rho, epsilon_of((2 * rho) ** 0.5, delta) if rule.law == GAUSSIAN else zcdp_epsilon(rho, delta)
@@ -66,10 +69,12 @@ def choose(
     levels: int = LEVELS,
     independent: bool = False,
 ) -> StreamRule:
-    """The rule with the least variance whose `charge` is at most ``rho`` (of 2^-20), by the closed form.
+    """Return the rule with the least variance whose `charge` is at most ``rho`` (in units of 2^-20), by the closed
+    form.
 
-    ``slew`` is a share of the range theta - low, rounded down to whole levels; ``independent``: Algorithm 1, no share
-    kept and no slew. Raises Invalid for a budget too small or numbers out of range.
+    ``slew`` is a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1,
+    without a share of the last report and without a slew limit. Raises Invalid for a budget too small or numbers out of
+    range.
     """
     check_length(reports)
     check_slew(slew)
@@ -126,7 +131,9 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
 
 
 def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
-    """The least integer from ``low`` to 2^29 from which ``suffices`` holds on. Raises Invalid with ``wrong``."""
+    """Return the least integer from ``low`` to 2^29 that ``suffices``, a monotone test. Raises Invalid with
+    ``wrong``.
+    """
     high = SMALL // 2
     if not suffices(high):
         raise Invalid(wrong + ": fewer levels help")
@@ -140,10 +147,11 @@ def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
 
 
 def release_variance(rule: StreamRule, index: int | None = None) -> float:
-    """The noise variance of one coordinate of X_i over the range's square, at most; ``index`` None: in a long chain.
+    """Return an upper bound of the noise variance of one coordinate of X_i over the range's square.
 
-    Gaussian: s_1 for i = 1, then (s + R² v_{i-1})/A² with v the variance before. One bit: b² in place of s, which is
-    more than the true b² - ξ². The rounding to levels adds at most 1/4 level², the public one 1/12.
+    ``index`` i: None for late in a long chain. Gaussian: s_1 for i = 1, then (s + R² v_{i-1})/A² with v the variance
+    before. One bit: b² in place of s, which is more than the true b² - ξ². The rounding to levels adds at most 1/4
+    level², the public one 1/12.
     """
     a, r = 1 << rule.shift, rule.reuse
     first, later = (rule.noise[0], rule.noise[1]) if rule.law == GAUSSIAN else (n * n for n in rule.noise)

@@ -1,6 +1,6 @@
-"""Ways to release a stream of l readings under one budget, behind one interface: what noise they add, and when.
+"""Methods that release a stream of l readings under one budget, with one interface: their noise and their slots.
 
-Each says the covariance of one device's noise in units of the range, whether it clips steps, and which slots it
+A method states the covariance of one device's noise in units of the range, whether it clips steps, and which slots it
 reports. Baselines: Algorithms 1 and 2 of Bao et al., FAST-style sampling (Fan, Xiong, TKDE 2014) without and with
 correlated noise, the multiplicative bound by logarithm.
 """
@@ -29,10 +29,10 @@ SAMPLING = 4
 
 @dataclass(frozen=True)
 class Method:
-    """One way. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k], the range being 1.
+    """One method. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k]; the range is 1.
 
-    ``slew``: steps between reports are clipped to it, None where they are not. ``on_board``: a device can check it
-    against its policy. ``transform``: (there, back) for readings that are released on another scale.
+    ``slew``: limit to which steps between reports are clipped, or None. ``on_board``: True if a device can check the
+    method against its policy. ``transform``: (forward, inverse) for readings that are released on another scale.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Method:
     transform: "tuple[Callable[[Array], Array], Callable[[Array], Array]] | None" = None
 
     def release(self, readings: Array, rng: np.random.Generator) -> Array:
-        """What devices release, [devices, k], for readings [devices, l] in [0, 1]. A simulation, in floating point."""
+        """Simulate the devices' releases [devices, k] for readings [devices, l] in [0, 1], in floating point."""
         noise = rng.standard_normal((len(readings), len(self.seen))) @ np.linalg.cholesky(self.covariance).T
         return self.clipped(readings) + noise
 
     def clipped(self, readings: Array) -> Array:
-        """The readings at the reported slots after clipping against the previous clipped one, [devices, k]."""
+        """Clip the readings at the reported slots against the previous clipped one; [devices, k]."""
         there = readings if self.transform is None else self.transform[0](readings)
         path = np.clip(there[:, self.seen], 0.0, 1.0)
         if self.slew is not None:
@@ -61,9 +61,9 @@ class Method:
 def all_methods(
     slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
 ) -> list[Method]:
-    """Every method under (ε, δ) for the whole stream, or per report: then for the stream μ is √l times as large.
+    """Return every method under (ε, δ) for the whole stream, or per report: then the stream's μ is √l times as large.
 
-    ``chains`` counts for what ships; the others are of one chain. Raises Invalid.
+    ``chains`` applies to the shipped method only; the others have one chain. Raises Invalid.
     """
     if not 2 <= slots <= LONGEST:
         raise Invalid(f"slots is {slots}, expected 2 to {LONGEST}")
@@ -106,18 +106,20 @@ def all_methods(
 
 
 def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: int = 1) -> Method:
-    """Constant r of one's own choice, charged by the closed form: a device checks any r. ``squared``: the budget μ²."""
+    """Return the method with a given constant r, charged by the closed form: a device can check any r. ``squared``:
+    budget μ².
+    """
     noise = _stationary(float(r), slots) * float(closed_form(r, slew, slots, chains) / (1 - r * r)) / squared
     note = f"constant r = {float(r):g}, closed form: the share that suits the smoother"
     return Method("tuned", noise, np.arange(slots), float(slew), True, note)
 
 
 def logarithmic(base: Method, least: float) -> Method:
-    """``base`` on the logarithm of the readings: the step bound becomes one on ratios.
+    """Return ``base`` applied to the logarithm of the readings: the bound on steps becomes a bound on ratios.
 
-    ``least``: the share of the range below which readings are all alike; log(x + least) is mapped onto [0, 1]. Going
-    back by the exponential is biased upwards by about half the noise's variance on the log scale, per device and so
-    in the mean, too: never for a mean of noisy logarithms, and useless with readings of 0.
+    ``least``: share of the range below which readings are not distinguished; log(x + least) is mapped onto [0, 1]. The
+    inverse, an exponential, is biased upwards by about half the noise's variance on the log scale, for a device and for
+    the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
     """
     if not 0 < least < 1:
         raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")
@@ -136,7 +138,7 @@ def logarithmic(base: Method, least: float) -> Method:
 
 @lru_cache(maxsize=16)
 def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
-    """Covariance of Algorithm 3 at σ_1 = 1, and its exact S²."""
+    """Return the covariance of Algorithm 3 at σ_1 = 1, and its exact S²."""
     schedule = paper(slew, slots, 64)
     return covariance(schedule), float(exact(schedule, slew))
 
@@ -163,7 +165,7 @@ def _differences(slew: float, slots: int) -> Array:
 
 
 def select(methods: Sequence[Method], name: str) -> Method:
-    """The method of this name. Raises Invalid."""
+    """Return the method of this name. Raises Invalid."""
     for method in methods:
         if method.name == name:
             return method

@@ -1,4 +1,4 @@
-"""`undertone plan stream`: predicted errors of every method for a workload, and what to use."""
+"""`undertone plan stream`: predicted errors of every method for a workload, and a recommendation."""
 
 import re
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.rationals import rational
 
 Array = NDArray[np.float64]
-# A number as a person or a program gives it; it stays exact.
+# A number from a person or a program; it is converted exactly.
 Written = Fraction | float | str
 
 LARGEST_PLANNED = 10**9
-# Shares r that are tried for the smoothed error.
+# Number of shares r that are tried for the smoothed error.
 _SHARES = 16
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method's predicted root mean square errors, in units of the range: of a slot's mean, or of a sum's mean.
+    """One method's predicted root mean square errors, in units of the range, of a slot's mean or of a sum's mean.
 
-    ``variance``: mean noise variance of a reported slot over the paper's. ``smoothed`` adds the smoother.
+    ``variance``: mean noise variance of a reported slot over the paper's. ``smoothed``: the error after the smoother.
     """
 
     method: str
@@ -41,10 +41,11 @@ class Line:
 
 @dataclass(frozen=True)
 class StreamComparison:
-    """The comparison. ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range.
+    """The comparison of all methods for one workload.
 
-    ``guarantees``: what the budget is, for the stream and per report. ``recommended``: the least smoothed error that
-    a device can check, and ``best``: the least of all.
+    ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range. ``guarantees``: the
+    budget in words, for the stream and per report. ``recommended``: the method of least smoothed error among those that
+    a device can check, and ``best``: among all.
     """
 
     lines: tuple[Line, ...]
@@ -56,7 +57,7 @@ class StreamComparison:
 
 
 def parse_query(query: str, slots: int) -> int:
-    """Slots that one answer sums: 1 for ``slot``, M for ``range:M``. Raises Invalid."""
+    """Return the number of slots that one answer sums: 1 for ``slot``, M for ``range:M``. Raises Invalid."""
     if query == "slot":
         return 1
     match = re.fullmatch(r"range:([1-9][0-9]{0,6})", query)
@@ -125,7 +126,7 @@ def _line(method: Method, devices: int, length: int, known: Array, movement: flo
 
 
 def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
-    """Covariance of the raw series: a slot that is not reported repeats the last one, which the mean leaves behind."""
+    """Return the covariance of the raw series: a slot without a report repeats the last one while the mean moves on."""
     source = np.searchsorted(method.seen, np.arange(slots), side="right") - 1
     age = np.arange(slots) - method.seen[source]
     moved = movement**2 * np.minimum.outer(age, age) * np.equal.outer(source, source)
@@ -133,7 +134,7 @@ def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
 
 
 def _error(covariance: Array, length: int) -> float:
-    """Root mean square error of sums over ``length`` consecutive slots, over all positions."""
+    """Return the root mean square error of sums over ``length`` consecutive slots, over all positions."""
     padded = np.pad(covariance.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     first = np.arange(len(covariance) - length + 1)
     last = first + length
@@ -158,7 +159,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
 
 
 def table(plan: StreamComparison) -> Sequence[tuple[str, str, str, str, str]]:
-    """Rows of text: method, variance over the paper's, raw and smoothed error, note."""
+    """Return rows of text: method, variance over the paper's, raw and smoothed error, note."""
     return [
         (line.method, f"{line.variance:.3f}", f"{line.raw:.3g}", f"{line.smoothed:.3g}", line.note)
         for line in plan.lines

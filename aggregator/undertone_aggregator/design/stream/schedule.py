@@ -1,8 +1,8 @@
 """Noise schedules of a stream of l reports as rational numbers: the paper's, and the stationary ones.
 
-Row i (from 0) of a schedule stands for the surrogate ξ_i = (x_i - Σ_k a_ik x_{i-k}) / σ_i of Eq. 11, in units of the
-domain's width 1: its ``taps`` are a_i1, a_i2, ... (at most i of them), its ``weight`` is 1/σ_i². The noise of the
-released x_i is γ_i = η_i + Σ_k a_ik γ_{i-k} with Var η_i = σ_i² (Eq. 10).
+Row i (from 0) of a schedule describes ξ_i = (x_i - Σ_k a_ik x_{i-k}) / σ_i of Eq. 11, in units of the domain's width 1:
+its ``taps`` are a_i1, a_i2, ... (at most i of them), its ``weight`` is 1/σ_i². The noise of the released x_i is γ_i =
+η_i + Σ_k a_ik γ_{i-k} with Var η_i = σ_i² (Eq. 10).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LONGEST = 65535
 
 @dataclass(frozen=True)
 class Recurrence:
-    """One report: coefficients of earlier reports, the most recent first, and 1/σ_i² > 0."""
+    """One report of a schedule: coefficients of earlier reports, the most recent first, and 1/σ_i² > 0."""
 
     taps: tuple[Fraction, ...]
     weight: Fraction
@@ -29,24 +29,24 @@ Recurrences = tuple[Recurrence, ...]
 
 
 def check_slew(slew: Fraction) -> Fraction:
-    """C as given. Raises Invalid unless 0 < C < 1/2."""
+    """Return the slew C unchanged. Raises Invalid unless 0 < C < 1/2."""
     if not isinstance(slew, Fraction) or not 0 < slew < Fraction(1, 2):
         raise Invalid(f"slew is {slew}, expected a number above 0 and below 1/2 of the range")
     return slew
 
 
 def check_length(slots: int) -> int:
-    """l as given. Raises Invalid unless it is 1 to 65535."""
+    """Return the stream's length l unchanged. Raises Invalid unless it is 1 to 65535."""
     if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= LONGEST:
         raise Invalid(f"slots is {slots!r}, expected 1 to {LONGEST}")
     return slots
 
 
 def paper(slew: Fraction, slots: int, bits: int | None = None) -> Recurrences:
-    """Algorithm 3 with σ_1 = 1: r_i = (1-2C)/((1-2C)² + v_{i-1}), σ_i = V_i = 1 - r_i + 2C r_i, v_1 = 1.
+    """Return Algorithm 3's rows, σ_1 = 1: r_i = (1-2C)/((1-2C)² + v_{i-1}), σ_i = V_i = 1 - r_i + 2C r_i, v_1 = 1.
 
-    ``bits``: round r_i to multiples of 2^-bits and 1/V_i² up to them, so that numbers stay short in long streams;
-    None keeps them exact. Raises Invalid.
+    ``bits``: round r_i to multiples of 2^-bits and 1/V_i² up to them, so that numbers stay short in long streams; None:
+    do not round. Raises Invalid.
     """
     slew, keep = check_slew(slew), 1 - 2 * slew
     rows = [Recurrence((), Fraction(1))]
@@ -60,12 +60,12 @@ def paper(slew: Fraction, slots: int, bits: int | None = None) -> Recurrences:
 
 
 def paper_variance(slew: Fraction, i: int) -> Fraction:
-    """v_i = (4C - 4C²)/(1 - (1-2C)^{2i}): the variance of the i-th release (from 1) over σ_1² (Eq. 22)."""
+    """Return v_i = (4C - 4C²)/(1 - (1-2C)^{2i}): the variance of the i-th release (from 1) over σ_1² (Eq. 22)."""
     return (4 * slew - 4 * slew * slew) / (1 - (1 - 2 * slew) ** (2 * i))
 
 
 def stationary(taps: Sequence[Fraction], slots: int) -> Recurrences:
-    """Constant ``taps`` with σ = 1 and a start that makes every release's variance the same.
+    """Return the rows of constant ``taps`` with σ = 1 and a start that gives every release the same variance.
 
     The first rows are the best linear predictions of the stationary process of these taps (Durbin, Levinson). Raises
     Invalid for taps whose noise grows without bound.
@@ -88,9 +88,9 @@ def stationary(taps: Sequence[Fraction], slots: int) -> Recurrences:
 
 
 def covariance(schedule: Recurrences) -> NDArray[np.float64]:
-    """Covariance [l, l] of the released noise γ."""
+    """Return the covariance [l, l] of the released noise γ."""
     size = len(schedule)
-    # γ = (I - A)^-1 η, row by row.
+    # γ = (I - A)^-1 η, computed row by row.
     mixing = np.zeros((size, size))
     for i, row in enumerate(schedule):
         for k, tap in enumerate(row.taps, 1):

@@ -1,8 +1,8 @@
-"""The squared sensitivity S² = max Σ ξ_i(D)² over differences of two streams: |D_i| <= 1, |D_i - D_{i-1}| <= 2C.
+"""The squared sensitivity of a stream: S² = max Σ ξ_i(D)² over the differences D of two streams.
 
-S² is convex in D, so its maximum is at a vertex. At a vertex every run of tight slew constraints holds a tight bound,
-hence all D_i lie on the grid ±(1 - 2Ck): a dynamic programme over the last K positions, K the number of taps, finds
-it exactly in integers.
+The constraints are |D_i| <= 1 and |D_i - D_{i-1}| <= 2C. S² is convex in D, so its maximum is at a vertex. At a vertex
+every run of tight slew constraints contains a tight bound, so all D_i lie on the grid ±(1 - 2Ck). A dynamic programme
+over the last K positions, K the number of taps, finds the maximum exactly in integers.
 """
 
 from fractions import Fraction
@@ -10,21 +10,21 @@ from math import lcm
 
 from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_slew
 
-# The last differences, the newest first.
+# State of the programme: the last differences, the newest first.
 Steps = tuple[int, ...]
-# Positions of the dynamic programme: grid times moves^(taps - 1).
+# Largest number of states of the dynamic programme: grid times moves^(taps - 1).
 _LARGEST_STATES = 200_000
 
 
 def grid(slew: Fraction) -> list[Fraction]:
-    """All ±(1 - 2Ck) in [-1, 1], ascending. Raises Invalid."""
+    """Return all ±(1 - 2Ck) in [-1, 1], ascending. Raises Invalid."""
     step = 2 * check_slew(slew)
     count = int(2 / step) + 1
     return sorted({sign * (1 - step * k) for sign in (1, -1) for k in range(count)})
 
 
 def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
-    """S² of a schedule, exactly; ValueError where its taps reach too far back for a dynamic programme."""
+    """Compute S² of a schedule exactly. Raises ValueError if its taps reach too far back for a dynamic programme."""
     points = grid(slew)
     unit = lcm(*(point.denominator for point in points))
     ints = [int(point * unit) for point in points]
@@ -35,7 +35,7 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
         raise ValueError(f"{depth} taps at slew {slew} are too many for the dynamic programme")
     common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
     weights = lcm(*(row.weight.denominator for row in schedule))
-    # By symmetry half of the starts suffice.
+    # By symmetry, half of the start values suffice.
     best: dict[Steps, int] = {(): 0}
     steps: dict[Steps, list[tuple[Steps, int]]] = {}
     before: Recurrence | None = None
@@ -58,14 +58,14 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
 def _steps(
     row: Recurrence, state: Steps, ahead: list[int], common: int, weights: int, depth: int
 ) -> list[tuple[Steps, int]]:
-    """(state after, scaled cost) of every next difference."""
+    """Return (state after, scaled cost) of every next difference."""
     weight = int(row.weight * weights)
     past = sum(int(tap * common) * d for tap, d in zip(row.taps, state, strict=False))
     return [((d, *state)[:depth], weight * (common * d - past) ** 2) for d in ahead]
 
 
 def triangle(schedule: Recurrences, slew: Fraction) -> Fraction:
-    """An upper bound of S² for any schedule: each |ξ_i| by the triangle inequality, as Eq. 19 does for one tap.
+    """Return an upper bound of S² for any schedule: each |ξ_i| by the triangle inequality, as Eq. 19 does for one tap.
 
     |D_i - Σ a_k D_{i-k}| <= |1 - Σ a_k| + Σ |a_k| min(2, 2Ck).
     """

@@ -2,9 +2,9 @@
 
     z = x + γ,   γ ~ N(0, N) known,   x_t = level_t + season_{t mod cycle}
 
-level: a random walk of standard deviation ``movement`` per slot that starts anywhere; season: one independent offset
-of standard deviation ``season`` per phase of the cycle. The posterior mean K (K + N)^-1 z and its standard errors are
-those of the Rauch-Tung-Striebel smoother for the same model; with correlated N no state has to be invented.
+level: a random walk of standard deviation ``movement`` per slot with a diffuse start; season: one independent offset of
+standard deviation ``season`` per phase of the cycle. The posterior mean K (K + N)^-1 z and its standard errors equal
+those of the Rauch-Tung-Striebel smoother for the same model; this form also handles correlated N without extra states.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 LONGEST = 2048
-# The level's prior standard deviation, in multiples of the data's scale: it starts anywhere.
+# Prior standard deviation of the level's start, in multiples of the data's scale: a diffuse prior.
 _DIFFUSE = 1e3
-# Tried standard deviations, as shares of the data's scale.
+# Grid of standard deviations of a movement that are tried, as shares of the data's scale.
 _MOVEMENTS = np.geomspace(3e-3, 1.0, 10)
 _NEGLIGIBLE = 1e-3
 _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
@@ -30,7 +30,9 @@ _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Means and standard errors [k], ``covariance`` [k, k]; ``movement`` and ``season`` are posterior averages."""
+    """Smoothed means and standard errors [k], ``covariance`` [k, k]; ``movement`` and ``season`` are posterior
+    averages.
+    """
 
     mean: Vector
     standard_error: Vector
@@ -40,7 +42,9 @@ class Smoothed:
 
 
 def prior(slots: Sequence[int], movement: float, season: float, cycle: int | None, scale: float) -> Matrix:
-    """Covariance [k, k] of the level and season at ``slots``, ascending; ``scale`` of the level's start."""
+    """Return the prior covariance [k, k] of level and season at ``slots``, ascending; ``scale`` of the level's
+    start.
+    """
     t = np.asarray(slots, dtype=np.float64) - slots[0]
     covariance = (_DIFFUSE * scale) ** 2 + movement**2 * np.minimum.outer(t, t)
     if cycle is not None:
@@ -50,7 +54,7 @@ def prior(slots: Sequence[int], movement: float, season: float, cycle: int | Non
 
 
 def posterior_covariance(known: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
-    """Covariance of x given z at the indices ``seen`` (all without them): K - K_s' (K_ss + N)^-1 K_s."""
+    """Return the covariance of x given z at the indices ``seen`` (default: all): K - K_s' (K_ss + N)^-1 K_s."""
     part = known if seen is None else known[seen]
     inner = part if seen is None else part[:, seen]
     return np.asarray(known - part.T @ cho_solve(cho_factor(inner + noise), part))
@@ -65,10 +69,10 @@ def fit_gaussian_process(
     movement: float | None = None,
     season: float | None = None,
 ) -> Smoothed:
-    """The posterior of x at ``slots`` (ascending), averaged over what is not given of movement and season.
+    """Compute the posterior of x at ``slots`` (ascending), averaged over movement and season where they are not given.
 
-    These are tried on a grid of logarithms, each with the weight of its likelihood: correlated noise looks much like
-    a moving mean, so a single best value would be trusted too much.
+    The unknown ones are tried on a logarithmic grid, weighted by their likelihood: correlated noise resembles a moving
+    mean, so the single best value would be too confident.
 
     ``noise`` [k, k]: covariance of ``values`` about x. Raises Invalid for more than 2048 slots, or none.
     """
@@ -102,12 +106,12 @@ def fit_gaussian_process(
 
 
 def _likelihood(known: Matrix, values: Vector, noise: Matrix) -> float:
-    """The log likelihood of z under one prior."""
+    """Return the log likelihood of z under one prior."""
     factor = cho_factor(known + noise)
     return -float(values @ cho_solve(factor, values)) / 2 - float(np.log(np.diag(factor[0])).sum())
 
 
 def _posterior(known: Matrix, values: Vector, noise: Matrix) -> tuple[Vector, Matrix]:
-    """Mean and covariance of x given z under one prior."""
+    """Return mean and covariance of x given z under one prior."""
     solved = cho_solve(cho_factor(known + noise), np.column_stack([values, known]))
     return known @ solved[:, 0], known - known @ solved[:, 1:]
