@@ -1,4 +1,6 @@
-"""Central releases: streams, counts and synthetic items from raw values that one trusted party holds, event level."""
+"""Central releases, event level: one trusted party holds raw values and publishes streams, counts and synthetic
+items.
+"""
 
 from undertone_central.continual import Continual
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel

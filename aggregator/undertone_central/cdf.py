@@ -1,6 +1,6 @@
-"""Distribution functions between proven bounds, and exact draws by inverting them.
+"""Cumulative distribution functions with proven bounds, and exact draws by inverting them.
 
-A bound is an integer: low <= F(z) 2^bits <= high. Series have positive terms only and are summed in fixed point,
+Bounds of F are integers with low <= F(z) 2^bits <= high. All series have positive terms and are summed in fixed point,
 rounded down for the lower and up for the upper bound.
 """
 
@@ -18,30 +18,30 @@ _GUARD = 32
 
 
 def laplace_cdf(z: Fraction, bits: int) -> Bounds:
-    """1 - e^-z/2 for z >= 0, e^z/2 below: density e^-|z|/2."""
+    """Return bounds of 1 - e^-z/2 for z >= 0, e^z/2 below: density e^-|z|/2."""
     low, high = exponential_bounds(abs(z), bits)
     least, most = (1 << 2 * bits - 1) // high, (1 << 2 * bits - 1) // low + 1
     return ((1 << bits) - most, (1 << bits) - least) if z >= 0 else (least, most)
 
 
 def gaussian_cdf(z: Fraction, bits: int) -> Bounds:
-    """1/2 + e^{-z²/2} (z + z³/3 + z⁵/15 + …)/√(2π): density e^{-z²/2}/√(2π)."""
+    """Return bounds of 1/2 + e^{-z²/2} (z + z³/3 + z⁵/15 + …)/√(2π): density e^{-z²/2}/√(2π)."""
     working = bits + _GUARD
     if abs(z) > 64:
-        # Beyond 64 standard deviations lies less than 2^-2900.
+        # The probability beyond 64 standard deviations is less than 2^-2900.
         return _around(z, (1 << bits - 1) - 1, 1 << bits - 1, bits)
     series = _series(abs(z), lambda k: z * z / (2 * k + 3), int(z * z), working)
     tail = exponential_bounds(z * z / 2, working)
     pi = _pi(working)
     root = isqrt(2 * pi[0] << working), isqrt(2 * pi[1] << working) + 1
-    # Two divisions by quantities of scale 2^working.
+    # Both divisors have the scale 2^working.
     low = (series[0] << 2 * working) // (tail[1] * root[1])
     high = (series[1] << 2 * working) // (tail[0] * root[0]) + 1
     return _around(z, low >> _GUARD, (high >> _GUARD) + 1, bits)
 
 
 def cauchy_cdf(z: Fraction, bits: int) -> Bounds:
-    """1/2 + arctan(z)/π: density 1/(π(1 + z²))."""
+    """Return bounds of 1/2 + arctan(z)/π: density 1/(π(1 + z²))."""
     working = bits + _GUARD
     pi = _pi(working)
     if abs(z) <= 1:
@@ -53,11 +53,13 @@ def cauchy_cdf(z: Fraction, bits: int) -> Bounds:
 
 
 def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> int:
-    """floor(location + scale Z), Z of that law: exactly, by reading a uniform real as far as it takes."""
+    """Draw floor(location + scale Z), Z of distribution ``cdf``, exactly: a uniform real is read as far as is
+    needed.
+    """
     word, bits = int.from_bytes(source.take(8), "little"), 64
 
     def below(k: int) -> bool:
-        """Whether location + scale Z < k."""
+        """Return True if location + scale Z < k."""
         nonlocal word, bits
         z = (k - location) / scale
         while True:
@@ -83,13 +85,13 @@ def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> 
 
 
 def _around(z: Fraction, low: int, high: int, bits: int) -> Bounds:
-    """Bounds of 1/2 ± x from those of x."""
+    """Return bounds of 1/2 + x for z >= 0, of 1/2 - x for z < 0, given bounds of x."""
     half = 1 << bits - 1
     return (half + low, half + high) if z >= 0 else (half - high, half - low)
 
 
 def _series(first: Fraction, ratio: Callable[[int], Fraction], rising: int, bits: int) -> Bounds:
-    """Bounds of Σ terms, term k + 1 = term k × ratio(k); from term ``rising`` on the ratio is at most 1/2."""
+    """Bound Σ terms, where term k + 1 = term k × ratio(k); from term ``rising`` on the ratio is at most 1/2."""
     low = term_low = (first.numerator << bits) // first.denominator
     high = term_high = term_low + 1
     k = 0
@@ -104,7 +106,9 @@ def _series(first: Fraction, ratio: Callable[[int], Fraction], rising: int, bits
 
 
 def _arctan(x: Fraction, bits: int) -> Bounds:
-    """Euler's series for 0 <= x <= 1: Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}; every ratio is below 1/2."""
+    """Bound arctan x, 0 <= x <= 1, by Euler's series Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}; ratios are
+    below 1/2.
+    """
     share = x * x / (1 + x * x)
     return _series(x / (1 + x * x), lambda k: share * (2 * k + 2) / (2 * k + 3), 0, bits)
 

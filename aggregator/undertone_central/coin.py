@@ -1,7 +1,7 @@
-"""Exact coins: Bernoulli variables whose irrational probability is compared digit by digit, never rounded.
+"""Exact coins: Bernoulli variables with irrational probability, compared digit by digit and never rounded.
 
-A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p; heads iff U < p. The
-digits of p come from integer bounds that are refined until they agree.
+A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p; the coin shows heads iff U
+< p. The digits of p come from integer bounds that are refined until they agree.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,9 @@ _MORE = 32
 
 
 def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
-    """Integers low <= e^r 2^bits <= high, r >= 0: Taylor series of r/2^h <= 1/2, squared h times, in fixed point."""
+    """Return integers low <= e^r 2^bits <= high, r >= 0: Taylor series of r/2^h <= 1/2, squared h times, in fixed
+    point.
+    """
     halvings = (r.numerator // r.denominator).bit_length() + 1
     x = (r.numerator << bits) // (r.denominator << halvings)
     low = high = term_low = term_high = 1 << bits
@@ -30,7 +32,8 @@ def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
         term_high = (term_high * (x + 1) >> bits) // i + 1
         low += term_low
         high += term_high
-    # Later terms fall by a factor above 2 each: together they stay below the last one, with its rounding below 4.
+    # Each later term is smaller by a factor above 2, so together they are below the last one; with its rounding, below
+    # 4.
     high += 4
     for _ in range(halvings):
         low = low * low >> bits
@@ -39,14 +42,14 @@ def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
 
 
 class Coin:
-    """Heads with probability p, an irrational number: ``bounds(bits)`` gives low <= p 2^bits <= high."""
+    """A coin that shows heads with irrational probability p: ``bounds(bits)`` gives low <= p 2^bits <= high."""
 
     def __init__(self, bounds: Callable[[int], tuple[int, int]]) -> None:
         self._bounds = bounds
         self._digits: dict[int, int] = {}
 
     def digits(self, bits: int) -> int:
-        """floor(p 2^bits)."""
+        """Return floor(p 2^bits)."""
         if bits not in self._digits:
             working = bits + 64
             while True:
@@ -59,13 +62,13 @@ class Coin:
         return self._digits[bits]
 
     def next_digits(self, done: int, bits: int) -> int:
-        """The ``bits`` digits of p after the first ``done``, as an integer."""
+        """Return the ``bits`` digits of p after the first ``done``, as an integer."""
         return self.digits(done + bits) - (self.digits(done) << bits)
 
 
 @cache
 def logistic_coin(r: Fraction) -> Coin:
-    """p = 1/(1 + e^r), r > 0 (r = 0 would be a fair coin, which is rational)."""
+    """Return the coin with p = 1/(1 + e^r), r > 0 (for r = 0 p is 1/2, which is rational)."""
 
     def bounds(bits: int) -> tuple[int, int]:
         low, high = exponential_bounds(r, bits)
@@ -77,7 +80,7 @@ def logistic_coin(r: Fraction) -> Coin:
 
 @cache
 def exponential_coin(r: Fraction) -> Coin:
-    """p = e^-r, r > 0."""
+    """Return the coin with p = e^-r, r > 0."""
 
     def bounds(bits: int) -> tuple[int, int]:
         low, high = exponential_bounds(r, bits)
@@ -95,7 +98,7 @@ class Coins:
         self._more: list[NDArray[np.uint32]] = []
 
     def flip(self, source: Bytes, n: int) -> Flips:
-        """Heads or tails, shape [coins, n]."""
+        """Flip every coin n times; True is heads; shape [coins, n]."""
         first = np.frombuffer(source.take(len(self._coins) * n), dtype=np.uint8).reshape(len(self._coins), n)
         heads: Flips = first < self._first
         row, column = np.divmod(np.flatnonzero(first == self._first), n)

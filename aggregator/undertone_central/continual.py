@@ -1,4 +1,4 @@
-"""The one interface of all central mechanisms: values in, released values out, for ever."""
+"""The interface of all central mechanisms: values arrive one after another, released values leave, without end."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from undertone_shared.errors import Invalid
 
 
 class Saved:
-    """State as plain data: the attributes that a class names in ``kept`` (numbers, text, lists, arrays, `Saved`)."""
+    """Base of objects with savable state: the attributes named in ``kept`` (numbers, text, lists, arrays, `Saved`)."""
 
     kept: ClassVar[tuple[str, ...]] = ()
 
     def state(self) -> dict[str, Any]:
-        """All of it, fit for JSON. It holds raw readings and noise: as secret as they are."""
+        """Return the state as JSON values. It contains raw readings and noise, so it must be kept secret."""
         return {name: _plain(getattr(self, name)) for name in self.kept}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave. Raises Invalid when it is not from such a mechanism."""
+        """Restore ``state``, as returned by `state`. Raises Invalid if it is not from such a mechanism."""
         if not isinstance(state, dict) or set(state) != set(self.kept):
             raise Invalid(f"the saved state does not belong to {type(self).__name__}")
         for name in self.kept:
@@ -44,10 +44,10 @@ def _plain(value: Any) -> Any:
 class Continual(Saved, ABC):
     """A mechanism that reads a stream value by value.
 
-    Neighbouring streams differ in one value (event level). Values are integers in natural units and are clipped to
-    [0, ``bound``] first; None is an empty item: nothing arrived, which looks like 0 from outside.
-    ``released`` says what the numbers are: ``values`` (one per value), ``counts`` (a running sum per value), ``nodes``
-    (sums of tree nodes as they close), ``items`` (synthetic values, block by block).
+    Neighbouring streams differ in one value (event level). Values are integers in natural units and are first clipped
+    to [0, ``bound``]. None is an empty item, which means that nothing arrived; a reader of the release cannot tell it
+    from 0. ``released`` names the kind of numbers: ``values`` (one per value), ``counts`` (a running sum per value),
+    ``nodes`` (sums of tree nodes as they close), ``items`` (synthetic values, block by block).
     """
 
     released: ClassVar[str]
@@ -56,56 +56,56 @@ class Continual(Saved, ABC):
     @property
     @abstractmethod
     def guarantee(self) -> str:
-        """One sentence: the level, the parameters, what is protected."""
+        """The guarantee in one sentence: the level, the parameters, what is protected."""
 
     @property
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release so far: all that a reader of it needs."""
+        """The public parameters of the release so far: all that a reader of it needs."""
 
     @property
     def phase_left(self) -> int | None:
-        """Values until θ changes or is chosen; None where that never happens (again)."""
+        """Number of values until θ changes or is chosen; None if that does not happen (again)."""
         return None
 
     @property
     def phase(self) -> int:
-        """How many times that has happened."""
+        """Number of times that θ has changed or been chosen."""
         return 0
 
     @property
     def withholding(self) -> bool:
-        """Whether arriving values are used for θ and not published."""
+        """True while arriving values are used to choose θ and are not published."""
         return False
 
     def close(self, ending: str) -> Integers:
-        """What is released at the end of the stream; nothing, but see the sanitizer."""
+        """Return the numbers that are released at the end of the stream; none, except for the sanitizer."""
         return np.zeros(0, dtype=np.int64)
 
     @abstractmethod
     def extend(self, values: Integers) -> Integers:
-        """What ``push`` would release for these values one after the other."""
+        """Return the numbers that ``push`` would release for these values one after the other."""
 
     def push(self, value: int | None) -> list[int]:
-        """What is released when this value arrives."""
+        """Return the numbers that are released when this value arrives."""
         return [int(x) for x in self.extend(np.array([clip(value, self.bound)], dtype=np.int64))]
 
 
 class OneByOne(Continual):
-    """A mechanism whose block form is its ``push``, repeated."""
+    """A mechanism whose `extend` calls its `push` for each value."""
 
     @abstractmethod
     def push(self, value: int | None) -> list[int]:
-        """What is released when this value arrives."""
+        """Return the numbers that are released when this value arrives."""
 
     def extend(self, values: Integers) -> Integers:
-        """What ``push`` would release for these values one after the other."""
+        """Return the numbers that ``push`` would release for these values one after the other."""
         out = [x for value in integers(values).tolist() for x in self.push(value)]
         return np.array(out, dtype=np.int64)
 
 
 def clip(value: int | None, bound: int) -> int:
-    """The value in [0, bound]; an empty item is 0. Raises Invalid for anything but an integer."""
+    """Clip the value to [0, bound]; an empty item is 0. Raises Invalid for anything but an integer."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -114,7 +114,7 @@ def clip(value: int | None, bound: int) -> int:
 
 
 def integers(values: Integers | Iterable[int]) -> Integers:
-    """As int64, shape [n]. Raises Invalid for anything but integers."""
+    """Convert to int64, shape [n]. Raises Invalid for anything but integers."""
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)

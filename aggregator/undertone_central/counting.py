@@ -1,7 +1,7 @@
-"""Chan, Shi, Song's counters (TISSEC 2011): the running sum of a stream, ε-DP at the level of events.
+"""Counters of Chan, Shi and Song (TISSEC 2011): the running sum of a stream, ε-DP at the level of events.
 
-A value is an integer in [0, B] (B = 1 counts); None is an empty item and looks like 0 from outside. One value moves
-each sum that it is part of by at most B.
+A value is an integer in [0, B] (B = 1 counts events). None is an empty item, which a reader cannot tell from 0. One
+value changes each sum that contains it by at most B.
 """
 
 from abc import abstractmethod
@@ -18,12 +18,12 @@ from undertone_central.noise import Draws, Integers
 from undertone_shared.errors import Invalid
 
 LONGEST = 1 << 40
-# What a draw belongs to.
+# Identifier of a noise draw: (kind of sum, number).
 Term = tuple[str, int]
 
 
 class Counter(Continual):
-    """Released: the noisy running sum after each value."""
+    """Base of the counters; they release the noisy running sum after each value."""
 
     released = "counts"
     name: ClassVar[str]
@@ -36,12 +36,12 @@ class Counter(Continual):
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {self._length}"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {
             "mechanism": self.name,
             "released": self.released,
@@ -54,21 +54,21 @@ class Counter(Continual):
         return "streams of any length"
 
     def _draws(self, share: Fraction) -> Draws:
-        """Laplace noise for sums that get this share of ε."""
+        """Make Laplace noise for sums that use this share of ε."""
         return Draws(self.bound / (self.epsilon * share), self._source)
 
     @abstractmethod
     def terms(self, time: int) -> dict[Term, float]:
-        """The draws that the count after ``time`` values sums, each with its variance."""
+        """Return the draws whose sum is the noise of the count after ``time`` values, each with its variance."""
 
     def variance(self, first: int, end: int) -> float:
-        """Of count ``end`` less count ``first``: what both sum cancels. Count 0 is the exact 0."""
+        """Return the variance of count ``end`` less count ``first``; draws in both cancel. Count 0 is the exact 0."""
         before, after = self.terms(first), self.terms(end)
         return sum(v for term, v in (before | after).items() if (term in before) != (term in after))
 
 
 class Bounded(Counter):
-    """A counter for at most ``horizon`` values. Raises Invalid for the value after the last."""
+    """A counter for at most ``horizon`` values. Raises Invalid for a value after the last."""
 
     def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)
@@ -76,7 +76,7 @@ class Bounded(Counter):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {**super().parameters, "horizon": self.horizon}
 
     @property
@@ -90,7 +90,7 @@ class Bounded(Counter):
 
 
 class Simple1(Bounded):
-    """Every prefix sum with fresh noise: Lap(TB/ε) each, since a value is in up to T of them."""
+    """Counter with fresh noise Lap(TB/ε) on every prefix sum, because a value is in up to T of them."""
 
     name = "simple-1"
     kept = ("_time", "_sum")
@@ -101,19 +101,19 @@ class Simple1(Bounded):
         self._noise = self._draws(Fraction(1, horizon))
 
     def extend(self, values: Integers) -> Integers:
-        """The counts after each of these values."""
+        """Return the counts after each of these values."""
         sums = self._sum + np.cumsum(np.clip(integers(values), 0, self.bound))
         self._tick(len(sums))
         self._sum = int(sums[-1]) if len(sums) else self._sum
         return sums + self._noise.take(len(sums))
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw."""
+        """Return the one draw of this prefix sum."""
         return {("prefix", time): self._noise.law.variance} if time else {}
 
 
 class Simple2(Counter):
-    """Every value with Lap(B/ε), summed up: the error grows with the square root of time."""
+    """Counter that sums values with noise Lap(B/ε) each: the error grows with the square root of time."""
 
     name = "simple-2"
     kept = ("_time", "_sum")
@@ -124,7 +124,7 @@ class Simple2(Counter):
         self._noise = self._draws(Fraction(1))
 
     def extend(self, values: Integers) -> Integers:
-        """The counts after each of these values."""
+        """Return the counts after each of these values."""
         values = np.clip(integers(values), 0, self.bound)
         sums = self._sum + np.cumsum(values + self._noise.take(len(values)))
         self._time += len(sums)
@@ -132,18 +132,18 @@ class Simple2(Counter):
         return sums
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw per value."""
+        """Return one draw per value."""
         return {("value", i): self._noise.law.variance for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """One draw's per value in between."""
+        """Return the variance of one draw for each value in between."""
         return (end - first) * self._noise.law.variance
 
 
 class TwoLevel(Bounded, OneByOne):
-    """Blocks of ``block`` values and single values, ε/2 each: t = qB + r is the sum of q blocks and r values.
+    """Counter over blocks of ``block`` values and single values, ε/2 each: after qB + r values, q blocks and r values.
 
-    ``block`` None is floor(sqrt(T)). A last block may be incomplete: its values are then counted one by one.
+    ``block`` None means floor(sqrt(T)). A last block may be incomplete: its values are then counted one by one.
     """
 
     name = "two-level"
@@ -160,11 +160,11 @@ class TwoLevel(Bounded, OneByOne):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {**super().parameters, "block": self.block}
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         self._tick()
         x = clip(value, self.bound)
         self._exact += x
@@ -176,14 +176,15 @@ class TwoLevel(Bounded, OneByOne):
         return [self._blocks + self._items]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw for each complete block and each value after them."""
+        """Return one draw for each complete block and for each value after them."""
         blocks = time // self.block
         named = [("block", i) for i in range(blocks)] + [("value", i) for i in range(blocks * self.block, time)]
         return dict.fromkeys(named, self._noise.law.variance)
 
 
 class Binary(Bounded, OneByOne):
-    """The dyadic intervals that t's binary digits name, each with Lap(B levels/ε); levels = floor(log2 T) + 1.
+    """Binary counter: sums the dyadic intervals of t's binary digits, each with Lap(B levels/ε), floor(log2 T) + 1
+    levels.
 
     Memory: one exact and one noisy sum per level.
     """
@@ -199,7 +200,7 @@ class Binary(Bounded, OneByOne):
         self._noise = self._draws(Fraction(1, levels))
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         self._tick()
         level = (self._time & -self._time).bit_length() - 1
         total = clip(value, self.bound) + sum(self._exact[:level])
@@ -208,10 +209,10 @@ class Binary(Bounded, OneByOne):
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw per binary digit."""
+        """Return one draw per binary digit that is one."""
         return {(f"level {i}", time >> i): self._noise.law.variance for i in digits(time)}
 
 
 def digits(time: int) -> list[int]:
-    """The places of the ones among the binary digits."""
+    """Return the places of the ones among the binary digits."""
     return [i for i in range(time.bit_length()) if time >> i & 1]

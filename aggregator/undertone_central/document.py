@@ -1,11 +1,11 @@
-"""A release as text: a first line with all that is public about it, then comma-separated rows, then more of them.
+"""A release as text: a first line with all public parameters, then pieces of comma-separated rows.
 
     # undertone release {"mechanism": "tops", …, "guarantee": "…"}
     position,value
     # piece {"first": 65536, "theta": 51, "group": 4096, "fanout": 16, "levels": 2}
     65536,7
 
-A piece begins wherever θ or the smoother's depth changes; positions count the values of the stream from 0.
+A piece begins wherever θ or the smoother's depth changes; positions number the values of the stream from 0.
 """
 
 import json
@@ -22,22 +22,24 @@ from undertone_shared.errors import Invalid
 
 TITLE = "# undertone release "
 PIECE = "# piece "
-# What a piece of values tells of the hierarchy over its blocks.
+# Parameters of a piece of values that describe the hierarchy over its blocks.
 PIECES = ("group", "fanout", "levels")
 COLUMNS = {"values": "position,value", "counts": "position,count", "nodes": "first,end,sum", "items": "block,item"}
 
 
 def heading(mechanism: Continual) -> str:
-    """The first two lines."""
+    """Return the first two lines of a release."""
     public = {**mechanism.parameters, "guarantee": mechanism.guarantee}
     for name in ("theta", *(PIECES if mechanism.released == "values" else ())):
-        # A piece's own.
+        # These parameters belong to a piece, not to the release.
         public.pop(name, None)
     return f"{TITLE}{json.dumps(public, ensure_ascii=False)}\n{COLUMNS[mechanism.released]}\n"
 
 
 def piece_line(first: int, parameters: dict[str, Any]) -> str:
-    """The beginning of a piece: the position of its first value, θ, and for values the hierarchy of their blocks."""
+    """Return the first line of a piece: position of its first value, θ, and for values the hierarchy of their
+    blocks.
+    """
     piece = {"first": first, "theta": parameters.get("theta", parameters["bound"])}
     if parameters["released"] == "values":
         piece |= {name: parameters[name] for name in PIECES}
@@ -45,7 +47,10 @@ def piece_line(first: int, parameters: dict[str, Any]) -> str:
 
 
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
-    """Lines of these numbers; ``first``: position of the piece's first value, ``start``: of theirs (items: block)."""
+    """Return the lines of these numbers.
+
+    ``first``: position of the piece's first value; ``start``: position of the first number (for items, of its block).
+    """
     kind = parameters["released"]
     if kind in ("values", "counts"):
         return [f"{position},{number}\n" for position, number in enumerate(numbers.tolist(), start)]
@@ -56,7 +61,7 @@ def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) 
 
 
 def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple[int, int]]:
-    """[first, end) of the nodes that close from position ``start`` on, without end."""
+    """Yield [first, end) of each node that closes from position ``start`` on, without end."""
     end = start
     while True:
         end += 1
@@ -68,7 +73,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
-    """The parameters and the pieces of a release. Raises Invalid for any other file, OSError."""
+    """Read the parameters and the pieces of a release. Raises Invalid for any other file, OSError."""
     pieces: list[tuple[dict[str, int], list[int]]] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
@@ -82,7 +87,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
             for line in lines:
                 number += 1
                 if not line.endswith("\n"):
-                    break  # it is being written, or was when the power failed: a part of a number is another one
+                    # An unfinished line (being written, or cut by a power failure) is ignored: part of a number is
+                    # another number.
+                    break
                 if line.startswith(PIECE):
                     pieces.append((json.loads(line[len(PIECE) :]), []))
                 else:

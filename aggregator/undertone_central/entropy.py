@@ -1,4 +1,4 @@
-"""Random bytes in bulk: the device's rules (operating system only, continuous health test), a block at a time."""
+"""Random bytes in bulk, by the device's rules: from the operating system only, with a continuous health test."""
 
 import hashlib
 import os
@@ -10,8 +10,8 @@ import numpy as np
 
 from undertone_shared.entropy import EntropyError
 
-# Repetition count test (NIST SP 800-90B, 4.4.1) at 8 bits per byte: nine equal bytes in a row appear in an ideal
-# source with probability 2^-64 at each byte. The device's cutoff of six would stop a release of a billion values.
+# Repetition count test (NIST SP 800-90B, 4.4.1) at 8 bits per byte: an ideal source gives nine equal bytes in a row
+# with probability 2^-64 at each byte. The device's cutoff of six would stop a release of a billion values.
 REPETITION_CUTOFF = 9
 KEY_BYTES = 32
 
@@ -22,19 +22,21 @@ class Bytes(Protocol):
     """A sequence of independent uniform bytes."""
 
     def take(self, n: int) -> bytes:
-        """The next ``n``."""
+        """Return the next ``n`` bytes."""
         ...
 
 
 class FreshBytes:
-    """Bytes of ``source``, by default ``os.urandom``. Raises EntropyError where it is short or visibly broken."""
+    """Bytes of ``source``, by default ``os.urandom``. Raises EntropyError if it returns too few or fails the health
+    test.
+    """
 
     def __init__(self, source: ByteSource | None = None) -> None:
         self._source = os.urandom if source is None else source
         self._last = b""
 
     def take(self, n: int) -> bytes:
-        """The next ``n`` bytes, after the health test."""
+        """Return the next ``n`` bytes, after the health test."""
         taken = self._source(n)
         if len(taken) != n:
             raise EntropyError(f"the byte source gave {len(taken)} bytes, expected {n}")
@@ -47,15 +49,15 @@ class FreshBytes:
         return taken
 
     def key(self) -> bytes:
-        """A fresh key for `KeyedBytes`."""
+        """Return a fresh key for `KeyedBytes`."""
         return self.take(KEY_BYTES)
 
 
 class KeyedBytes:
-    """Bytes that a secret key and a public address determine: SHAKE128(key ‖ address ‖ number of the call).
+    """Bytes determined by a secret key and a public address: SHAKE128(key ‖ address ‖ number of the call).
 
-    For noise that is too much to keep and is needed twice; as good as the operating system's own generator, which
-    expands a key too.
+    They serve noise that is needed twice and is too large to store. They are as good as the operating system's
+    generator, which expands a key too.
     """
 
     def __init__(self, key: bytes, *address: int) -> None:
@@ -63,7 +65,7 @@ class KeyedBytes:
         self._calls = 0
 
     def take(self, n: int) -> bytes:
-        """The next ``n`` bytes."""
+        """Return the next ``n`` bytes."""
         taken = hashlib.shake_128(self._prefix + struct.pack("<Q", self._calls)).digest(n)
         self._calls += 1
         return taken

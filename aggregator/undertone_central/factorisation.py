@@ -1,10 +1,11 @@
-"""The square-root factorisation: what continual counting has become since Chan et al., as a baseline.
+"""The square-root factorisation, a modern method of continual counting, as a baseline.
 
-Fichtenberger, Henzinger, Upadhyay (ICML 2023): the running sum A = CC with Toeplitz C of coefficients
-f_k = binom(2k, k)/4^k. Release C(Cx + z), z Gaussian for the L2 sensitivity B sqrt(Σ_{k<T} f_k²), which grows like
-the square root of a logarithm where the binary counter's error grows like its power 3/2. (ε, δ), not pure.
-Here c_k = round(2^32 f_k), the noise is discrete Gaussian on the integers that Σ c_k x lives on, calibrated by the
-analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to e^{-8π²} it is post-processing of a continuous Gaussian.
+Fichtenberger, Henzinger, Upadhyay (ICML 2023): the running sum is A = CC with Toeplitz C of coefficients f_k =
+binom(2k, k)/4^k. The mechanism releases C(Cx + z), with Gaussian z for the L2 sensitivity B sqrt(Σ_{k<T} f_k²). This
+grows like the square root of a logarithm, where the binary counter's error grows like the logarithm's power 3/2. The
+guarantee is (ε, δ), not pure. Here c_k = round(2^32 f_k), and the noise is discrete Gaussian on the integers that
+contain Σ c_k x. It is calibrated by the analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to e^{-8π²} it is
+post-processing of a continuous Gaussian.
 """
 
 from fractions import Fraction
@@ -27,10 +28,10 @@ _BITS = 32
 
 
 class SquareRoot(Bounded, OneByOne):
-    """The counting matrix's square root with Gaussian noise, (ε, δ): the least error of all counters.
+    """The square-root counter with Gaussian noise, (ε, δ): the least error of all counters here.
 
-    Memory and time per value grow with the horizon: at most 2^17 values. The count is rounded to an integer;
-    rounding of c moves it by less than B t^1.5 2^-32.
+    Memory and time per value grow with the horizon, so at most 2^17 values are allowed. The count is rounded to an
+    integer; rounding of c moves it by less than B t^1.5 2^-32.
     """
 
     name = "square-root"
@@ -62,17 +63,17 @@ class SquareRoot(Bounded, OneByOne):
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         parameters = f"ε = {float(self.epsilon):g} per value, δ = {float(self.delta):g}"
         return f"event-level differential privacy, {parameters}; {self._length}"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {**super().parameters, "delta": str(self.delta)}
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         self._tick()
         t = self._time
         self._values[t - 1] = clip(value, self.bound)
@@ -80,12 +81,12 @@ class SquareRoot(Bounded, OneByOne):
         return [round(float(self._noisy[:t] @ self._f[t - 1 :: -1]) / 2.0**_BITS)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw per value, weighted."""
+        """Return one draw per value, with its weighted variance."""
         variance = float(self._noise.law.variance) / 4.0**_BITS
         return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """σ² ‖row end - row first‖²."""
+        """Return σ² ‖row end - row first‖²."""
         row = self._f[end - 1 :: -1][:end].copy() if end else np.zeros(0)
         if first:
             row[:first] -= self._f[first - 1 :: -1]
@@ -93,7 +94,7 @@ class SquareRoot(Bounded, OneByOne):
 
 
 def analytic_multiplier(epsilon: float, delta: float) -> float:
-    """The least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
+    """Return the least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
 
     def spent(sigma: float) -> float:
         shift = epsilon * sigma

@@ -1,7 +1,7 @@
-"""Streams of values from files and pipes, in batches: CSV, NPZ, Parquet, or lines of text.
+"""Input streams of values from files and pipes, in batches: CSV, NPZ, Parquet, or lines of text.
 
 A cell that is empty, not a number or not whole (after scaling) is an empty item: it keeps its place in the stream, and
-what was wrong with it is told.
+a message says what was wrong with it.
 """
 
 import csv
@@ -21,16 +21,16 @@ from undertone_shared.errors import Invalid
 BATCH = 1 << 16
 _LARGEST = 1 << 53
 _LONGEST_TEXT = 40
-# Digits of a cell that is below _LARGEST whatever they are.
+# A cell with at most this many digits is below _LARGEST.
 _PLAIN = 15
 
 Say = Callable[[str], None]
 
 
 def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
-    """The values of a file, times ``scale``, in its order; a table households × time is read time by time.
+    """Yield the values of a file, times ``scale``, in file order; a table households × time is read time by time.
 
-    ``column``: a name or a number from 0; the last one if None. Raises Invalid, OSError.
+    ``column``: a name or a number from 0; None means the last column. Raises Invalid, OSError.
     """
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -43,7 +43,7 @@ def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterat
 
 
 def expected(path: Path) -> int | None:
-    """About how many rows a text file has, from its size and the length of its first lines; None for other files."""
+    """Estimate the number of rows of a text file from its size and its first lines; None for other files."""
     if path.suffix.lower() in (".npz", ".parquet", ".pq"):
         return None
     with path.open("rb") as file:
@@ -52,7 +52,7 @@ def expected(path: Path) -> int | None:
 
 
 def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: Say, name: str) -> Iterator[int]:
-    """One value per line of comma-separated text; a first line without a number there is a header."""
+    """Yield one value per line of comma-separated text; a first line without a number in that column is a header."""
     place: int | None = int(column) if column is not None and column.isdecimal() else None
     for number, row in enumerate(_rows(lines, name), 1):
         if not row:
@@ -81,9 +81,9 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
-    """A whole number after scaling, or None."""
+    """Return the whole number after scaling, or None if it is not one."""
     if cell.isdecimal() and len(cell) <= _PLAIN:
-        # The same as below, at a tenth of its time.
+        # A fast path for plain digits, with the same result as the general one below at a tenth of its time.
         value, rest = divmod(int(cell) * scale.numerator, scale.denominator)
         return value if rest == 0 and value < _LARGEST else None
     try:
@@ -96,7 +96,7 @@ def parse(cell: str, scale: Fraction) -> int | None:
 
 
 class PipeLines:
-    """The lines that arrive at a file descriptor; ``drained`` tells when the next one is not there yet."""
+    """The lines that arrive at a file descriptor; ``drained`` is True when the next one has not arrived yet."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -106,7 +106,7 @@ class PipeLines:
 
     @property
     def drained(self) -> bool:
-        """Whether reading on would wait."""
+        """True if reading another line would wait."""
         return not self._lines
 
     def __iter__(self) -> Iterator[str]:
@@ -124,7 +124,7 @@ class PipeLines:
 
 
 def as_they_come(lines: PipeLines, values: Iterator[int]) -> Iterator[Integers]:
-    """Values of a pipe in batches: as many as have arrived."""
+    """Yield the values of a pipe in batches of all that have arrived so far."""
     held: list[int] = []
     for value in values:
         held.append(value)
@@ -147,7 +147,7 @@ def _grouped(values: Iterator[int], size: int) -> Iterator[Integers]:
 
 
 def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file by name. Raises Invalid, or OSError."""
+    """Return the arrays of an NPZ file by name. Raises Invalid, or OSError."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -178,7 +178,7 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
 def _whole(
     values: "np.ndarray[tuple[int], np.dtype[np.generic]]", scale: Fraction
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """The values, with 0 for those that are not finite or not whole, and which of them are."""
+    """Return the values, with 0 for those that are not finite or not whole, and a mask of the valid ones."""
     numbers = np.asarray(values, dtype=np.float64) * float(scale)
     whole = np.rint(np.where(np.isfinite(numbers), numbers, 0.0))
     fine = (np.abs(numbers - whole) < 1e-6) & (np.abs(whole) < _LARGEST)

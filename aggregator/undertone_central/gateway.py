@@ -1,8 +1,8 @@
-"""The gateway: raw readings arrive over MQTT on a trusted network, the private stream leaves over MQTT.
+"""The gateway: it receives raw readings over MQTT on a trusted network and publishes the private stream over MQTT.
 
-A reading is a decimal number, or its running number and the value (``17 250``): then a number that is not above the
-last is a repetition and is dropped. Without numbers, a redelivery after a crash is recognised by its packet id. A
-batch is acknowledged once its release is durable and the broker has it.
+A message is a decimal number, or a running number and the value (``17 250``). With running numbers, a message whose
+number is not above the last is a repetition and is dropped. Without them, a redelivery after a crash is recognised by
+its packet id. A batch is acknowledged once its release is durable and the broker has it.
 """
 
 import time
@@ -25,9 +25,10 @@ SECONDS = 60.0
 
 
 class TopicSink:
-    """Publishes each line of a release at QoS 1; the heading retained under ``<topic>/about``.
+    """Publishes each line of a release at QoS 1; the heading is retained under ``<topic>/about``.
 
-    After a restart the lines of the last batch may come twice, with equal numbers. Raises OSError without a broker.
+    After a restart the lines of the last batch may be published twice, with equal numbers. Raises OSError if the broker
+    cannot be reached.
     """
 
     def __init__(self, address: Address, topic: str, client_id: str) -> None:
@@ -41,7 +42,7 @@ class TopicSink:
         self._client.loop_start()
 
     def append(self, text: str, at: int) -> None:
-        """Publish the text's lines; returns when the broker has them. Raises OSError if it does not in a minute."""
+        """Publish the lines and wait until the broker has them. Raises OSError if it does not within a minute."""
         sent = []
         for line in text.splitlines():
             about = line.startswith(TITLE)
@@ -56,13 +57,13 @@ class TopicSink:
                 time.sleep(0.002)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the broker."""
         self._client.disconnect()
         self._client.loop_stop()
 
 
 class Gateway:
-    """Readings of one topic, through a `Job`. ``step`` does what has arrived."""
+    """Reads one topic and passes the readings to a `Job`. ``step`` processes the readings that have arrived."""
 
     def __init__(
         self, job: Job, address: Address, topic: str, client_id: str, scale: Fraction, say: Callable[[str], None]
@@ -71,17 +72,18 @@ class Gateway:
         self._scale = scale
         self._say = say
         self._inbox = Inbox(address, client_id, [topic], BATCH, say)
-        # Of the last committed batch: the packets whose acknowledgement the broker may not have, the newest number.
+        # From the last committed batch: packets whose acknowledgement may not have reached the broker, and the newest
+        # running number.
         self._packets: set[int] = set(job.notes.get("packets", ()))
         self._number: int = job.notes.get("number", -1)
 
     @property
     def subscribed(self) -> bool:
-        """Whether readings can arrive."""
+        """True if the subscription is active, so that readings can arrive."""
         return self._inbox.ready
 
     def step(self) -> int:
-        """Release what has arrived, waiting a little for the first; returns how many readings that were."""
+        """Release the readings that have arrived, waiting briefly for the first; return their number."""
         deliveries = self._inbox.take(PAUSE)
         if not deliveries:
             return 0
@@ -95,11 +97,11 @@ class Gateway:
         return len(values)
 
     def close(self) -> None:
-        """Disconnect; the broker keeps what arrives until the next start."""
+        """Disconnect; the broker stores readings until the next start."""
         self._inbox.close()
 
     def _value(self, delivery: Delivery) -> int | None:
-        """The reading; None for a repetition."""
+        """Return the reading; None for a repetition."""
         if delivery.retained:
             self._say("a retained message is not a reading of now; left out")
             return None

@@ -1,7 +1,7 @@
 """Exact discrete Gaussian noise on the integers, in numpy: rejection from the discrete Laplace.
 
-Canonne, Kamath, Steinke (NeurIPS 2020): with Y of scale t = floor(σ) + 1, accept with probability e^-γ,
-γ = (|Y| - σ²/t)²/(2σ²). A double decides only where it cannot be wrong; the rest is decided in integers.
+Canonne, Kamath, Steinke (NeurIPS 2020): with Y of scale t = floor(σ) + 1, accept with probability e^-γ, γ = (|Y| -
+σ²/t)²/(2σ²). Floating point decides only where its error cannot matter; the other cases are decided in integers.
 """
 
 from fractions import Fraction
@@ -15,13 +15,13 @@ from undertone_central.entropy import Bytes
 from undertone_central.noise import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
-# Far above the rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
+# Margin within which integers decide; far above the rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
 _MARGIN = 1e-9
 _BUFFER = 512
 
 
 class DiscreteGaussian:
-    """P(X = x) ∝ e^{-x²/(2σ²)}, σ² = ``variance`` a rational from 1/4 to 2^92."""
+    """Sampler of P(X = x) ∝ e^{-x²/(2σ²)}, where σ² = ``variance`` is a rational from 1/4 to 2^92."""
 
     def __init__(self, variance: Fraction) -> None:
         if not Fraction(1, 4) <= variance <= 1 << 92:
@@ -31,7 +31,7 @@ class DiscreteGaussian:
         self._proposal = discrete_laplace(Fraction(self._scale))
 
     def sample(self, source: Bytes, n: int) -> Integers:
-        """``n`` independent draws."""
+        """Return ``n`` independent draws."""
         parts = [np.zeros(0, dtype=np.int64)]
         missing = n
         while missing > 0:
@@ -64,7 +64,7 @@ class DiscreteGaussian:
 
 
 class GaussianDraws:
-    """A sequence of draws, in blocks: ``take`` gives the same sequence however it is cut."""
+    """A sequence of draws, made in blocks: ``take`` gives the same sequence for any sizes of the calls."""
 
     def __init__(self, variance: Fraction, source: Bytes) -> None:
         self.law = DiscreteGaussian(variance)
@@ -72,7 +72,7 @@ class GaussianDraws:
         self._block = np.zeros(0, dtype=np.int64)
 
     def take(self, n: int) -> Integers:
-        """The next ``n`` draws."""
+        """Return the next ``n`` draws."""
         while len(self._block) < n:
             self._block = np.concatenate([self._block, self.law.sample(self._source, _BUFFER)])
         taken, self._block = self._block[:n], self._block[n:]

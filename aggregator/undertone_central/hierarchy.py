@@ -1,7 +1,7 @@
-"""Hierarchies over an endless stream: complete b-ary trees on disjoint chunks, every node with Laplace noise.
+"""Hierarchies over an endless stream: complete b-ary trees on disjoint chunks, with Laplace noise at every node.
 
-L levels below an unpublished root, ε/L each: a value is in one node per level and moves it by at most θ, hence
-Laplace noise of scale θL/ε per node. Chunks of b^L values are disjoint, so the whole stream is ε-DP.
+There are L levels below an unpublished root, with ε/L each: a value is in one node per level and changes it by at most
+θ, hence Laplace noise of scale θL/ε per node. Chunks of b^L values are disjoint, so the whole stream is ε-DP.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from undertone_central.noise import Draws, Integers, discrete_laplace, joined
 from undertone_shared.errors import Invalid
 
 RULES: dict[str, Callable[[int, int, float], Rule]] = {"least-squares": LeastSquares, "least-absolute": LeastAbsolute}
-# Leaves of the largest subtree that is held at once.
+# Number of leaves of the largest subtree that is in memory at once.
 LARGEST_BLOCK = 1 << 16
 
 
 def levels_for(fanout: int, span: int) -> int:
-    """L = log_b span. Raises Invalid unless span is a power of the fan-out."""
+    """Return L = log_b span. Raises Invalid unless span is a power of the fan-out."""
     if not 2 <= fanout <= 256:
         raise Invalid(f"fanout is {fanout}, expected 2 to 256")
     levels = 1
@@ -33,7 +33,7 @@ def levels_for(fanout: int, span: int) -> int:
 
 
 def node_scale(theta: int, levels: int, epsilon: Fraction) -> Fraction:
-    """θL/ε."""
+    """Return θL/ε, the scale of a node's Laplace noise."""
     return theta * levels / epsilon
 
 
@@ -53,7 +53,7 @@ class Nodes(Saved):
         self._sums = [0] * levels
 
     def publish(self, leaves: Integers) -> Integers:
-        """The noisy sums of all nodes that these leaves close, in order of time, then of height."""
+        """Return the noisy sums of all nodes that these leaves close, in order of time, then of height."""
         n = len(leaves)
         position = self._leaf + np.arange(1, n + 1)
         sums = np.cumsum(leaves)
@@ -75,11 +75,11 @@ class Nodes(Saved):
 
 
 class Consistent(Saved):
-    """A hierarchy that releases leaves alone: each with noise that was made consistent with all levels above it.
+    """A hierarchy that releases leaves only, each with noise that was made consistent with all levels above it.
 
-    Every node's noise is a function of a fresh key per top-level node and of the node's place, so that it can be
-    computed twice: once to aggregate it upwards, once to publish. Memory: one block of at most 2^16 leaves and b nodes
-    for each level above it. The key is dropped when its top-level node is complete.
+    Every node's noise is a function of the node's place and of a key, which is fresh for each top-level node. So it can
+    be computed twice: once to aggregate it upwards, once to publish. Memory: one block of at most 2^16 leaves and b
+    nodes for each level above it. The key is deleted when its top-level node is complete.
     """
 
     kept = ("_key", "_next")
@@ -96,14 +96,14 @@ class Consistent(Saved):
         while self._block_height < levels and fanout**self._block_height <= LARGEST_BLOCK:
             self._block_height += 1
         self._key = ""
-        # Place of the next leaf below its top-level node; the noise of its block; values of open nodes by height.
+        # Place of the next leaf below its top-level node; noise of the current block; values of open nodes by height.
         self._next = 0
         self._block = np.zeros(0, dtype=np.int64)
         self._block_number = -1
         self._open: dict[int, tuple[int, Integers]] = {}
 
     def publish(self, leaves: Integers) -> Integers:
-        """Leaf + consistent noise."""
+        """Return each leaf plus its consistent noise."""
         parts = []
         missing = len(leaves)
         width = self._fanout ** (self._block_height - 1)
@@ -123,7 +123,7 @@ class Consistent(Saved):
         self._open = {}
 
     def _load(self, block: int) -> None:
-        """The noise of that block's leaves."""
+        """Compute the consistent noise of that block's leaves."""
         if not self._key:
             self._key = self._source.key().hex()
         levels = self._subtree(block)
@@ -137,7 +137,7 @@ class Consistent(Saved):
         self._block, self._block_number = values, block
 
     def _value(self, height: int, number: int) -> Integers:
-        """The consistent noise [1] of a node at or above the blocks; remembers its siblings'."""
+        """Return the consistent noise [1] of a node at or above the blocks; keep that of its siblings for later."""
         if height == self._levels:
             return self._rule.root(self._statistic(height, number), height)
         parent, place = divmod(number, self._fanout)
@@ -148,14 +148,14 @@ class Consistent(Saved):
         return self._open[height][1][place : place + 1]
 
     def _statistic(self, height: int, number: int) -> Integers:
-        """The statistic [1, k] of a node at or above the blocks."""
+        """Return the statistic [1, k] of a node at or above the blocks."""
         if height == self._block_height:
             return self._subtree(number)[-1]
         children = [self._statistic(height - 1, number * self._fanout + i) for i in range(self._fanout)]
         return self._rule.up(self._noise(height, number, [1])[0], np.stack(children, axis=1), height)
 
     def _subtree(self, block: int) -> list[Integers]:
-        """The statistics of all levels of a block, leaves first."""
+        """Return the statistics of all levels of a block, leaves first."""
         sizes = [self._fanout**depth for depth in range(self._block_height - 1, -1, -1)]
         leaves, *above = self._noise(self._block_height, block, sizes)
         levels = [self._rule.leaves(leaves)]
@@ -165,6 +165,6 @@ class Consistent(Saved):
         return levels
 
     def _noise(self, height: int, number: int, sizes: list[int]) -> list[Integers]:
-        """The noise of a node's levels up to its own, lowest first; ``sizes``: how many nodes each has."""
+        """Return the noise of a node and of levels below it, lowest first; ``sizes``: number of nodes of each level."""
         drawn = self._law.sample(KeyedBytes(bytes.fromhex(self._key), height, number), sum(sizes))
         return np.split(drawn, np.cumsum(sizes[:-1]))

@@ -1,8 +1,8 @@
-"""A release that survives interruption: nothing is drawn twice for a value whose release may have been seen.
+"""A release that survives interruption: noise is never drawn twice for a value whose release may have been seen.
 
-Every step draws, then writes a checkpoint (state, and the text that it will output) durably, then outputs the text. A
-restart outputs the checkpoint's text again, byte for byte, and goes on from its state. The checkpoint holds raw sums
-and noise: it is readable by its owner only, and removed when the stream has ended.
+Every step draws noise, then writes a checkpoint (the state, and the text that it will output) durably, then outputs the
+text. After a restart the job outputs the checkpoint's text again, byte for byte, and continues from its state. The
+checkpoint contains raw sums and noise, so only its owner may read it, and it is removed when the stream has ended.
 """
 
 import json
@@ -21,16 +21,18 @@ VERSION = 1
 
 
 class Sink(Protocol):
-    """Where released text goes."""
+    """The destination of released text."""
 
     def append(self, text: str, at: int) -> None:
-        """Output ``text``, which follows the ``at`` bytes before it; what is there already after them is the same."""
+        """Output ``text``, which belongs after the first ``at`` bytes; anything already there after them is the same
+        text.
+        """
         ...
 
 
 @dataclass
 class Progress:
-    """How far a release is: values read (and their checksum), pieces begun, bytes output."""
+    """Progress of a release: values read and their checksum, start of the piece, phase, blocks, bytes output."""
 
     consumed: int = 0
     checksum: int = 0
@@ -41,9 +43,10 @@ class Progress:
 
 
 class Job:
-    """Feeds values to a mechanism and its releases to a sink, through a checkpoint file (None: no resuming).
+    """Feeds values to a mechanism and its releases to a sink, with a checkpoint file (None: cannot be resumed).
 
-    ``settings``: what the user asked for, compared when resuming. Raises Invalid for a checkpoint of another release.
+    ``settings``: the user's options, which must be the same when resuming. Raises Invalid for another release's
+    checkpoint.
     """
 
     def __init__(self, mechanism: Continual, sink: Sink, checkpoint: Path | None, settings: dict[str, Any]) -> None:
@@ -52,14 +55,14 @@ class Job:
         self._checkpoint = checkpoint
         self._settings = json.loads(json.dumps(settings))
         self.progress = Progress()
-        # What the feed wants to find again after a restart.
+        # State that the feed saves with the checkpoint and reads again after a restart.
         self.notes: dict[str, Any] = {}
         self.resumed = checkpoint is not None and checkpoint.exists() and self._resume(checkpoint)
         if not self.resumed:
             self._commit(heading(mechanism))
 
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
-        """Release what these values release; returns how many numbers that were. Durable when it returns."""
+        """Feed values and output what they release; return the number of released numbers. It is durable on return."""
         lines: list[str] = []
         self.progress.checksum = checksum(values, self.progress.checksum)
         count = 0
@@ -72,14 +75,14 @@ class Job:
         return count
 
     def close(self, ending: str) -> None:
-        """The end of the stream: release what the mechanism still may, and forget the state."""
+        """End the stream: output what the mechanism still releases, and delete the checkpoint."""
         numbers = self._mechanism.close(ending)
         self._commit("".join(self._rows(numbers, self.progress.consumed)))
         if self._checkpoint is not None:
             self._checkpoint.unlink()
 
     def _part(self, values: Integers, lines: list[str]) -> int:
-        """Values of one phase."""
+        """Feed values of one phase."""
         mechanism, progress = self._mechanism, self.progress
         if not mechanism.withholding and progress.phase != mechanism.phase:
             progress.phase, progress.first = mechanism.phase, progress.consumed
@@ -113,7 +116,7 @@ class Job:
         self.progress.output = at + len(text.encode())
 
     def _resume(self, checkpoint: Path) -> bool:
-        """Go on where it ended; False if that was before the first value, when all may still be changed."""
+        """Restore the checkpoint; return False if no value had been read, so that every option may still change."""
         try:
             saved = json.loads(checkpoint.read_text(encoding="utf-8"))
             progress = Progress(**saved["progress"])
@@ -136,14 +139,14 @@ class Job:
 
 
 class TextFile:
-    """A file that grows, and is cut back to a committed length on restart."""
+    """A file to which text is appended; on restart it is cut back to the committed length."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = path.open("r+b" if path.exists() else "w+b")
 
     def append(self, text: str, at: int) -> None:
-        """Output ``text`` after the first ``at`` bytes."""
+        """Write ``text`` after the first ``at`` bytes, durably."""
         self._file.seek(at)
         self._file.truncate()
         self._file.write(text.encode())
@@ -156,7 +159,7 @@ class TextFile:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replace the file in one step, durably, readable by its owner only."""
+    """Replace the file atomically and durably; only its owner can read it."""
     new = path.with_name(path.name + ".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -171,5 +174,5 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def checksum(values: Integers, before: int = 0) -> int:
-    """CRC-32 of a stream of values, continued from what came ``before``."""
+    """Return the CRC-32 of a stream of values, continued from the checksum ``before``."""
     return zlib.crc32(values.astype("<i8").tobytes(), before)

@@ -1,4 +1,4 @@
-"""Mechanisms by name, as the command line and a store of settings call them."""
+"""Table of the mechanisms by the names that the command line and configuration files use."""
 
 import inspect
 from collections.abc import Callable
@@ -27,12 +27,14 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
     "square-root": SquareRoot,
     "sanitizer": Sanitizer,
 }
-# What any counter is wrapped in, rather than an argument of its own.
+# The option ``monotone`` wraps a counter, so it is not in the counter's own signature.
 _MONOTONE = inspect.Parameter("monotone", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
-    """The options of that mechanism by name, but bound and ε; counters have ``monotone`` too. Raises Invalid."""
+    """Return the options of that mechanism by name, except bound and ε; counters also have ``monotone``. Raises
+    Invalid.
+    """
     maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
     known = dict(inspect.signature(maker, eval_str=True).parameters)
     if "monotone" not in known and isinstance(maker, type) and issubclass(maker, Counter):
@@ -41,9 +43,9 @@ def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
 
 
 def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None = None, **options: Any) -> Continual:
-    """The mechanism of that name; options that are None keep their defaults; counters take ``monotone`` too.
+    """Make the mechanism of that name; options that are None keep their defaults; counters also take ``monotone``.
 
-    Raises Invalid for an unknown name, for an option that it does not have, and for one that it lacks.
+    Raises Invalid for an unknown name, for an option that the mechanism does not have, and for a missing one.
     """
     known = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}

@@ -1,9 +1,9 @@
 """Exact discrete Laplace and geometric noise on the integers, in numpy.
 
 The binary digits of a geometric variable are independent: with P(G = g) = (1 - q) q^g, bit i is 1 with probability
-q^{2^i}/(1 + q^{2^i}), and what is above bit m is geometric again with q^{2^m}. So a draw is one exact coin per bit.
-With the sign taken as one more coin of bit 0's law, and -1 - G on its heads, the result is two-sided:
-P(X = x) = (1 - q)/(1 + q) q^|x|, nothing is rejected, and no double decides anything.
+q^{2^i}/(1 + q^{2^i}), and the number above bit m is again geometric, with q^{2^m}. So a draw needs one exact coin per
+bit. The sign is one more coin with the probability of bit 0; on heads the result is -1 - G. This makes the result
+two-sided: P(X = x) = (1 - q)/(1 + q) q^|x|. Nothing is rejected, and no floating-point number decides anything.
 """
 
 from fractions import Fraction
@@ -19,7 +19,7 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Bits above 8 scales are heads with probability below e^-8: left to a loop that hardly ever runs.
+# Bits above 8 scales are heads with probability below e^-8; a loop that rarely runs draws them.
 _TAIL = 8
 _BUFFER = 512
 # A draw reaches 64 scales with probability e^-64; sums of draws must stay far below 2^63.
@@ -27,13 +27,15 @@ LARGEST_SCALE = 1 << 46
 
 
 def joined(parts: list[Integers]) -> Integers:
-    """One array after the other, without those that are empty; a single one is not copied."""
+    """Concatenate the non-empty parts; a single one is returned without a copy."""
     filled = [part for part in parts if len(part)]
     return filled[0] if len(filled) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *filled])
 
 
 class DiscreteLaplace:
-    """P(X = x) = (1 - q)/(1 + q) q^|x| with q = e^{-1/scale}: ε-DP for integers that move by at most scale ε."""
+    """Sampler of P(X = x) = (1 - q)/(1 + q) q^|x|, q = e^{-1/scale}: ε-DP for integers of sensitivity at most
+    scale ε.
+    """
 
     def __init__(self, scale: Fraction) -> None:
         if not 0 < scale <= LARGEST_SCALE:
@@ -49,18 +51,18 @@ class DiscreteLaplace:
         self._tail = Coins([exponential_coin(rate * 2**self._bits)])
 
     def sample(self, source: Bytes, n: int) -> Integers:
-        """``n`` independent draws."""
+        """Return ``n`` independent draws."""
         heads = self._coins.flip(source, n)
         magnitude = self._magnitude(heads, source)
         return np.where(heads[0], -1 - magnitude, magnitude)
 
     def sample_geometric(self, source: Bytes, n: int) -> Integers:
-        """``n`` independent draws of P(G = g) = (1 - q) q^g, g >= 0."""
+        """Return ``n`` independent draws of P(G = g) = (1 - q) q^g, g >= 0."""
         return self._magnitude(self._coins.flip(source, n), source)
 
     @property
     def variance(self) -> float:
-        """2q/(1 - q)²."""
+        """The variance 2q/(1 - q)²."""
         q = exp(-1 / self.scale)
         return 2 * q / (1 - q) ** 2 if q > 0 else 0.0
 
@@ -83,12 +85,12 @@ class DiscreteLaplace:
 
 @cache
 def discrete_laplace(scale: Fraction) -> DiscreteLaplace:
-    """The sampler of that scale, made once."""
+    """Return the sampler of that scale; samplers are cached."""
     return DiscreteLaplace(scale)
 
 
 class Draws:
-    """A sequence of draws of one law, in blocks: ``draw`` and ``take`` read the same sequence."""
+    """A sequence of draws of one distribution, made in blocks: ``draw`` and ``take`` read the same sequence."""
 
     def __init__(self, scale: Fraction, source: Bytes) -> None:
         self.law = discrete_laplace(scale)
@@ -96,11 +98,11 @@ class Draws:
         self._block = np.zeros(0, dtype=np.int64)
 
     def draw(self) -> int:
-        """The next draw."""
+        """Return the next draw."""
         return int(self.take(1)[0])
 
     def take(self, n: int) -> Integers:
-        """The next ``n`` draws."""
+        """Return the next ``n`` draws."""
         parts = [self._block[:n]]
         self._block = self._block[n:]
         missing = n - len(parts[0])

@@ -1,7 +1,7 @@
-"""PAK (Perrier, Asghar, Kaafar, NDSS 2019): a noisy quantile as threshold, then a hierarchy; and its building blocks.
+"""PAK (Perrier, Asghar, Kaafar, NDSS 2019): a noisy quantile as threshold, then a hierarchy.
 
-The first ``hold_out`` values choose θ and are not published. The paper's PAK is S-PAK at the 99.5 % quantile with
-δ = 1/m², then a binary hierarchy without consistency; S-P, other noise, fan-out 16 and consistency are options.
+The first ``hold_out`` values choose θ and are not published. The paper's PAK is S-PAK at the 99.5 % quantile with δ =
+1/m², then a binary hierarchy without consistency; S-P, other noise, fan-out 16 and consistency are options.
 """
 
 from fractions import Fraction
@@ -42,10 +42,10 @@ CONSISTENCIES = ("none", *RULES)
 
 
 class Pak(Continual):
-    """A noisy quantile as threshold, then a hierarchy: tree nodes as they close, or one integer per value.
+    """The PAK mechanism: it releases tree nodes as they close, or with consistency one integer per value.
 
-    ``theta``: a public threshold, where none is to be chosen: then this is the plain hierarchy, pure ε-DP;
-    ``noise``: of the quantile; ``delta``: None for 1/hold_out². Raises Invalid.
+    ``theta``: a public threshold; then none is chosen, and this is the plain hierarchy, pure ε-DP. ``noise``: noise of
+    the quantile; ``delta``: None for 1/hold_out². Raises Invalid.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("theta", "_left", "_histogram", "_hierarchy")
@@ -83,18 +83,18 @@ class Pak(Continual):
             self._alpha, self._beta = smoothing_parameters(noise, self.epsilon, self.delta)
         self._histogram = np.zeros(0 if self._given else self.bound + 1, dtype=np.int64)
         self._left = 0 if self._given else self._hold_out
-        # 0 while values are withheld.
+        # θ is 0 while values are withheld.
         self.theta = check_count("theta", theta, 1, self.bound) if theta is not None else 0
         self._hierarchy = self._hierarchy_at(self.theta or self.bound)
 
     @property
     def released(self) -> str:  # type: ignore[override]
-        """What the numbers are."""
+        """The kind of the released numbers."""
         return "nodes" if self._consistency == "none" else "values"
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         level, epsilon = "event-level differential privacy", f"ε = {float(self.epsilon):g} per value"
         if self._given:
             return f"{level}, pure {epsilon}; a public θ"
@@ -105,7 +105,7 @@ class Pak(Continual):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release so far."""
+        """The public parameters of the release so far."""
         return {
             "mechanism": "pak",
             "released": self.released,
@@ -124,21 +124,21 @@ class Pak(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Values until θ is chosen."""
+        """Number of values until θ is chosen; None after that."""
         return self._left or None
 
     @property
     def phase(self) -> int:
-        """1 once θ is chosen."""
+        """1 once θ has been chosen, else 0."""
         return int(not self._given and self.theta > 0)
 
     @property
     def withholding(self) -> bool:
-        """Whether arriving values are used for θ and not published."""
+        """True while arriving values are used to choose θ and are not published."""
         return not self.theta
 
     def extend(self, values: Integers) -> Integers:
-        """The released numbers for these values; none for those that are withheld."""
+        """Return the released numbers for these values; none for those that are withheld."""
         values = np.clip(integers(values), 0, self.bound)
         withheld, values = values[: self._left], values[self._left :]
         if len(withheld):
@@ -151,7 +151,7 @@ class Pak(Continual):
         return self._hierarchy.publish(np.minimum(values, self.theta)) if self.theta else values
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave. Raises Invalid."""
+        """Restore ``state``, as returned by `state`. Raises Invalid."""
         theta = state.get("theta") if isinstance(state, dict) else None
         self._hierarchy = self._hierarchy_at(check_count("theta", theta if theta else self.bound, 1, self.bound))
         super().restore(state)

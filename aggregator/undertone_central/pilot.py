@@ -1,12 +1,9 @@
-"""What held-out values say besides θ: their mean, for the first prediction, and their drift, for the smoother's blocks.
+"""Statistics of the held-out values besides θ: their mean, for the first prediction, and their drift, for block sizes.
 
-Values are truncated at θ, which is public by then. Both are sums that one changed value moves by a known amount, hence
+Values are truncated at θ, which is public by then. One changed value moves both statistics by a known amount, so
 discrete Laplace noise makes them ε-DP:
 
 - the sum, moved by at most θ;
-- the drift of blocks of g values in p parts each, D = Σ_i Σ_j |p P_ij - j S_{i-1}|: S_i the sum of block i, P_ij that
-  of its first j parts, j = 1 … p-1. It is p times the error of the prediction jS_{i-1}/p, and moves by at most
-  p(p-1)θ in the value's own block and Σ jθ = p(p-1)θ/2 in the next.
 """
 
 import math
@@ -22,60 +19,63 @@ from undertone_central.noise import Integers, discrete_laplace
 from undertone_central.variance import average_variance
 
 Floats = NDArray[np.float64]
-# Shares of the held-out values' ε.
+# Shares of the held-out values' ε that the mean and the drift use.
 MEAN_SHARE = Fraction(1, 50)
 DRIFT_SHARE = Fraction(1, 20)
-# The newest held-out values that are looked at, and the fewest blocks of them that show a drift.
+# Largest number of held-out values that are used (the newest), and the least number of blocks of them that show a
+# drift.
 LONGEST = 1 << 16
 _BLOCKS = 8
 _LAYOUTS = 4
 _LARGEST_FANOUT = 64
-# How the error E|e| of larger blocks grows with their size g, as g^h: h is 0 for a short cycle, .5 for independent
-# values, 1.5 for a trend.
+# The error E|e| of larger blocks grows with their size g as g^h; this is the grid of h. h is 0 for a short cycle, .5
+# for independent values, 1.5 for a trend.
 _GROWTH = np.linspace(0.0, 1.5, 31)
-# The error of the smallest blocks, from what values of deviation θ/100 give to values that move all together: in a
-# grid on its logarithm, all alike likely before D is seen.
+# Number of grid points of the smallest blocks' error. The grid is logarithmic, with equal prior weights; it ranges from
+# values of deviation θ/100 to values that all move together.
 _ERRORS = 64
-# E e² over (E|e|)²: π/2 for a normal error, 4/3 for one that grows along its block; more where a stream moves by fits.
+# Assumed ratio E e² / (E|e|)²: π/2 for a normal error, 4/3 for an error that grows along its block, and more for a
+# stream that moves irregularly.
 _SPREAD = 2.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Blocks of ``group`` values, the leaves of a hierarchy of ``levels`` levels and its own ``fanout``."""
+    """Blocks of ``group`` values, the leaves of a hierarchy with ``levels`` levels and its own ``fanout``."""
 
     group: int
     fanout: int
     levels: int
 
     def noise(self, theta: int, epsilon: Fraction) -> float:
-        """The variance of a random range's sum that the hierarchy's noise gives: 2 (levels θ/ε)² V."""
+        """Return the variance of a random range's sum from the hierarchy's noise: 2 (levels θ/ε)² V."""
         share = average_variance(self.fanout, self.levels, consistent=True)
         return float(2 * (self.levels * theta / epsilon) ** 2) * share
 
 
 def noisy_mean(values: Integers, theta: int, epsilon: Fraction, source: Bytes) -> float:
-    """The mean of values in [0, θ], ε-DP, within [0, θ]."""
+    """Return the ε-DP mean of values in [0, θ], clipped to [0, θ]."""
     noise = int(discrete_laplace(theta / epsilon).sample(source, 1)[0])
     return min(max((int(values.sum()) + noise) / len(values), 0.0), float(theta))
 
 
 def drift(values: Integers, group: int, parts: int) -> int:
-    """D of whole blocks, the last ones."""
+    """Compute D over the last whole blocks."""
     inside = values[len(values) % group :].reshape(-1, parts, group // parts).sum(axis=2).cumsum(axis=1)
     return int(abs(parts * inside[1:, :-1] - np.arange(1, parts) * inside[:-1, -1:]).sum())
 
 
 def drift_sensitivity(parts: int, theta: int) -> int:
-    """The most that one value in [0, θ] moves D."""
+    """Return the largest change of D by one value in [0, θ]."""
     return 3 * parts * (parts - 1) // 2 * theta
 
 
 @cache
 def layouts(span: int, fanout: int, values: int) -> tuple[Layout, ...]:
-    """The layouts whose drift that many values show, largest blocks first: at most four, of eight blocks or more.
+    """Return the layouts whose drift can be measured on ``values`` values, largest blocks first: at most four, with at
+    least eight blocks each.
 
-    Blocks are multiples of the fan-out. One that is larger than another has less noise: else it is of no use.
+    Blocks are multiples of the fan-out. A layout with larger blocks is included only if it has less noise.
     """
     useful: list[Layout] = []
     for group in range(fanout, values // _BLOCKS + 1, fanout):
@@ -99,10 +99,11 @@ def _trees(group: int, leaves: int) -> list[Layout]:
 def best_layout(
     values: Integers, theta: int, span: int, fanout: int, publishing: Fraction, epsilon: Fraction, source: Bytes
 ) -> Layout | None:
-    """The layout of least expected mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
+    """Return the layout of least expected mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
 
-    The hierarchy's noise at ``publishing``, and 2 E e² for a range's two ends, E|e| = D/(p × terms) from a noisy D.
-    Half of ε is for the largest blocks, of which there are fewest, half of the rest for the next. None: no drift shows.
+    The error is the hierarchy's noise at ``publishing``, and 2 E e² for a range's two ends, with E|e| = D/(p × terms)
+    from a noisy D. Half of ε goes to the largest blocks, of which there are fewest, half of the rest to the next.
+    Returns None if there are too few values to measure a drift.
     """
     able = layouts(span, fanout, len(values))
     if not able:
@@ -122,9 +123,10 @@ def best_layout(
 
 
 def _expected_squares(groups: NDArray[np.int64], seen: Floats, scales: Floats, theta: int) -> Floats:
-    """E (E|e|)² of each block size given all noisy errors: they grow as a power of it, so each tells of the others.
+    """Return E (E|e|)² of each block size given all noisy errors; the power-law growth lets each size inform the
+    others.
 
-    Post-processing. ``seen``: errors with Laplace noise of ``scales``.
+    This is post-processing. ``seen``: errors with Laplace noise of ``scales``.
     """
     least = float(groups.min())
     errors = np.geomspace(0.01 * theta * math.sqrt(least), theta * least, _ERRORS)

@@ -1,4 +1,6 @@
-"""ToPS's second half at a given θ: truncate, add a consistent hierarchy's noise to block sums, smooth within blocks."""
+"""Second half of ToPS, at a given θ: truncate, add consistent hierarchical noise to block sums, smooth within
+blocks.
+"""
 
 from fractions import Fraction
 from typing import ClassVar
@@ -13,7 +15,7 @@ from undertone_central.smoothers import Smoother
 
 
 class Publisher(Saved):
-    """One released integer per value, ε-DP for values in [0, θ]; larger ones are truncated.
+    """Releases one integer per value, ε-DP for values in [0, θ]; larger values are truncated.
 
     Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
     the smoother's and three numbers.
@@ -39,13 +41,14 @@ class Publisher(Saved):
         self._smoother = smoother
         self._group = group
         self._monotone = monotone
-        # Values of the open block so far, and their exact sum; what monotone releases still owe the running sum.
+        # Number of values in the open block, and their exact sum; for ``monotone``, the difference still to be added to
+        # the running sum.
         self._place = 0
         self._exact = 0
         self._debt = 0
 
     def publish(self, values: Integers) -> Integers:
-        """The released values for these."""
+        """Return the released values for these."""
         values = np.clip(values, 0, self.theta)
         released = self._hierarchy.publish(values) if self._group == 1 else self._smoothed(values)
         return self._without_falls(released) if self._monotone else released
@@ -61,7 +64,8 @@ class Publisher(Saved):
         self._exact = int(parts[end // g :].sum())
         block_sums = self._hierarchy.publish(exact)
         predictions = self._smoother.follow(block_sums)
-        # What u promises for the first k values of its block is floor(ku/g); the last one settles the block's sum.
+        # A prediction u promises floor(ku/g) for the first k values of its block; the last value corrects the block's
+        # sum.
         promised = predictions[:, None] * np.arange(g + 1)
         if g & (g - 1) == 0:
             promised >>= g.bit_length() - 1
@@ -74,7 +78,9 @@ class Publisher(Saved):
         return np.asarray(released)
 
     def _without_falls(self, released: Integers) -> Integers:
-        """Each in [0, θ], with a running sum as near to the released one as that allows."""
+        """Clip each release to [0, θ] and carry the difference over, so that the running sum stays as near as
+        possible.
+        """
         out = []
         for value in released.tolist():
             wanted = value + self._debt

@@ -1,6 +1,7 @@
 """Continually monitored quantiles: a KLL sketch (Apache DataSketches) of a sanitized stream.
 
-Post-processing: the sketch sees synthetic items only, so it may be asked at any time, as often as one likes.
+This is post-processing: the sketch contains synthetic items only, so it may be queried at any time, any number of
+times.
 """
 
 from typing import Any
@@ -12,7 +13,9 @@ SIZE = 200
 
 
 class Quantiles:
-    """Rank error about 1.3 % at the default size, however long the stream. Raises Invalid without the package."""
+    """KLL sketch: rank error about 1.3 % at the default size, for any stream length. Raises Invalid without the
+    package.
+    """
 
     def __init__(self, size: int = SIZE) -> None:
         try:
@@ -22,18 +25,18 @@ class Quantiles:
         self._sketch: Any = kll_ints_sketch(size)
 
     def update(self, items: Integers) -> None:
-        """More items of the stream."""
+        """Add items of the stream."""
         if len(items):
             self._sketch.update(items.astype("int32"))
 
     def quantile(self, share: float) -> int:
-        """The item below or at which this share of the stream lies. Raises Invalid before the first item."""
+        """Return the item at the given share (quantile) of the stream. Raises Invalid before the first item."""
         if self._sketch.is_empty():
             raise Invalid("there is no item yet: a block must be complete first")
         return int(self._sketch.get_quantile(share))
 
     def share_at_most(self, x: int) -> float:
-        """The share of the stream that is at most x. Raises Invalid before the first item."""
+        """Return the share of the stream that is at most x. Raises Invalid before the first item."""
         if self._sketch.is_empty():
             raise Invalid("there is no item yet: a block must be complete first")
         return float(self._sketch.get_rank(x, True))

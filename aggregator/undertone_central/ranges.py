@@ -1,8 +1,8 @@
 """Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
 
-What they need is public: the release's parameters and its numbers. The standard error covers the noise, exactly, and
-for a smoothed stream the prediction inside a block that the range cuts, from how much the release's own block sums
-change. It does not cover truncation at θ: sums are those of truncated values.
+They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly, and
+for a smoothed stream the prediction error inside a block that the range cuts, estimated from the changes of the
+release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,8 @@ class RangeSum:
 class Piece:
     """A part of a release under one θ: the position in the stream of its first value, and its numbers in order.
 
-    Of values: blocks of ``group`` are the leaves of a hierarchy of ``levels`` levels and that ``fanout``.
+    For a release of values, blocks of ``group`` are the leaves of a hierarchy with ``levels`` levels and that
+    ``fanout``.
     """
 
     first: int
@@ -51,7 +52,9 @@ class Piece:
 
 
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
-    """Raises Invalid for a range that is empty or not wholly released, naming what is."""
+    """Return the sum over a range. Raises Invalid for a range that is empty or not wholly released; the message names
+    what is.
+    """
     if not 0 <= first < end:
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
     kind = parameters["released"]
@@ -71,7 +74,7 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
 
 
 def share_at_most(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
-    """The share of a sanitized stream's values that are <= x, and at most its standard error.
+    """Return the share of a sanitized stream's values that are <= x, and an upper bound of its standard error.
 
     Raises Invalid before the first block.
     """
@@ -86,7 +89,7 @@ def share_at_most(parameters: Parameters, items: Integers, x: int) -> tuple[floa
 
 
 def make_counter(parameters: Parameters) -> Counter:
-    """A counter with these public parameters. Raises Invalid for an unknown one."""
+    """Make a counter with these public parameters. Raises Invalid for an unknown mechanism."""
     bound, epsilon = parameters["bound"], Fraction(parameters["epsilon"])
     horizon = parameters.get("horizon", 1)
     makers: dict[str, Callable[[], Counter]] = {
@@ -104,10 +107,10 @@ def make_counter(parameters: Parameters) -> Counter:
 
 
 def _length(parameters: Parameters, piece: Piece) -> int:
-    """How many values of the stream a piece covers."""
+    """Return the number of stream values that a piece covers."""
     if parameters["released"] != "nodes":
         return len(piece.numbers)
-    # The values whose nodes are all there: leaf t brings one node per height whose width divides t.
+    # Find the number of leaves whose nodes are all there: leaf t closes one node for each height whose width divides t.
     low, high = 0, len(piece.numbers)
     while low < high:
         middle = (low + high + 1) // 2
@@ -134,7 +137,9 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 
 
 def _prediction_error(piece: Piece, g: int) -> float:
-    """The mean squared change from one released block sum to the next; (gθ/6)², as in Eq. 7, where there is none."""
+    """Return the mean squared change from one released block sum to the next; (gθ/6)², as in Eq. 7, with a single
+    block.
+    """
     if g == 1:
         return 0.0
     blocks = piece.numbers[: len(piece.numbers) // g * g].reshape(-1, g).sum(axis=1)

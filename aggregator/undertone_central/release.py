@@ -1,6 +1,6 @@
 """A release from end to end: raw values from a file, a pipe, MQTT or an array; a private stream to a file, pipe, MQTT.
 
-`release` makes one, `open_release` asks one. What a command line and a program do is the same.
+`release` makes a release, `open_release` reads one. The command line uses the same functions.
 """
 
 import hashlib
@@ -35,15 +35,15 @@ MQTT = "mqtt://"
 _NAMED_FAULTS = 20
 
 Say = Callable[[str], None]
-# Of the expected number of values (None: unknown), a context that is told of each batch.
+# Makes a progress bar from the expected number of values (None: unknown); it is called with the size of each batch.
 Bar = Callable[[int | None], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True)
 class Released:
-    """What a release came to: values read, numbers published, and what they guarantee.
+    """Result of a release: values read, numbers published, and the guarantee.
 
-    ``withheld``: every value was held out for θ, so that nothing could be published.
+    ``withheld``: True if every value was held out for θ, so that nothing could be published.
     """
 
     values: int
@@ -54,14 +54,16 @@ class Released:
 
 @dataclass(frozen=True)
 class Broker:
-    """Who we are to a broker: ``password`` None is $UNDERTONE_PASSWORD; ``ca``: TLS, its authority's certificate."""
+    """Credentials at a broker: ``password`` None means $UNDERTONE_PASSWORD; ``ca``: authority's certificate, turns TLS
+    on.
+    """
 
     user: str | None = None
     ca: Path | None = None
     password: str | None = None
 
     def address(self, url: str) -> tuple[Address, str]:
-        """Where mqtt://host:port/topic leads, and the topic. Raises Invalid."""
+        """Return the address and the topic of mqtt://host:port/topic. Raises Invalid."""
         try:
             parts = urlsplit(url)
             port = parts.port or (8883 if self.ca else 1883)
@@ -76,7 +78,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Release:
-    """A release that was read: its public parameters, its guarantee, and answers from its numbers alone."""
+    """A release that was read: its public parameters, its guarantee, and answers computed from its numbers alone."""
 
     parameters: dict[str, Any]
     pieces: Sequence[Piece]
@@ -92,11 +94,13 @@ class Release:
         return np.concatenate([piece.numbers for piece in self.pieces] or [np.zeros(0, dtype=np.int64)])
 
     def sum(self, first: int, end: int) -> RangeSum:
-        """The sum of values number ``first`` to ``end`` - 1, with its standard error. Raises Invalid."""
+        """Return the sum of values number ``first`` to ``end`` - 1, with its standard error. Raises Invalid."""
         return range_sum(self.parameters, self.pieces, first, end)
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
-        """Quantiles of a release of synthetic items. Raises Invalid for any other, and for a share outside [0, 1]."""
+        """Return quantiles of a release of synthetic items. Raises Invalid for any other, and for a share outside [0,
+        1].
+        """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
         for share in shares:
@@ -130,12 +134,14 @@ def release(
     bar: Bar = lambda expected: nullcontext(lambda n: None),
     **options: Any,
 ) -> Released:
-    """Publish a stream of raw values under event-level differential privacy, pure ε or (ε, δ) as the mechanism says.
+    """Publish a stream of raw values under event-level differential privacy, pure ε or (ε, δ) depending on the
+    mechanism.
 
-    ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers;
-    ``output``: a file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units, ``scale`` of them per unit
-    of the input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a
-    file resumes when it is called again, and draws nothing twice. ``stop`` ends one from MQTT. Raises Invalid, OSError.
+    ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers; ``output``: a
+    file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units; ``scale``: natural units per unit of the
+    input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a file
+    resumes when it is called again, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid,
+    OSError.
     """
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     made = make(mechanism, bound, epsilon, **options)
@@ -168,7 +174,7 @@ def release(
 
 @dataclass(frozen=True)
 class _Input:
-    """Values that end: of a file, a pipe or an iterable."""
+    """A finite input of values: a file, a pipe or an iterable."""
 
     source: "str | Iterable[int]"
     column: str | None
@@ -176,7 +182,7 @@ class _Input:
     continues: bool
 
     def parts(self, say: Say) -> tuple[Iterator[Integers], int | None]:
-        """The values in batches, and how many there may be."""
+        """Return the values in batches, and their number as far as it is known."""
         if not isinstance(self.source, str):
             values = integers(np.asarray(self.source if isinstance(self.source, np.ndarray) else list(self.source)))
             return iter([values] if len(values) else []), len(values)
@@ -197,7 +203,7 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
 
 
 def _feed(job: Job, given: _Input, say: Say, bar: Bar) -> int:
-    """Feed values that end; what a resumed release has read before is read again, compared and skipped."""
+    """Feed a finite input; values that a resumed release has read before are compared and skipped."""
     faults = 0
 
     def fault(sentence: str) -> None:
@@ -220,7 +226,7 @@ def _feed(job: Job, given: _Input, say: Say, bar: Bar) -> int:
 
 
 def _after(parts: Iterable[Integers], job: Job) -> Iterator[Integers]:
-    """What follows the values that were read before. Raises Invalid when those differ."""
+    """Yield the values after those that were read before. Raises Invalid if the earlier ones differ."""
     missing, crc = job.progress.consumed, 0
     for values in parts:
         old, new = values[:missing], values[missing:]
@@ -259,7 +265,7 @@ def _sink(output: str, broker: Broker) -> Iterator[Sink]:
 
 
 def _gateway(job: Job, source: str, units: Fraction, broker: Broker, stop: threading.Event, say: Say) -> int:
-    """Release readings as they arrive, until ``stop``."""
+    """Release readings as they arrive, until ``stop`` is set."""
     address, topic = broker.address(source)
     name = "undertone-release-" + hashlib.sha256(source.encode()).hexdigest()[:12]
     gateway = Gateway(job, address, topic, name, units, say)

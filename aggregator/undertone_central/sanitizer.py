@@ -1,12 +1,12 @@
-"""Kaplan and Stemmer's streaming sanitizer: an offline sanitizer, applied to one block after the other.
+"""Streaming sanitizer of Kaplan and Stemmer: an offline sanitizer, applied to one block after the other.
 
-Blocks are disjoint, so what is (ε, δ)-DP for a block is (ε, δ)-DP for the stream; whatever is computed from the
-synthetic items (quantiles by any sketch) is post-processing. If the offline sanitizer errs by at most α with
-probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ, and by α + 2β as k grows.
+Blocks are disjoint, so if the offline sanitizer is (ε, δ)-DP for a block, the stream is (ε, δ)-DP. Anything computed
+from the synthetic items (such as quantiles by a sketch) is post-processing. If the offline sanitizer errs by at most α
+with probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ, and by α + 2β as k grows.
 
-Subsampling: of every block a fixed share, drawn without replacement, is sanitized with a larger ε' (Remark 2.3; for
-blocks of fixed size and streams that differ in one value, sampling without replacement is what amplifies:
-ε = ln(1 + share (e^ε' - 1)), Balle, Barthe, Gaboardi, NeurIPS 2018).
+Subsampling: of every block a fixed share, drawn without replacement, is sanitized with a larger ε' (Remark 2.3). Blocks
+have a fixed size and neighbouring streams differ in one value, so the amplification is that of sampling without
+replacement: ε = ln(1 + share (e^ε' - 1)), Balle, Barthe, Gaboardi, NeurIPS 2018.
 """
 
 from fractions import Fraction
@@ -34,23 +34,25 @@ ENDINGS = ("hold", "pad")
 
 
 class Offline(Protocol):
-    """A sanitizer of a data set: as many synthetic items as it gets, private for data sets that differ in one."""
+    """A sanitizer of a data set: it returns as many synthetic items as it gets, privately for data sets that differ in
+    one.
+    """
 
     @property
     def guarantee(self) -> str:
-        """Its parameters, in words."""
+        """The guarantee's parameters, in words."""
         ...
 
     def sanitize(self, items: Integers, source: Bytes) -> Integers:
-        """Synthetic items in their stead."""
+        """Return synthetic items in place of ``items``."""
         ...
 
 
 class StreamingSanitizer(Continual):
-    """The generic reduction. Released: after every block of ``block`` values, ``kept_items`` synthetic ones.
+    """The generic reduction: after every block of ``block`` values it releases ``kept_items`` synthetic items.
 
-    ``kept_items`` of every block, drawn without replacement, are sanitized; the others are not looked at.
-    Memory: one block and the offline sanitizer's.
+    ``kept_items`` values of every block, drawn without replacement, are sanitized; the others are ignored. Memory: one
+    block and the offline sanitizer's.
     """
 
     released = "items"
@@ -68,12 +70,12 @@ class StreamingSanitizer(Continual):
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         return f"event-level differential privacy, {self._offline.guarantee}; synthetic items per block"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {
             "mechanism": "sanitizer",
             "released": self.released,
@@ -83,7 +85,7 @@ class StreamingSanitizer(Continual):
         }
 
     def extend(self, values: Integers) -> Integers:
-        """The synthetic items of the blocks that these values complete."""
+        """Return the synthetic items of the blocks that these values complete."""
         values = np.concatenate([self._held, np.clip(integers(values), 0, self.bound)])
         whole = len(values) - len(values) % self._block
         self._held = values[whole:].copy()
@@ -91,9 +93,9 @@ class StreamingSanitizer(Continual):
         return np.concatenate([np.zeros(0, dtype=np.int64), *out])
 
     def close(self, ending: str = "hold") -> Integers:
-        """The end of the stream: a last incomplete block is held back, or padded with public items.
+        """End the stream: a last incomplete block is held back, or padded with public items.
 
-        The padding is evenly spread over [0, B]; how much of it there is, is public like the stream's length.
+        The padding is evenly spread over [0, B]; its size is as public as the stream's length.
         """
         if check_word("ending", ending, ENDINGS) == "hold" or not len(self._held):
             return np.zeros(0, dtype=np.int64)
@@ -107,9 +109,9 @@ class StreamingSanitizer(Continual):
 
 
 class Sanitizer(StreamingSanitizer):
-    """Synthetic items, block by block, that answer shares below thresholds, hence quantiles. Raises Invalid.
+    """Releases synthetic items, block by block, for shares below thresholds and hence quantiles. Raises Invalid.
 
-    ``share``: of every block's values that are sanitized, at the larger ε' that the sampling pays for.
+    ``share``: the share of every block's values that is sanitized, with the larger ε' that sampling allows.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Sanitizer(StreamingSanitizer):
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         text = (
             f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; synthetic items per block"
         )
@@ -139,15 +141,15 @@ class Sanitizer(StreamingSanitizer):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release."""
+        """The public parameters of the release."""
         return {**super().parameters, "epsilon": str(self.epsilon), "sanitizing_epsilon": str(self._used)}
 
 
 def amplified(epsilon: Fraction, share: Fraction) -> Fraction:
-    """The largest ε' (a little less, at most 20) with ln(1 + share (e^ε' - 1)) <= ε, checked in integers."""
+    """Return the largest ε' (slightly less, at most 20) with ln(1 + share (e^ε' - 1)) <= ε, checked in integers."""
     used = Fraction(min(log(1 + (exp(epsilon) - 1) / float(share)), 20.0)).limit_denominator(1 << 20)
     while True:
-        # 1 + share (e^ε' - 1) <= e^ε, the left side rounded up, the right side down.
+        # Check 1 + share (e^ε' - 1) <= e^ε with the left side rounded up and the right side rounded down.
         bits = 128
         left = (1 << bits) + share * (exponential_bounds(used, bits)[1] - (1 << bits))
         if left <= exponential_bounds(epsilon, bits)[0]:
@@ -156,7 +158,9 @@ def amplified(epsilon: Fraction, share: Fraction) -> Fraction:
 
 
 def subset(n: int, size: int, source: Bytes) -> Integers:
-    """A uniform subset of ``size`` of 0..n-1, ascending: the places of the smallest of n distinct random words."""
+    """Return a uniform subset of ``size`` of 0..n-1, ascending: the places of the smallest of n distinct random
+    words.
+    """
     while True:
         words = np.frombuffer(source.take(8 * n), dtype="<u8")
         if len(np.unique(words)) == n:

@@ -1,4 +1,4 @@
-"""A quantile with noise of its smooth sensitivity (Nissim, Raskhodnikova, Smith, STOC 2007), and PAK's variant.
+"""A quantile with noise scaled to its smooth sensitivity (Nissim, Raskhodnikova, Smith, STOC 2007), and PAK's variant.
 
 For x_1 <= … <= x_n in [0, B], x_i = 0 below and B above, the β-smooth sensitivity of x_P is
 max_k e^{-βk} max_{t=0..k+1} (x_{P+t} - x_{P+t-k-1}), and x_P + (S/α) Z is private for Z of density
@@ -8,7 +8,7 @@ max_k e^{-βk} max_{t=0..k+1} (x_{P+t} - x_{P+t-k-1}), and x_P + (S/α) Z is pri
 - Cauchy, 1/(π(1 + z²)): pure ε with α = β = ε/2, because a shift by a changes ln(1 + z²) by at most a, and a dilation
   by e^b changes the log density by at most b. (Nissim et al. allow ε/6 each.)
 
-Released is the integer part, drawn exactly; rounding down is post-processing.
+The integer part is released, drawn exactly; rounding down is post-processing.
 """
 
 from fractions import Fraction
@@ -22,13 +22,13 @@ from undertone_shared.errors import Invalid
 
 NOISES = ("laplace", "gaussian", "cauchy")
 CDFS: dict[str, Cdf] = {"laplace": laplace_cdf, "gaussian": gaussian_cdf, "cauchy": cauchy_cdf}
-# The sensitivity is rounded up by a factor below 1 + 2^-30, which costs as much of β; and never below 2^-20.
+# The sensitivity is rounded up by a factor below 1 + 2^-30, for which β is reduced as much; it is never below 2^-20.
 _ROUNDING = Fraction(1, 1 << 30)
 _LEAST = 2.0**-20
 
 
 def smoothing_parameters(noise: str, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
-    """(α, β), rounded down. δ counts for Laplace and Gaussian noise only. Raises Invalid where β is too small."""
+    """Return (α, β), rounded down. δ matters for Laplace and Gaussian noise only. Raises Invalid if β is too small."""
     logarithm = Fraction(log(2 / delta) * (1 + 1e-12))
     if noise == "laplace":
         alpha, beta = epsilon / 2, epsilon / (2 * logarithm)
@@ -42,9 +42,9 @@ def smoothing_parameters(noise: str, epsilon: Fraction, delta: Fraction) -> tupl
 
 
 def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction) -> Fraction:
-    """An upper bound, itself β-smooth, of the sensitivity of x_rank (1 <= rank <= n); ``ordered`` ascending in [0, B].
+    """Return a β-smooth upper bound of the sensitivity of x_rank (1 <= rank <= n); ``ordered`` ascending in [0, B].
 
-    Every k whose term may still be the largest is looked at: e^{-βk} B bounds what is left.
+    Every k whose term may still be the largest is examined: e^{-βk} B bounds the remaining terms.
     """
     rate = float(beta - _ROUNDING)
     n = len(ordered)
@@ -58,22 +58,22 @@ def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction)
 
 
 def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fraction, Fraction]:
-    """κ and κ G^{-1}(1-γ): S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Laplace Z, rarely below the quantile.
+    """Return κ and κ G^{-1}(1-γ): S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Laplace Z, rarely below the quantile.
 
-    G^{-1}(1-γ) = ln(1/(2γ)); κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) pays for the shift's own dependence on S.
-    Raises Invalid where no κ does.
+    G^{-1}(1-γ) = ln(1/(2γ)); κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) accounts for the shift's own dependence on S. Raises
+    Invalid if no κ is large enough.
     """
     quantile = log(1 / (2 * gamma))
     rest = 1 - (exp(beta) - 1) * quantile / float(alpha)
     if rest <= 0:
         raise Invalid(f"gamma is {gamma:g}, too small for PAK's shift at this epsilon and delta")
-    # Rounded up: more noise than necessary.
+    # Rounded up, which adds slightly more noise than necessary.
     kappa = _rounded_up(1 / rest)
     return kappa, kappa * Fraction(quantile)
 
 
 def _rounded_up(x: float) -> Fraction:
-    """A multiple of a power of two between x and x (1 + 2^-31)."""
+    """Return a multiple of a power of two between x and x (1 + 2^-31)."""
     _, exponent = frexp(x)
     unit = Fraction(2) ** (exponent - 33)
     return ceil(Fraction(x) * (1 + Fraction(1, 1 << 48)) / unit) * unit

@@ -1,8 +1,8 @@
-"""Smoothers of ToPS (Appendix D): how much the next block sum is expected to be, from those already released.
+"""Smoothers of ToPS (Appendix D): prediction of the next block sum from the sums that were already released.
 
-Post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete, and
-until then each of its values is published as u/g, u the prediction; the last value closes the block, so that block
-sums stay exactly what was released. s minimises Eq. 7.
+This is post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete.
+Until then each of its values is published as u/g, where u is the prediction; the last value corrects the block, so that
+block sums are exactly the released ones. s minimises Eq. 7.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from undertone_central.continual import Saved
 from undertone_central.noise import Integers
 from undertone_shared.errors import Invalid
 
-# Released sums that the median remembers: one span of 2^20 values in blocks of 256.
+# Number of released sums that the median uses: one span of 2^20 values in blocks of 256.
 MEDIAN_OF = 4096
 MOVING_OVER = 5
 EXPONENTIAL_SHARE = 0.6
@@ -26,7 +26,7 @@ AUTO_MEMORY = 0.98
 
 
 class Smoother(Saved, ABC):
-    """Predicts ``initial`` until a sum is released."""
+    """Base of the smoothers: ``prediction`` is the expected next block sum, ``initial`` until a sum is released."""
 
     kept: ClassVar[tuple[str, ...]] = ("prediction",)
 
@@ -34,15 +34,17 @@ class Smoother(Saved, ABC):
         self.prediction = 0.0
 
     def start(self, initial: float) -> None:
-        """The prediction before any sum."""
+        """Set the prediction that is used before any sum is released."""
         self.prediction = initial
 
     @abstractmethod
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
 
     def follow(self, released: Integers) -> Integers:
-        """The predictions, as integers, that these sums' blocks and the one after them begin with: [n] → [n + 1]."""
+        """Update with these sums; return the integer predictions before each of their blocks and after the last: [n] →
+        [n + 1].
+        """
         predictions = [self.prediction]
         for x in released.tolist():
             self.update(x)
@@ -51,14 +53,14 @@ class Smoother(Saved, ABC):
 
 
 class Recent(Smoother):
-    """u = the newest sum."""
+    """Predicts the newest sum."""
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         self.prediction = float(released)
 
     def follow(self, released: Integers) -> Integers:
-        """All at once."""
+        """Do the same as the base class, with array operations."""
         predictions = np.concatenate([[round(self.prediction)], released])
         if len(released):
             self.prediction = float(released[-1])
@@ -66,7 +68,7 @@ class Recent(Smoother):
 
 
 class Mean(Smoother):
-    """u = the mean of all sums."""
+    """Predicts the mean of all sums."""
 
     kept = ("prediction", "_count")
 
@@ -75,14 +77,14 @@ class Mean(Smoother):
         self._count = 0
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         self._count += 1
         before = self.prediction if self._count > 1 else 0.0
         self.prediction = before + (released - before) / self._count
 
 
 class Median(Smoother):
-    """u = the median of the newest 4096 sums."""
+    """Predicts the median of the newest 4096 sums."""
 
     kept = ("prediction", "_recent", "_sorted")
 
@@ -92,7 +94,7 @@ class Median(Smoother):
         self._sorted: list[int] = []
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         if len(self._recent) == MEDIAN_OF:
             del self._sorted[bisect_left(self._sorted, self._recent.pop(0))]
         self._recent.append(released)
@@ -102,7 +104,7 @@ class Median(Smoother):
 
 
 class MovingAverage(Smoother):
-    """u = the mean of the newest 5 sums."""
+    """Predicts the mean of the newest 5 sums."""
 
     kept = ("prediction", "_recent")
 
@@ -111,13 +113,13 @@ class MovingAverage(Smoother):
         self._recent: list[int] = []
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         self._recent = [*self._recent[1 - MOVING_OVER :], released]
         self.prediction = sum(self._recent) / len(self._recent)
 
 
 class Exponential(Smoother):
-    """u_i = (1 - α) u_(i-1) + α x_i, α = 0.6; u_1 = x_1."""
+    """Predicts u_i = (1 - α) u_(i-1) + α x_i, α = 0.6; u_1 = x_1."""
 
     kept = ("prediction", "_started")
 
@@ -126,16 +128,17 @@ class Exponential(Smoother):
         self._started = False
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         share = EXPONENTIAL_SHARE if self._started else 1.0
         self._started = True
         self.prediction += share * (released - self.prediction)
 
 
 class Auto(Smoother):
-    """u = Σ w x of the share that has predicted the released sums best so far, w falling by that share per block.
+    """Predicts by the one of several exponential averages that has predicted the released sums best so far.
 
-    The shares: 1 (recent) to 1/n (mean). Each is judged by its squared errors, of which older ones fade by 2 %.
+    The averages' shares of the newest sum are 1 (recent) to 1/n (mean). Each is judged by its squared errors, where
+    older errors lose 2 % of their weight per block.
     """
 
     kept = ("prediction", "_count", "_levels", "_errors")
@@ -147,17 +150,17 @@ class Auto(Smoother):
         self._errors = [0.0] * (len(AUTO_SHARES) + 1)
 
     def start(self, initial: float) -> None:
-        """The prediction before any sum."""
+        """Set the prediction that is used before any sum is released."""
         super().start(initial)
         self._levels = [initial] * len(self._levels)
 
     def update(self, released: int) -> None:
-        """A block sum was released."""
+        """Update the prediction with a released block sum."""
         self._count += 1
         for i, share in enumerate((1 / self._count, *AUTO_SHARES)):
             error = released - self._levels[i]
             self._errors[i] = AUTO_MEMORY * self._errors[i] + error * error
-            # The first sum is all that is known of a level.
+            # The first sum replaces the initial level.
             self._levels[i] += (share if self._count > 1 else 1.0) * error
         self.prediction = self._levels[self._errors.index(min(self._errors))]
 
@@ -173,14 +176,14 @@ SMOOTHERS: dict[str, type[Smoother]] = {
 
 
 def make_smoother(name: str) -> Smoother:
-    """Raises Invalid for an unknown name."""
+    """Return a new smoother of this name. Raises Invalid for an unknown name."""
     if name not in SMOOTHERS:
         raise Invalid(f"smoother is {name!r}, expected one of {', '.join(SMOOTHERS)}")
     return SMOOTHERS[name]()
 
 
 def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
-    """Eq. 7: the s from 0 to levels - 1 that minimises (b-1)(L-s)³ 2θ²/ε² + (b^s θ/6)², whatever θ is."""
+    """Return the s from 0 to levels - 1 that minimises Eq. 7, (b-1)(L-s)³ 2θ²/ε² + (b^s θ/6)², for any θ."""
     return min(
         range(levels),
         key=lambda s: (fanout - 1) * (levels - s) ** 3 * 2 / epsilon**2 + Fraction(fanout ** (2 * s), 36),
@@ -188,7 +191,7 @@ def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
 
 
 def paper_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
-    """The authors' rounding of Eq. 7: the real s in [0, levels] that minimises it, to the nearest integer below levels.
+    """Round Eq. 7 as the authors do: the real s in [0, levels] that minimises it, to the nearest integer below levels.
 
     The derivative, -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s.
     """

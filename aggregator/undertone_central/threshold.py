@@ -1,7 +1,7 @@
-"""ToPS's threshold: a noisy maximum over θ = 1..B of what truncation at θ costs, ε-DP for the values it reads.
+"""Threshold of ToPS: a noisy maximum over θ = 1..B of a score, the cost of truncation at θ; ε-DP for the values read.
 
-Two objectives, both functions of the histogram of m values that one value moves by at most 1 at any θ, and all in the
-same direction: the monotone case, where noise of scale 1/ε suffices.
+There are two objectives, both functions of the histogram of m values. One value moves the score by at most 1 at any θ,
+and in the same direction everywhere: the monotone case, where noise of scale 1/ε suffices.
 
 - ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])², K
   that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, θ)/θ for the excess, A = m sqrt(6K)/(rε) and
@@ -11,7 +11,7 @@ same direction: the monotone case, where noise of scale 1/ε suffices.
 - ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
   excess of c per truncated value. c is in the readings' own unit.
 
-Scores are rounded down to a public grid; noise on that grid is discrete Laplace, or geometric (one-sided, which is
+Scores are rounded down to a public grid. Noise on that grid is discrete Laplace, or geometric (one-sided, which is
 permute-and-flip: McKenna and Sheldon, NeurIPS 2020; Ding et al., 2021). Ties go to the smaller θ.
 """
 
@@ -39,7 +39,7 @@ CANDIDATES = 1 << 16
 
 @dataclass(frozen=True)
 class Workload:
-    """What the threshold is chosen for: ranges up to ``span`` = b^L over ``levels`` released levels at ``epsilon``."""
+    """The queries for which θ is chosen: ranges up to ``span`` = b^L over ``levels`` released levels at ``epsilon``."""
 
     span: int
     fanout: int
@@ -53,9 +53,10 @@ class Workload:
 
 
 def candidates(bound: int, objective: str) -> Integers:
-    """The paper's 1..B (or 2^16 of them, equally spaced); for ``excess`` in steps of 1 or 10 %, whichever is more.
+    """Return the paper's 1..B (or 2^16 of them, equally spaced); for ``excess``, steps of 1 or 10 %, whichever is
+    larger.
 
-    The error is flat within a step, and a maximum over fewer noisy scores errs less.
+    The error is flat within a step, and the maximum of fewer noisy scores is more accurate.
     """
     if objective == "count":
         step = -(-bound // CANDIDATES)
@@ -67,12 +68,12 @@ def candidates(bound: int, objective: str) -> Integers:
 
 
 def counts_above(histogram: Integers, thetas: Integers) -> Integers:
-    """m_θ = #{v > θ}; ``histogram`` [B + 1] counts the values 0..B."""
+    """Return m_θ = #{v > θ}; ``histogram`` [B + 1] counts the values 0..B."""
     return np.asarray(histogram.sum() - np.cumsum(histogram)[thetas])
 
 
 def capped_excess(histogram: Integers, thetas: Integers) -> Real:
-    """E_θ = Σ min((v - θ)⁺, θ)/θ, as (Σ_{t=θ}^{2θ-1} m_t)/θ."""
+    """Return E_θ = Σ min((v - θ)⁺, θ)/θ, as (Σ_{t=θ}^{2θ-1} m_t)/θ."""
     above = histogram.sum() - np.cumsum(histogram)
     sums = np.concatenate([[0], np.cumsum(above)])
     last = np.minimum(2 * thetas, len(above))
@@ -82,7 +83,7 @@ def capped_excess(histogram: Integers, thetas: Integers) -> Real:
 def scores(
     histogram: Integers, thetas: Integers, workload: Workload, objective: str = "excess", c: Fraction = PAPER_C
 ) -> Real:
-    """The objective's score of each θ, without noise; ``objective`` is one of `OBJECTIVES`."""
+    """Return the objective's score of each θ, without noise; ``objective`` is one of `OBJECTIVES`."""
     m = int(histogram.sum())
     if objective == "count":
         levels = levels_for(workload.fanout, workload.span)
@@ -95,12 +96,13 @@ def scores(
 
 
 def on_grid(real: Real) -> Integers:
-    """Scores as integer multiples of 2^-10 after rounding down, sensitivity 2^10 + 1 for real scores of 1."""
+    """Round scores down to integer multiples of 2^-10; a real sensitivity of 1 becomes 2^10 + 1."""
     return np.floor(real * GRID).astype(np.int64)
 
 
 def noisy_max(score: Integers, sensitivity: int, epsilon: Fraction, noise: str, source: Bytes) -> int:
-    """The index of the largest noisy score: ε-DP if one value moves all scores in one direction, by <= sensitivity.
+    """Return the index of the largest noisy score: ε-DP if one value moves all scores in one direction, by <=
+    sensitivity.
 
     ``noise`` is one of `NOISES`.
     """
@@ -119,8 +121,8 @@ def choose_threshold(
     c: Fraction = PAPER_C,
     noise: str = "exponential",
 ) -> int:
-    """θ, ε-DP for each value in the histogram [B + 1]."""
+    """Choose θ, ε-DP for each value in the histogram [B + 1]."""
     thetas = candidates(len(histogram) - 1, objective)
     grid = on_grid(scores(histogram, thetas, workload, objective, c))
-    # Rounding down, and doubles in the real-valued objective, may add one step of the grid.
+    # Rounding down, and floating point in the objective, may add one step of the grid to the sensitivity.
     return int(thetas[noisy_max(grid, GRID + 1, epsilon, noise, source)])

@@ -1,8 +1,9 @@
 """A practical pure-ε sanitizer for thresholds: noisy counts down a tree over the domain, only where there is mass.
 
-The domain [0, B] is cut in 16 parts, again and again, L times. Changing one item moves two counts of each level by
-one: noise Lap(2L/ε) per count, ε in all. Which nodes are divided depends on noisy counts alone. Everything after the
-noisy counts (children sum to their parent, no negative count, items spread evenly within a leaf) is post-processing.
+The domain [0, B] is divided into 16 parts, recursively, on L levels. Changing one item changes two counts of each level
+by one, so noise Lap(2L/ε) per count gives ε in total. Only noisy counts decide which nodes are divided. Everything
+after the noisy counts (children sum to their parent, no negative count, items spread evenly within a leaf) is
+post-processing.
 """
 
 from fractions import Fraction
@@ -16,14 +17,14 @@ from undertone_central.entropy import Bytes
 from undertone_central.noise import Integers, discrete_laplace
 
 FANOUT = 16
-# A node is divided if its count exceeds so many standard deviations of a count's noise.
+# A node is divided if its count exceeds this many standard deviations of a count's noise.
 WORTH_DIVIDING = 3.0
 
 Real = NDArray[np.float64]
 
 
 class ThresholdSanitizer:
-    """Synthetic integers in [0, ``bound``] whose share below any threshold is near the items' own."""
+    """Makes synthetic integers in [0, ``bound``] whose share below any threshold is near that of the original items."""
 
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)
@@ -35,19 +36,19 @@ class ThresholdSanitizer:
 
     @property
     def guarantee(self) -> str:
-        """In words."""
+        """The guarantee in words."""
         return f"pure ε = {float(self._epsilon):g} per value"
 
     @property
     def deviation(self) -> float:
-        """At most this many items of standard deviation in the count below any threshold: sqrt(L v b/4).
+        """Upper bound of the standard deviation, in items, of the count below any threshold: sqrt(L v b/4).
 
-        c of b children that sum to their parent have variance v c (1 - c/b) <= v b/4 per level.
+        The sum of c of b children that sum to their parent has variance v c (1 - c/b) <= v b/4 per level.
         """
         return sqrt(self._levels * self._law.variance * FANOUT / 4)
 
     def sanitize(self, items: Integers, source: Bytes) -> Integers:
-        """As many synthetic items, ascending."""
+        """Return as many synthetic items, ascending."""
         ordered = np.sort(items)
         edges, masses = self._divide(ordered, 0, self._levels, float(len(items)), source)
         edge = np.concatenate([edges, [self._bound + 1]]).astype(np.float64)
@@ -56,11 +57,11 @@ class ThresholdSanitizer:
         return np.asarray(np.clip(np.floor(places).astype(np.int64), 0, self._bound))
 
     def _divide(self, ordered: Integers, start: int, level: int, mass: float, source: Bytes) -> tuple[Integers, Real]:
-        """Left edges and masses of the leaves below a node of 16^level values from ``start`` on."""
+        """Return left edges and masses of the leaves below a node of 16^level values from ``start`` on."""
         width = FANOUT ** (level - 1)
         edges = start + width * np.arange(FANOUT + 1)
         counts = np.diff(np.searchsorted(ordered, edges))
-        # The part of the last node that lies beyond the bound is empty for all data.
+        # The part of the last node beyond the bound is empty for all data, so it is left out.
         inside = edges[:-1] <= self._bound
         noisy = (counts + self._law.sample(source, FANOUT))[inside].astype(np.float64)
         masses = onto_simplex(noisy, mass)
@@ -76,7 +77,7 @@ class ThresholdSanitizer:
 
 
 def onto_simplex(x: Real, total: float) -> Real:
-    """The nearest point with no negative coordinate and this sum (Euclidean)."""
+    """Return the nearest point (Euclidean) with no negative coordinate and this sum."""
     descending = np.sort(x)[::-1]
     excess = (np.cumsum(descending) - total) / np.arange(1, len(x) + 1)
     shift = excess[np.flatnonzero(descending > excess)[-1]] if total > 0 else np.inf

@@ -1,12 +1,11 @@
 """ToPS: threshold optimiser, perturber, smoother (Wang et al., CCS 2021), on an endless stream in bounded memory.
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
-published values are disjoint, so each value meets one ε-DP mechanism (parallel composition). Of the held-out values' ε,
-2 % buy their mean, which predicts the first block, and 5 % their drift, which decides the smoother's blocks
-(`undertone_central.pilot`). θ may be chosen anew:
+published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
+values' ε, 2 % pays for their mean, which predicts the first block, and 5 % for their drift, which decides the
+smoother's blocks (`undertone_central.pilot`). θ may be updated:
 
-- ``parallel``: after each span of published values, ``hold_out`` more are withheld for a new θ, with all of ε;
-- ``sequential``: each span's values choose the next span's θ with a share of ε and are published with the rest.
+- ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 """
 
 from fractions import Fraction
@@ -42,14 +41,13 @@ _FOR_EVER = -1
 
 
 class Tops(Continual):
-    """A private threshold, a consistent hierarchy and a smoother; one integer per value that is not withheld.
+    """The ToPS mechanism: a private threshold, a consistent hierarchy and a smoother; one integer per published value.
 
-    ``bound``: public B; ``theta``: a public threshold, where none is to be chosen (nothing is held out then); ``span``
-    = fanout^L: the longest range of interest; ``smoothing``: s, for blocks of fanout^s; ``auto``: blocks chosen by the
-    held-out drift, Eq. 7's where nothing is held out; ``paper``: the authors' rounding of s, and like theirs the first
-    block predicted as θ/2 per value;
-    ``share``: of ε, for sequential updates; ``monotone``: released values in [0, θ], so that their running sum never
-    falls. Raises Invalid.
+    ``bound``: public B; ``theta``: a public threshold (then none is chosen and nothing is held out); ``span`` =
+    fanout^L: the longest range of interest; ``smoothing``: s, for blocks of fanout^s, or ``auto``: blocks chosen by the
+    held-out drift, or by Eq. 7 where nothing is held out, or ``paper``: the authors' rounding of s, with their first
+    prediction, θ/2 per value; ``share``: share of ε for sequential updates; ``monotone``: released values lie in [0,
+    θ], so that their running sum never falls. Raises Invalid.
     """
 
     released = "values"
@@ -93,16 +91,16 @@ class Tops(Continual):
         publishing = self.epsilon * (1 - self._share)
         self._fanout, self._publishing = fanout, publishing
         self._smoothing = _parse_smoothing(smoothing, self._levels)
-        # The layout in force: group, fan-out, levels. What a value is predicted to be before any is released, or θ/2.
+        # The layout in use: group, fan-out, levels. Then the prediction per value before any release; None means θ/2.
         self._layout = self._first_layout()
         self._mean: float | None = None
         self._smoother = smoother
         self._consistency = consistency
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
-        # The newest of the values that choose θ: their order shows the drift.
+        # The newest of the values that choose θ; their order shows the drift.
         self._held = np.zeros(0, dtype=np.int64)
-        # θ in force, 0 while values are withheld; how many values the phase has left.
+        # θ in use, 0 while values are withheld; then the number of values left in the phase.
         self.theta = self._phase = 0
         self._left = self._hold_out
         self._publisher = self._publisher_at(self.bound)
@@ -111,7 +109,7 @@ class Tops(Continual):
 
     @property
     def guarantee(self) -> str:
-        """One sentence."""
+        """The guarantee in one sentence."""
         theta = {
             "none": "a public θ" if self._given else f"θ from the first {self._hold_out} values, never published",
             "parallel": f"θ from {self._hold_out} withheld values before each span, never published",
@@ -121,7 +119,7 @@ class Tops(Continual):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is public about the release so far."""
+        """The public parameters of the release so far."""
         return {
             "mechanism": "tops",
             "released": self.released,
@@ -142,21 +140,21 @@ class Tops(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Values until θ changes or is chosen; None for never."""
+        """Number of values until θ changes or is chosen; None for never."""
         return None if self._left == _FOR_EVER else self._left
 
     @property
     def phase(self) -> int:
-        """How many times that has happened."""
+        """Number of times that θ has changed or been chosen."""
         return self._phase
 
     @property
     def withholding(self) -> bool:
-        """Whether arriving values are used for θ and not published."""
+        """True while arriving values are used to choose θ and are not published."""
         return not self.theta
 
     def extend(self, values: Integers) -> Integers:
-        """The released values for these; none for those that are withheld."""
+        """Return the released values for these; none for those that are withheld."""
         values = integers(values)
         out = []
         while len(values):
@@ -173,7 +171,7 @@ class Tops(Continual):
         return joined(out)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave. Raises Invalid."""
+        """Restore ``state``, as returned by `state`. Raises Invalid."""
         if isinstance(state, dict) and "_layout" in state:
             self._layout = _parse_layout(state.get("_layout"), self._span)
             self._publisher = self._publisher_at(check_count("theta", state.get("theta") or self.bound, 1, self.bound))
@@ -193,7 +191,7 @@ class Tops(Continual):
         self._held = np.concatenate([self._held, values])[-pilot.LONGEST :]
 
     def _chosen(self, epsilon: Fraction) -> int:
-        """θ from the values held; depth and mean with it. All together ε-DP for each of them."""
+        """Choose θ, depth and mean from the held values; all together are ε-DP for each of them."""
         for_mean = Fraction(0) if self._smoothing == "paper" else pilot.MEAN_SHARE * epsilon
         for_drift = pilot.DRIFT_SHARE * epsilon if self._smoothing == "auto" else Fraction(0)
         _, fanout, levels = self._first_layout()
@@ -216,7 +214,7 @@ class Tops(Continual):
         return theta
 
     def _first_layout(self) -> list[int]:
-        """The layout where no drift is known."""
+        """Return the layout that is used while no drift is known."""
         depth = self._smoothing
         if not isinstance(depth, int):
             rule = best_smoothing if depth == "auto" and self._given else paper_smoothing
@@ -246,7 +244,7 @@ class Tops(Continual):
 
 
 def _parse_smoothing(smoothing: int | str, levels: int) -> int | str:
-    """``auto``, ``paper`` or a depth s below ``levels``, also as text. Raises Invalid."""
+    """Parse ``auto``, ``paper`` or a depth s below ``levels``, also as text. Raises Invalid."""
     if smoothing in SMOOTHINGS:
         return smoothing
     if isinstance(smoothing, str):
@@ -257,7 +255,7 @@ def _parse_smoothing(smoothing: int | str, levels: int) -> int | str:
 
 
 def _parse_layout(saved: object, span: int) -> list[int]:
-    """Group, fan-out and levels of a saved state. Raises Invalid."""
+    """Return group, fan-out and levels of a saved state. Raises Invalid."""
     if not isinstance(saved, list) or len(saved) != 3:
         raise Invalid(f"layout is {saved!r}, expected three integers")
     group, fanout, levels = (check_count("layout", number, 1, span) for number in saved)

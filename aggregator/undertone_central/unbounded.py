@@ -1,4 +1,4 @@
-"""Counters for streams without an end: an infinite hierarchy, Chan et al.'s hybrid mechanism; and monotone counts."""
+"""Counters for streams without an end: an infinite hierarchy, Chan et al.'s hybrid mechanism, and monotone counts."""
 
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from undertone_central.noise import Draws, discrete_laplace
 
 
 class Unbounded(Counter, OneByOne):
-    """The binary counter on infinitely many levels: level i = 0, 1, … gets 8ε/((i+8)(i+9)), which sums to ε."""
+    """Binary counter on infinitely many levels: level i = 0, 1, … gets 8ε/((i+8)(i+9)), which sums to ε."""
 
     name = "unbounded"
     kept = ("_time", "_exact", "_noisy")
@@ -23,7 +23,7 @@ class Unbounded(Counter, OneByOne):
         self._levels: list[Draws] = []
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         self._time += 1
         level = (self._time & -self._time).bit_length() - 1
         if level == len(self._exact):
@@ -37,20 +37,20 @@ class Unbounded(Counter, OneByOne):
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw per binary digit, of its level's scale."""
+        """Return one draw per binary digit that is one, with its level's scale."""
         scales = {i: self.bound / (self.epsilon * _share(i)) for i in digits(time)}
         return {(f"level {i}", time >> i): discrete_laplace(scale).variance for i, scale in scales.items()}
 
 
 def _share(level: int) -> Fraction:
-    # Any constant in place of 8 sums to 1; this one is kind to the first dozens of levels.
+    # Any constant in place of 8 sums to 1; this one gives large shares to the first dozens of levels.
     return Fraction(8, (level + 8) * (level + 9))
 
 
 class HybridCounter(Counter, OneByOne):
-    """Exact powers of two by the logarithmic mechanism, the rest by a binary counter, ε/2 each.
+    """Hybrid counter: logarithmic mechanism at powers of two, a binary counter in between, ε/2 each.
 
-    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a binary counter of horizon 2^k - 1 counts afresh.
+    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a new binary counter of horizon 2^k - 1 counts.
     """
 
     name = "hybrid"
@@ -59,12 +59,12 @@ class HybridCounter(Counter, OneByOne):
     def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)
         self._noise = self._draws(Fraction(1, 2))
-        # The exact sum of the open segment, the noisy sum of all complete ones, and where the open one began.
+        # The exact sum of the open segment, the noisy sum of all complete ones, and the start of the open one.
         self._segment = self._logarithmic = self._base = 0
         self._within = self._counter(0)
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         self._time += 1
         x = clip(value, self.bound)
         self._segment += x
@@ -76,13 +76,13 @@ class HybridCounter(Counter, OneByOne):
         return [self._logarithmic]
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave. Raises Invalid."""
+        """Restore ``state``, as returned by `state`. Raises Invalid."""
         self._base = int(state.get("_base", 0)) if isinstance(state, dict) else 0
         self._within = self._counter(self._base)
         super().restore(state)
 
     def terms(self, time: int) -> dict[Term, float]:
-        """One draw per complete segment, and the open one's binary counter's."""
+        """Return one draw per complete segment, and those of the open segment's binary counter."""
         if not time:
             return {}
         terms: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}
@@ -95,9 +95,9 @@ class HybridCounter(Counter, OneByOne):
 
 
 class Monotone(Counter, OneByOne):
-    """Counts of 0/1 values as a counter would show them: each the one before it, or one more (Chan et al.).
+    """Monotone counter of 0/1 values: each count is the one before it, or one more (Chan et al.).
 
-    For bound B, up to B more. Post-processing of another counter's counts.
+    For bound B, each count is up to B more. This is post-processing of another counter's counts.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_counter", "_shown")
@@ -109,20 +109,20 @@ class Monotone(Counter, OneByOne):
 
     @property
     def guarantee(self) -> str:
-        """The counter's."""
+        """The guarantee of the wrapped counter."""
         return self._counter.guarantee
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The counter's, and that it is monotone."""
+        """The wrapped counter's public parameters, with ``monotone``."""
         return {**self._counter.parameters, "monotone": True}
 
     def push(self, value: int | None) -> list[int]:
-        """The count after this value."""
+        """Return the count after this value."""
         (count,) = self._counter.push(value)
         self._shown = min(max(count, self._shown), self._shown + self.bound)
         return [self._shown]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """The counter's own: a guide only, as monotone counts have no closed form."""
+        """Return the wrapped counter's draws: only an approximation, as monotone counts have no closed form."""
         return self._counter.terms(time)

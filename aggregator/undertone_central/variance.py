@@ -1,4 +1,4 @@
-"""Exact variances of range sums over hierarchies, in units of one node's noise variance; no data, no noise needed."""
+"""Exact variances of range sums over hierarchies, in units of one node's noise variance; no data is needed."""
 
 from functools import cache
 
@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Node = tuple[int, int]
-# Ranges that an average over random ranges is taken of.
+# Number of random ranges over which an average is taken.
 _SAMPLE = 256
 
 
 def cover(first: int, end: int, fanout: int, levels: int) -> list[Node]:
-    """The fewest nodes (height, number) whose leaves are [first, end); the highest have fanout^(levels-1) leaves."""
+    """Return the fewest nodes (height, number) with the leaves [first, end); the highest have fanout^(levels-1)
+    leaves.
+    """
     nodes: list[Node] = []
     for height in range(1, levels):
         while first < end and first % fanout:
@@ -25,7 +27,7 @@ def cover(first: int, end: int, fanout: int, levels: int) -> list[Node]:
 
 
 def cover_size(first: int, end: int, fanout: int, levels: int) -> int:
-    """len(cover(…)): the variance of a range sum over independent nodes."""
+    """Return len(cover(…)): the variance of a range sum over independent nodes."""
     size = 0
     for _ in range(1, levels):
         if first >= end:
@@ -39,7 +41,7 @@ def cover_size(first: int, end: int, fanout: int, levels: int) -> int:
 
 
 def consistent_variance(first: int, end: int, fanout: int, levels: int) -> float:
-    """The variance of a range sum after least-squares consistency.
+    """Return the variance of a range sum after least-squares consistency.
 
     A node's partial sum is α h + W, W uncorrelated with everything above: children with shares α_c give
     α = Σ α_c/b and Var W = v_(j-1) (Σ α_c² - (Σ α_c)²/b) + Σ Var W_c, v_j = (b^j - b^(j-1))/(b^j - 1) the variance
@@ -50,16 +52,18 @@ def consistent_variance(first: int, end: int, fanout: int, levels: int) -> float
 
 
 def _bottom_up(fanout: int, height: int) -> float:
-    """v_j."""
+    """Return v_j."""
     return float((fanout**height - fanout ** (height - 1)) / (fanout**height - 1))
 
 
 def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, float, float]:
-    """Σ α_c², Σ α_c and Σ Var W_c over the children of a node of that height; [first, end) counts its leaves."""
+    """Return Σ α_c², Σ α_c and Σ Var W_c over the children of a node of that height; [first, end) numbers its
+    leaves.
+    """
     width = fanout ** (height - 2)
     low, high = -(-first // width), end // width
     if low > high:
-        # Within one child.
+        # The range lies within one child.
         parts = [_partial(first - high * width, end - high * width, fanout, height - 1)]
         full = 0
     else:
@@ -73,21 +77,23 @@ def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, fl
 
 
 def _partial(first: int, end: int, fanout: int, height: int) -> tuple[float, float]:
-    """α and Var W of the sum over [first, end) of a node's leaves."""
+    """Return α and Var W of the sum over [first, end) of a node's leaves."""
     squares, shares, rest = _partials(first, end, fanout, height)
     return shares / fanout, _bottom_up(fanout, height - 1) * (squares - shares * shares / fanout) + rest
 
 
 @cache
 def average_variance(fanout: int, levels: int, *, consistent: bool) -> float:
-    """Mean variance of a random range within fanout^levels leaves: 256 fixed pairs of ends, equidistributed."""
+    """Return the mean variance of a random range within fanout^levels leaves: 256 fixed pairs of ends,
+    equidistributed.
+    """
     ends = np.sort(_equidistributed(_SAMPLE) * fanout**levels, axis=1).astype(np.int64)
     each = consistent_variance if consistent else cover_size
     return float(np.mean([each(int(a), int(b), fanout, levels) for a, b in ends]))
 
 
 def _equidistributed(n: int) -> NDArray[np.float64]:
-    """Points of the plane's R2 sequence (Roberts): i times (1/g, 1/g²) modulo 1, g³ = g + 1."""
+    """Return points of the plane's R2 sequence (Roberts): i times (1/g, 1/g²) modulo 1, g³ = g + 1."""
     g = 1.32471795724474602596
     points: NDArray[np.float64] = (0.5 + np.arange(1, n + 1)[:, None] * np.array([1 / g, 1 / g**2])) % 1.0
     return points
