@@ -30,8 +30,8 @@ from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.files import write_private
 from undertone_device.core.ledger import LARGEST_OUTBOX
 from undertone_device.core.units import UNIT, epsilon_units
-from undertone_operate import membership
 from undertone_operate.authority import device_certificate, revoke_certificates
+from undertone_operate.device_names import device_names
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
@@ -144,7 +144,7 @@ def checked_names(sensor: str, count: int) -> list[str]:
     """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
     if not 1 <= count <= LARGEST_PROVISIONED:
         raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")
-    names = membership.device_names(sensor, count)
+    names = device_names(sensor, count)
     check_name("a device's name", names[-1])
     return names
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 import undertone_device
 from undertone_aggregator.base.uninterrupted import uninterrupted
 from undertone_aggregator.mqtt.broker import ManagedBroker
-from undertone_simulator.wire.fleet_process import READY, Job
+from undertone_simulator.wire.fleet_process import READY, FleetJob
 
 _STOP_SECONDS = 15.0
 NO_MICROPYTHON = (
@@ -92,7 +92,7 @@ class Stage:
                     events.append(event)
         return events
 
-    def start_fleet(self, job: Job) -> None:
+    def start_fleet(self, job: FleetJob) -> None:
         """The fleet's process."""
         path = self.folder / "fleet.json"
         job.save(path)

@@ -19,7 +19,7 @@ from undertone_aggregator.design.stream.calibration import epsilon_of, mu
 from undertone_aggregator.design.stream.methods import Method, all_methods, logarithmic, select
 from undertone_aggregator.design.stream.smoother import fit_gaussian_process
 from undertone_shared.errors import Invalid
-from undertone_studies.cgm_populations import Streams
+from undertone_studies.cgm_populations import CgmStreams
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import Options
@@ -38,7 +38,7 @@ _LEAST = 0.01
 _SHORT = 100
 
 
-def real(read: Callable[[Path], Streams], options: Options) -> Streams:
+def real(read: Callable[[Path], CgmStreams], options: Options) -> CgmStreams:
     if options.data is None:
         raise Invalid("this experiment needs the real data: give --data")
     try:
@@ -64,7 +64,7 @@ class Error:
         return [float(x) for x in np.mean(self.bias**2 + self.noise / devices, axis=0)]
 
 
-def error_of(streams: Streams, method: Method, seed: int = 1) -> Error:
+def error_of(streams: CgmStreams, method: Method, seed: int = 1) -> Error:
     """Bias per window and slot, and noise; a slot that is not reported repeats the last one."""
     source = np.searchsorted(method.seen, np.arange(streams.slots), side="right") - 1
     bias = [released_mean(method, window, seed)[source] - window.mean(axis=0) for window in streams.windows]
@@ -82,7 +82,7 @@ def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
     return np.asarray(np.mean([method.transform[1](release).mean(axis=0) for release in noisy], axis=0))
 
 
-def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) -> float:
+def smoothed_error(streams: CgmStreams, method: Method, devices: int, seed: int) -> float:
     """Root mean square error of one smoothed run per window; slots that are not reported are interpolated."""
     rng = np.random.default_rng(seed)
     noise = method.covariance / devices
@@ -96,13 +96,13 @@ def smoothed_error(streams: Streams, method: Method, devices: int, seed: int) ->
     return sqrt(float(np.mean(squares)))
 
 
-def methods_for(streams: Streams, slew: str, epsilon: float) -> list[Method]:
+def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
     """Every method, and last the logarithmic variant of what ships."""
     methods = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
     return [*methods, logarithmic(select(methods, "closed-form"), _LEAST)]
 
 
-def compare(streams: Streams, seed: int) -> Outcome:
+def compare(streams: CgmStreams, seed: int) -> Outcome:
     """Table, at every slew where the streams are short, and the panels."""
     slews = streams.slews if streams.slots <= _SHORT else streams.slews[1:2]
     fleets = (streams.devices, *SCALED)
@@ -123,14 +123,14 @@ def compare(streams: Streams, seed: int) -> Outcome:
     return Outcome(streams.label, columns, rows, notes, _panels(streams, seed))
 
 
-def _bias(streams: Streams, of_method: Error) -> str:
+def _bias(streams: CgmStreams, of_method: Error) -> str:
     if of_method.method.transform is not None:
         return "grows with noise"
     error = sqrt(float(np.mean(of_method.bias**2)))
     return f"{streams.range * error:.3g}" if error > 1e-12 else "0"
 
 
-def _cell(streams: Streams, of_method: Error, devices: int, seed: int) -> str:
+def _cell(streams: CgmStreams, of_method: Error, devices: int, seed: int) -> str:
     if of_method.method.transform is not None:
         error = float(np.max(np.abs(of_method.bias)))
         return f"{streams.range * error:.3g} (largest bias)" if error < 1 else "useless: bias above the range"
@@ -138,7 +138,7 @@ def _cell(streams: Streams, of_method: Error, devices: int, seed: int) -> str:
     return f"{streams.range * of_method.raw(devices):.3g} / {streams.range * smoothed:.3g}"
 
 
-def budget(streams: Streams) -> str:
+def budget(streams: CgmStreams) -> str:
     """What the budget is: of a stream, or per report and then of the stream as well."""
     if not streams.per_report:
         return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
@@ -149,7 +149,7 @@ def budget(streams: Streams) -> str:
     )
 
 
-def _panels(streams: Streams, seed: int) -> list[Panel]:
+def _panels(streams: CgmStreams, seed: int) -> list[Panel]:
     """Raw beside smoothed, in the data's own fleet and the largest: one scale, so that what smoothing takes is seen."""
     slew, panels = streams.slews[1], []
     errors = {e: [error_of(streams, m) for m in methods_for(streams, slew, e) if m.name in DRAWN] for e in SHOWN}

@@ -19,7 +19,7 @@ _SEED = 20210
 
 
 @dataclass(frozen=True)
-class Streams:
+class CgmStreams:
     """``windows``: streams [devices, slots] in [0, 1], each window under a budget of its own; ``range`` in ``unit``.
 
     ``per_report``: the budget is of each report by itself, as in the paper's Kaggle experiment. ``slews``: C to try,
@@ -46,16 +46,16 @@ class Streams:
         return len(self.windows[0])
 
 
-def edrp(folder: Path) -> Streams:
+def edrp(folder: Path) -> CgmStreams:
     """Half-hours of five days, three weekdays and two of the weekend, of 622 Scottish households (spring 2009)."""
     with np.load(folder / EDRP_FILE) as file:
         wh = file["wh"].astype(np.float64)
     windows = tuple(np.minimum(wh[:, day * DAY : (day + 1) * DAY] / EDRP_RANGE, 1.0) for day in _EDRP_DAYS)
     label = f"EDRP, half-hours of {len(windows)} days, readings up to {EDRP_RANGE:g} Wh"
-    return Streams("edrp", label, windows, EDRP_RANGE, "Wh", ("0.01", "0.05", "0.1"))
+    return CgmStreams("edrp", label, windows, EDRP_RANGE, "Wh", ("0.01", "0.05", "0.1"))
 
 
-def london(folder: Path) -> Streams:
+def london(folder: Path) -> CgmStreams:
     """484 days of the London households that miss none of them."""
     with np.load(folder / LONDON_FILE) as file:
         kwh = file["kwh"].astype(np.float64)
@@ -65,10 +65,10 @@ def london(folder: Path) -> Streams:
     daily = kwh[complete[start], start : start + _LONDON_DAYS]
     window = np.minimum(daily / LONDON_RANGE, 1.0)
     label = f"London daily, {len(window)} households without a gap in {_LONDON_DAYS} days, up to {LONDON_RANGE:g} kWh"
-    return Streams("london", label, (window,), LONDON_RANGE, "kWh", ("0.01", "0.05", "0.1"), cycle=7)
+    return CgmStreams("london", label, (window,), LONDON_RANGE, "kWh", ("0.01", "0.05", "0.1"), cycle=7)
 
 
-def kaggle_like() -> Streams:
+def kaggle_like() -> CgmStreams:
     """A synthetic stand-in for daily views of 2000 pages over 550 days, no page above 20,000."""
     rng = np.random.default_rng(_SEED)
     pages, days = 2000, 550
@@ -79,10 +79,10 @@ def kaggle_like() -> Streams:
     views = np.rint(level * week * np.exp(drift + 0.2 * rng.standard_normal((pages, days))) * burst)
     kept = views[(views <= 20_000).all(axis=1)] / 20_000
     label = f"synthetic stand-in for the Kaggle pages: {len(kept)} pages, 550 days, budget per day"
-    return Streams("kaggle-like", label, (kept,), 20_000.0, "views", ("0.01", "0.025", "0.05"), 7, per_report=True)
+    return CgmStreams("kaggle-like", label, (kept,), 20_000.0, "views", ("0.01", "0.025", "0.05"), 7, per_report=True)
 
 
-def taxi_like() -> Streams:
+def taxi_like() -> CgmStreams:
     """A synthetic stand-in for the share of each half-hour that 2000 taxis spend in a zone, over one day."""
     rng = np.random.default_rng(_SEED + 1)
     taxis, slots = 2000, DAY
@@ -93,7 +93,7 @@ def taxi_like() -> Streams:
         # Once in the zone a taxi stays for two half-hours on average.
         here = np.where(here, rng.random(taxis) < 0.5, rng.random(taxis) < 0.5 * busy[i] / (1 - busy[i]))
         inside[:, i] = np.where(here, rng.beta(1.5, 1.5, taxis), 0.0)
-    return Streams(
+    return CgmStreams(
         "taxi-like",
         f"synthetic stand-in for the Beijing taxis: {taxis} taxis, one day",
         (inside,),

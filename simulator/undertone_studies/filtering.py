@@ -45,7 +45,7 @@ _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
 @dataclass(frozen=True)
-class Truth:
+class TrueSeries:
     """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
 
     ``range``: a stream's, of which the slew is a share. A fleet larger than a data set has that data set's mean.
@@ -66,21 +66,21 @@ class Truth:
         return np.arange(self.first, self.first + self.readings.shape[1])
 
 
-def edrp(data: Path, days: int = DAYS) -> Truth:
+def edrp(data: Path, days: int = DAYS) -> TrueSeries:
     """Half-hours of 622 Scottish households from Sunday 1 March 2009 on. Raises OSError."""
     with np.load(data / EDRP_FILE) as file:
         wh = file["wh"][:, : 48 * days].astype(np.float64)
-    return Truth("EDRP", "Wh", wh, 10_000.0, EDRP_RANGE, 48, 1800, 1_235_865_600 // 1800)
+    return TrueSeries("EDRP", "Wh", wh, 10_000.0, EDRP_RANGE, 48, 1800, 1_235_865_600 // 1800)
 
 
-def daily(data: Path) -> Truth:
+def daily(data: Path) -> TrueSeries:
     """Days of the London households that miss none, weeks as cycles. Raises OSError."""
     streams = london(data)
     kwh = streams.windows[0] * streams.range
-    return Truth("London daily", "kWh", kwh[:, : 7 * 4 * 13], streams.range, streams.range, 7, 86400, 15_700)
+    return TrueSeries("London daily", "kWh", kwh[:, : 7 * 4 * 13], streams.range, streams.range, 7, 86400, 15_700)
 
 
-def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1]) -> Truth:
+def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1]) -> TrueSeries:
     """A population of the simulator, from a Monday on: so many devices, for what a mean has by chance is theirs."""
     source = POPULATIONS[name](seed)
     readings = np.empty((devices, days * source.per_day), dtype=np.float32)
@@ -89,7 +89,7 @@ def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1])
         readings[begin:end] = source.part(begin, end, range(readings.shape[1]))[0].T
     bound, first = float(source.bound), START // source.step_seconds
     top = float(np.quantile(readings[:_SOME], 0.995))
-    return Truth(name, source.unit, readings, bound, top, source.per_day, source.step_seconds, first)
+    return TrueSeries(name, source.unit, readings, bound, top, source.per_day, source.step_seconds, first)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class PublishedSeries:
         return self.truth + noise
 
 
-Way = Callable[[Truth, int], PublishedSeries]
+Way = Callable[[TrueSeries, int], PublishedSeries]
 
 
 def event(epsilon: str) -> Way:
     """Every device reports every slot by the Hybrid."""
     variance = float(worst_variance(hybrid(epsilon)))
 
-    def publish(truth: Truth, devices: int) -> PublishedSeries:
+    def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet = truth.readings[:devices]
         theta = _best(fleet, truth.bound, lambda theta, _: theta**2 / 4 * variance / devices)
         noise = np.full(fleet.shape[1], theta**2 / 4 * variance / devices)
@@ -135,7 +135,7 @@ def turns(epsilon: str) -> Way:
     """A device in `STRIDE` reports a slot; the mean is of the whole fleet."""
     variance = float(worst_variance(hybrid(epsilon)))
 
-    def publish(truth: Truth, devices: int) -> PublishedSeries:
+    def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet = truth.readings[:devices]
 
         def noise(theta: float, spread: Array) -> Array:
@@ -151,7 +151,7 @@ def turns(epsilon: str) -> Way:
 def stream(epsilon: str) -> Way:
     """Streams with correlated Gaussian noise, (ε, δ) for each cycle."""
 
-    def publish(truth: Truth, devices: int) -> PublishedSeries:
+    def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle
         rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
         # The variances are of a range of 1, whatever its integers.
@@ -222,13 +222,13 @@ class Case:
 Draw = tuple[list[float], tuple[float, float], float]
 
 
-def case(truth: Truth, way: Way, devices: int) -> Case:
+def case(truth: TrueSeries, way: Way, devices: int) -> Case:
     """How a fleet of so many devices publishes that truth."""
     days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
     return Case(way(truth, devices), truth.slots, days)
 
 
-def measure(truth: Truth, way: Way, devices: int, seeds: Sequence[int]) -> Result:
+def measure(truth: TrueSeries, way: Way, devices: int, seeds: Sequence[int]) -> Result:
     """Over several draws of the noise."""
     cell = case(truth, way, devices)
     return summary(cell, [draw(cell, seed) for seed in seeds])

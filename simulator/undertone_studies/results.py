@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_shared.errors import Invalid
-from undertone_simulator.fast.spread import workers
+from undertone_simulator.fast.parallel import workers
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, Options, command
 

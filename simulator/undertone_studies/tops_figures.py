@@ -21,7 +21,7 @@ from undertone_studies.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_studies.tops_streams import Stream, range_sums, streams
+from undertone_studies.tops_streams import TopsStream, range_sums, streams
 
 EVENT = "Guarantee: event level, ε per value; methods with S-PAK are (ε, δ) with δ = 1/m², all others pure ε."
 
@@ -45,7 +45,7 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
     return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)
 
 
-def _methods(options: Options, stream: Stream, epsilon: str, truth: Answers) -> dict[str, Trial]:
+def _methods(options: Options, stream: TopsStream, epsilon: str, truth: Answers) -> dict[str, Trial]:
     def under(theta: Callable[[int], int], publish: Callable[[int, int], Answers]) -> Trial:
         return lambda i: publish(theta(i), i)
 
@@ -82,7 +82,7 @@ def _methods(options: Options, stream: Stream, epsilon: str, truth: Answers) -> 
     }
 
 
-def at_quantile(options: Options, trials: Callable[[Stream, int, str], dict[str, Trial]], title: str) -> Outcome:
+def at_quantile(options: Options, trials: Callable[[TopsStream, int, str], dict[str, Trial]], title: str) -> Outcome:
     rows: list[list[str | float]] = []
     panels = []
     for stream in streams(options):

@@ -14,7 +14,7 @@ from undertone_studies.tops_streams import (
     Integers,
     M,
     R,
-    Stream,
+    TopsStream,
     range_sums,
 )
 
@@ -24,7 +24,7 @@ SHORT = 3
 GUARANTEE = "Guarantee: event-level local DP, ε of the threshold for the first m values, ε = 1 for each report."
 
 
-def thresholds(stream: Stream, epsilon: str, seed: list[int]) -> dict[str, int]:
+def thresholds(stream: TopsStream, epsilon: str, seed: list[int]) -> dict[str, int]:
     """θ by the product's method, by Square Wave with smoothed EM (SW), and by the paper's white box (SW-W)."""
     generator = np.random.default_rng([*seed, *epsilon.encode()])
     head = generator.permutation(stream.head)
@@ -38,7 +38,7 @@ def thresholds(stream: Stream, epsilon: str, seed: list[int]) -> dict[str, int]:
     return {name: threshold.theta for name, threshold in thresholds.items()}
 
 
-def expected_mse(stream: Stream, theta: int) -> float:
+def expected_mse(stream: TopsStream, theta: int) -> float:
     """Mean over the queries of J V θ²/4 + bias², J the range's length, V the Hybrid's variance at ε = 1."""
     variance = constant_variance(float(REPORT_EPSILON))(theta) * theta * theta / 4
     bias = range_sums(np.maximum(stream.body - theta, 0))

@@ -18,7 +18,7 @@ from undertone_central.noise import discrete_laplace
 from undertone_central.smoothers import best_smoothing
 from undertone_central.threshold import Workload, choose_threshold
 from undertone_central.variance import cover
-from undertone_studies.tops_streams import QUERIES, M, R, Stream, range_sums
+from undertone_studies.tops_streams import QUERIES, M, R, TopsStream, range_sums
 
 Answers = NDArray[np.float64]
 EPSILONS = ("0.01", "0.02", "0.05", "0.1")
@@ -61,28 +61,28 @@ def source(seed: int, number: int, label: str) -> FreshBytes:
     return FreshBytes(np.random.default_rng([seed, number, *label.encode()]).bytes)
 
 
-def noisy_max_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, objective: str = "excess") -> int:
+def noisy_max_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, objective: str = "excess") -> int:
     """ToPS's θ: the default objective, or ``count``, the paper's with c = 60."""
     exact = Fraction(epsilon)
     levels = 5 - best_smoothing(16, 5, exact)
     return choose_threshold(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
 
 
-def quantile_threshold(stream: Stream, epsilon: str, bytes_: FreshBytes, threshold: str) -> int:
+def quantile_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, threshold: str) -> int:
     """PAK's θ: ``s-pak`` or ``s-p``, at p = 99.5 % and δ = 1/m²."""
     mechanism = Pak(stream.bound, epsilon, bytes_, hold_out=M, threshold=threshold, span=2)
     mechanism.extend(stream.head)
     return mechanism.theta
 
 
-def released_answers(stream: Stream, epsilon: str, bytes_: FreshBytes, **options: Any) -> Answers:
+def released_answers(stream: TopsStream, epsilon: str, bytes_: FreshBytes, **options: Any) -> Answers:
     """The shipped mechanism from end to end: θ, mean and blocks from the held-out values, then the rest published."""
     mechanism = Tops(stream.bound, epsilon, bytes_, hold_out=M, span=R, **options)
     return range_sums(mechanism.extend(np.concatenate([stream.head, stream.body])))
 
 
 def tops_answers(
-    stream: Stream,
+    stream: TopsStream,
     theta: int,
     epsilon: str,
     bytes_: FreshBytes,
@@ -96,7 +96,7 @@ def tops_answers(
     return range_sums(mechanism.extend(stream.body))
 
 
-def hierarchy_answers(stream: Stream, theta: int, epsilon: str, bytes_: FreshBytes, fanout: int) -> Answers:
+def hierarchy_answers(stream: TopsStream, theta: int, epsilon: str, bytes_: FreshBytes, fanout: int) -> Answers:
     """From a plain hierarchy: truncated sums, and the noise of the fewest nodes that cover each range."""
     levels = levels_for(fanout, R)
     covers = [cover(int(a), int(b), fanout, levels) for a, b in QUERIES]

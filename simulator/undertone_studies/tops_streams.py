@@ -35,7 +35,7 @@ WINDOW = 4096
 
 
 @dataclass(frozen=True)
-class Stream:
+class TopsStream:
     """Values in their order, in natural units, with the public bound."""
 
     name: str
@@ -68,9 +68,9 @@ def range_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
     return np.asarray(sums[QUERIES[:, 1]] - sums[QUERIES[:, 0]])
 
 
-def streams(options: Options) -> list[Stream]:
+def streams(options: Options) -> list[TopsStream]:
     """POS, DNS and EDRP where the data folder is given, and the stand-ins. Raises Invalid for an unknown name."""
-    makers: dict[str, Callable[[], Stream]] = {}
+    makers: dict[str, Callable[[], TopsStream]] = {}
     if options.data is not None:
         data = options.data
         makers = {"POS": lambda: _pos(data), "DNS": lambda: _dns(data), "EDRP": lambda: _edrp(data)}
@@ -84,13 +84,13 @@ def streams(options: Options) -> list[Stream]:
     return [makers[name]() for name in wanted]
 
 
-def one_stream(options: Options, preferred: str) -> Stream:
+def one_stream(options: Options, preferred: str) -> TopsStream:
     """That stream where its data are at hand, else the first there is."""
     available = streams(options)
     return next((stream for stream in available if stream.name == preferred), available[0])
 
 
-def stand_in(name: str, seed: int) -> Stream:
+def stand_in(name: str, seed: int) -> TopsStream:
     """Independent values with Table 1's quantiles, mean and maximum.
 
     The quantile function is log-linear in -ln(1 - u) between the table's points, and a e^{bu} below the first, with b
@@ -106,21 +106,21 @@ def stand_in(name: str, seed: int) -> Stream:
         b = (low + high) / 2
         values = np.where(below, q85 * np.exp(b * (u - 0.85)), upper)
         low, high = (b, high) if values.mean() > mean else (low, b)
-    return Stream(f"{name} (stand-in)", bound, np.maximum(np.rint(values), 0).astype(np.int64))
+    return TopsStream(f"{name} (stand-in)", bound, np.maximum(np.rint(values), 0).astype(np.int64))
 
 
-def _pos(data: Path) -> Stream:
-    return Stream("POS", 1657, _array(data / "pos_length.npz", "v"))
+def _pos(data: Path) -> TopsStream:
+    return TopsStream("POS", 1657, _array(data / "pos_length.npz", "v"))
 
 
-def _dns(data: Path) -> Stream:
-    return Stream("DNS", 2000, _array(data / "dns_google_1k.npz", None))
+def _dns(data: Path) -> TopsStream:
+    return TopsStream("DNS", 2000, _array(data / "dns_google_1k.npz", None))
 
 
-def _edrp(data: Path) -> Stream:
+def _edrp(data: Path) -> TopsStream:
     """Half-hourly Wh, time by time; B is what a 100 A fuse passes in half an hour at 230 V, and a little more."""
     wh = _array(data / "edrp_scotland_622x4416_halfhour_wh.npz", "wh")
-    return Stream("EDRP", 12_000, wh.T.reshape(-1)[:LONGEST].copy())
+    return TopsStream("EDRP", 12_000, wh.T.reshape(-1)[:LONGEST].copy())
 
 
 def _array(path: Path, name: str | None) -> Integers:

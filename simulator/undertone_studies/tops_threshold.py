@@ -13,7 +13,7 @@ from undertone_studies.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_studies.tops_streams import QUERIES, Stream
+from undertone_studies.tops_streams import QUERIES, TopsStream
 
 EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
 NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
@@ -25,12 +25,12 @@ SHOWN = 10
 OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
 
 
-def at(stream: Stream, theta: int, epsilon: str, seed: int) -> Trial:
+def at(stream: TopsStream, theta: int, epsilon: str, seed: int) -> Trial:
     """The smoothed hierarchy under a given θ."""
     return lambda i: tops_answers(stream, theta, epsilon, source(seed, i, "publish"))
 
 
-def choosing(stream: Stream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
+def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
     """The smoothed hierarchy at ε ``publishing`` under a θ chosen at ``epsilon``, which is noted in ``chosen``."""
 
     def trial(number: int) -> Answers:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from undertone.running import stop_event
+from undertone.long_running import stop_event
 from undertone_shared.errors import Invalid
 
 

@@ -16,8 +16,8 @@ from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.store.store import open_store
-from undertone_operate.members import read_members
 from undertone_operate.provision import Target, checked_names, make_policy, provision
+from undertone_operate.provisioned import read_provisioned
 from undertone_simulator.readings.populations import households
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.commons import Wire
@@ -92,7 +92,7 @@ class World:
             on_campaign=lambda message: None,
         )
         return Fleet(
-            read_members(self.folder),
+            read_provisioned(self.folder),
             households(len(self.names), 6, 1),
             Playback(48, 4),
             wire,

@@ -16,7 +16,7 @@ from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction, noise
-from undertone_simulator.readings.day_slots import Slots
+from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 
@@ -192,7 +192,7 @@ def test_a_design_has_one_error_whoever_plans_it():
     """Both planners ask one predictor: for the same θ and mechanism they differ by their samples alone."""
     source = population("households", 1)
     of = KnownPopulation.of(source, source.bound, 1024, 7)
-    slots = Slots.of(source, source.bound, 1, 7, 1024)
+    slots = DaySlots.of(source, source.bound, 1, 7, 1024)
     theta, devices = 600, 20_000
     variance = of.population.mean_variance(hybrid("1"), theta)
     by_law = of.predicted(theta, variance, devices)
@@ -204,7 +204,7 @@ def test_a_design_has_one_error_whoever_plans_it():
 
 def test_moments_of_truncated_readings_are_those_of_the_readings():
     source = population("heavy-tail", 1)
-    slots = Slots.of(source, source.bound, 1, 3, 200).joined(4)
+    slots = DaySlots.of(source, source.bound, 1, 3, 200).joined(4)
     by_slot = slots.values.reshape(3, slots.per_day, 200)
     thetas = np.array([1, 7, 300, slots.edges[-1]])
     means, variances = slots.moments(thetas)

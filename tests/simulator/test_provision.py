@@ -11,7 +11,6 @@ from undertone_device.core.units import epsilon_units
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
 from undertone_operate.authority import private_authority
-from undertone_operate.members import read_members
 from undertone_operate.provision import (
     Target,
     checked_names,
@@ -23,6 +22,7 @@ from undertone_operate.provision import (
     signers,
     target_of,
 )
+from undertone_operate.provisioned import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import shard
 
@@ -80,7 +80,7 @@ def test_devices_can_read_their_files(config, tmp_path):
     # ln(p/q) <= 1, and within a millionth of it.
     p, q = policy.cap
     assert 2.71828 < p / q < 2.718282
-    assert [member.name for member in read_members(tmp_path / "out")] == list(passwords)
+    assert [member.name for member in read_provisioned(tmp_path / "out")] == list(passwords)
     assert len(set(passwords.values())) == 3
 
 

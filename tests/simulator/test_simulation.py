@@ -10,7 +10,7 @@ import pytest
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.settings.config import parse_config
-from undertone_operate import membership
+from undertone_operate.device_names import cohort_hashes, device_names
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.schedule import Schedule
@@ -53,7 +53,7 @@ def plain():
 
 
 def test_neither_chunks_nor_groups_matter(plain):
-    names = membership.device_names("load", DEVICES)
+    names = device_names("load", DEVICES)
     again = simulate(chunk=97, groups={name: f"g-{i % 3}" for i, name in enumerate(names) if i % 3})
     assert {key.group for key in again.partial} == {"g-1", "g-2", "other"}
     together = Partial()
@@ -104,10 +104,10 @@ def test_gaps_report_the_default():
 
 
 def test_membership_is_the_devices_own():
-    names = membership.device_names("load", 1200, 5, 400)
+    names = device_names("load", 1200, 5, 400)
     assert names[0] == "load-0006"
     for schedule in (Schedule(b"s" * 16, 49, 19), Schedule(b"s" * 16, 1, 5), Schedule(b"s" * 16, 3, 0)):
-        places = schedule.place_of(*membership.halves(schedule.seed, "load", 1200, 5, 400))
+        places = schedule.place_of(*cohort_hashes(schedule.seed, "load", 1200, 5, 400))
         assert places.tolist() == [schedule.place(name) for name in names]
 
 

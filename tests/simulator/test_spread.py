@@ -13,8 +13,8 @@ import pytest
 from support import plans
 from support.waiting import wait_for
 from undertone_shared.errors import Invalid
+from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulation import Simulation
-from undertone_simulator.fast.spread import workers
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
 

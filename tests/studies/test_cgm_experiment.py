@@ -6,14 +6,14 @@ import pytest
 from undertone_aggregator.design.stream.methods import select
 from undertone_shared.errors import Invalid
 from undertone_studies import cgm
-from undertone_studies.cgm_populations import Streams, edrp, kaggle_like, london, taxi_like
+from undertone_studies.cgm_populations import CgmStreams, edrp, kaggle_like, london, taxi_like
 from undertone_studies.registry import EXPERIMENTS, Options
 
 
 def small():
     rng = np.random.default_rng(1)
     readings = np.clip(0.3 + 0.2 * np.sin(np.arange(24) / 4) + 0.1 * rng.standard_normal((40, 24)), 0, 1)
-    return Streams("small", "a stand-in", (readings,), 100.0, "Wh", ("0.02", "0.05", "0.1"))
+    return CgmStreams("small", "a stand-in", (readings,), 100.0, "Wh", ("0.02", "0.05", "0.1"))
 
 
 def test_errors_fall_with_the_fleet_to_the_clipping_bias():

@@ -7,7 +7,7 @@ import pytest
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.window_plan import plan_window, predict
-from undertone_simulator.readings.day_slots import Slots
+from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_studies.experiments.day import atoms, coarse, simulate
 
@@ -17,7 +17,7 @@ DAY = 86_400
 @pytest.fixture(scope="module")
 def cut():
     source = population("households", 1)
-    return {span: atoms(Slots.of(source, source.bound, span, 4, 1024)) for span in (1, 4, 48)}
+    return {span: atoms(DaySlots.of(source, source.bound, span, 4, 1024)) for span in (1, 4, 48)}
 
 
 @pytest.mark.parametrize(("span", "stride"), [(1, 49), (4, 13), (48, 2), (1, 1)])

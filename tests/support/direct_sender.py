@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from support.waiting import wait_for
-from undertone_simulator.wire.connection import Connection
+from undertone_simulator.wire.connection import DeviceConnection
 
 _PAUSE = 0.1
 
@@ -23,7 +23,7 @@ class _Member:
         self.waiting: dict[tuple[str, bytes], None] = {}
         # How often a connection ended before the server let the device in.
         self.refused = 0
-        self.connection: Connection | None = None
+        self.connection: DeviceConnection | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = asyncio.Event()
 
@@ -34,7 +34,7 @@ class _Member:
             try:
                 host = None if self.fleet.context is None else "localhost"
                 await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self.user, self.password, 30, self),
+                    lambda: DeviceConnection(self.user, self.password, 30, self),
                     "127.0.0.1",
                     self.fleet.port,
                     ssl=self.fleet.context,
@@ -45,22 +45,22 @@ class _Member:
                 pass
             await asyncio.sleep(_PAUSE)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: DeviceConnection) -> None:
         self.connection = connection
         for topic, payload in self.waiting:
             connection.publish(topic, payload)
         connection.flush()
 
-    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+    def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
         pass
 
-    def acked(self, connection: Connection, payload: bytes) -> None:
+    def acked(self, connection: DeviceConnection, payload: bytes) -> None:
         # The very one that was published: another topic's may have the same bytes.
         for key in [key for key in self.waiting if key[1] is payload]:
             del self.waiting[key]
             self.fleet.acknowledged.add((self.user, *key))
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: DeviceConnection) -> None:
         if self.connection is connection:
             self.connection = None
         else:

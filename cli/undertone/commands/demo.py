@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from undertone.running import end_like_ctrl_c
+from undertone.long_running import end_like_ctrl_c
 
 if TYPE_CHECKING:
     from undertone_simulator.demo import DemoResult

@@ -12,7 +12,7 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_operate.fleet_life import FleetFiles
+    from undertone_operate.devices import FleetFiles
 
 Home = Annotated[Path | None, typer.Option("--home", help="the server's folder, as undertone init makes it")]
 Campaign = Annotated[str | None, typer.Option("--campaign", help="with --home: the campaign; not needed for the only")]
@@ -41,7 +41,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Provision more devices like the first one of the fleet; names are never given twice."""
-    from undertone_operate.fleet_life import model_of
+    from undertone_operate.devices import model_of
     from undertone_operate.provision import life_sentence
 
     with _open(home, campaign, config, fleet) as opened:
@@ -188,7 +188,7 @@ def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: P
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.config import read_config
     from undertone_aggregator.store.store import open_store
-    from undertone_operate.fleet_life import FleetFiles
+    from undertone_operate.devices import FleetFiles
 
     if (home is None) == (config is None) or (config is None) != (fleet is None):
         raise Invalid("whose devices is not said, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")

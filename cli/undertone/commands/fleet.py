@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone.running import end_like_ctrl_c
+from undertone.long_running import end_like_ctrl_c
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:

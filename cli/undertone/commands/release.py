@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from undertone.commands.release_query import query
-from undertone.running import stop_event
+from undertone.long_running import stop_event
 
 if TYPE_CHECKING:
     from undertone_central.release import Released

@@ -52,7 +52,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
     if not compared:
         raise Invalid("no slot has a report that its mean is made of: are there devices, and slots?")
     if png is not None:
-        from undertone_simulator.picture import draw
+        from undertone_simulator.fast.picture import draw
 
         draw(simulated, png)
     facts = {

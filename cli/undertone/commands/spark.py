@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone.running import LogFormat, open_journal, stop_event
+from undertone.long_running import LogFormat, open_journal, stop_event
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:

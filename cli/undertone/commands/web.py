@@ -86,6 +86,6 @@ def _end_with_input() -> None:
 def _home_site(home: "Home", *, acting: bool) -> "HomeSite":
     from undertone_aggregator.server.lifecycle import actions
     from undertone_aggregator.web.site import HomeSite
-    from undertone_operate.fleet_life import revoke_at_home
+    from undertone_operate.devices import revoke_at_home
 
     return HomeSite(home, {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None)

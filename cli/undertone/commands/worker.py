@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from undertone.running import LogFormat, Seconds, open_journal, stop_event
+from undertone.long_running import LogFormat, Seconds, open_journal, stop_event
 from undertone_shared.errors import Invalid
 
 AUTO = "auto"

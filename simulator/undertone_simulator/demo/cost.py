@@ -13,7 +13,7 @@ _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/'
 
 
 @dataclass(frozen=True)
-class Turns:
+class TurnsCost:
     """Devices report every ``stride``-th slot and rest ``window`` seconds.
 
     ``closest``: seconds between the two closest messages of a device that the broker's own log has; None without two.
@@ -24,7 +24,7 @@ class Turns:
     closest: int | None
 
 
-def cost(epsilon: Fraction, per_day: int, readings: int, turns: Turns | None) -> list[str]:
+def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None) -> list[str]:
     """What a device has spent in a demonstration of so many reports, and what it means."""
     reading, day, spent = (shown(epsilon * n) for n in (1, per_day, readings))
     if turns is None:

@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
-from undertone_simulator.demo.cost import Turns, cost, published_apart
+from undertone_simulator.demo.cost import TurnsCost, cost, published_apart
 from undertone_simulator.demo.plan import DemoOptions, Plan
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, counted_reports, outcomes, reconcile
@@ -73,7 +73,7 @@ class ReportsResult:
     readings_spent: int
     round_readings: list[int]
     mechanism: MechanismFacts | None = None
-    turns: "Turns | None" = None
+    turns: "TurnsCost | None" = None
 
     @property
     def standardised(self) -> float:
@@ -211,7 +211,7 @@ cohort_seed = "{seed.hex()}"
         accounts, turns = reconcile(sent, store), None
         if campaign.window is not None:
             closest = published_apart(plan.folder / "broker" / "mosquitto.log")
-            turns = Turns(campaign.window, campaign.stride, min(closest.values(), default=None))
+            turns = TurnsCost(campaign.window, campaign.stride, min(closest.values(), default=None))
             for device, seconds in closest.items():
                 if seconds < campaign.window:
                     accounts.wonder("published twice within the window", f"{device}, {seconds} s apart")

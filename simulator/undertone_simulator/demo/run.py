@@ -14,7 +14,7 @@ from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, Plan, prepare
 from undertone_simulator.demo.reports import Reports
-from undertone_simulator.demo.stream import Stream
+from undertone_simulator.demo.stream import DemoStream
 from undertone_simulator.stage import (
     NO_EXAMPLE,
     NO_MICROPYTHON,
@@ -25,11 +25,11 @@ from undertone_simulator.stage import (
     example_device,
     find_micropython,
 )
-from undertone_simulator.wire.fleet_process import Job
+from undertone_simulator.wire.fleet_process import FleetJob
 from undertone_simulator.wire.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
 from undertone_simulator.wire.verify import reconcile
 
-DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": Stream()}
+DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": DemoStream()}
 CONNECT_SECONDS = 60.0
 # A round that gets no θ would go on for ever.
 SLACK_SECONDS = 60.0
@@ -119,7 +119,7 @@ def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display:
     in_fleet = options.devices - with_micropython
     faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
     stage.start_fleet(
-        Job(
+        FleetJob(
             str(plan.folder),
             in_fleet,
             str(plan.folder / "readings.npz"),

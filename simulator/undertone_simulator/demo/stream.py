@@ -123,7 +123,7 @@ class StreamResult:
         ]
 
 
-class Stream:
+class DemoStream:
     """See `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:

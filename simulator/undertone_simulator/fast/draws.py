@@ -50,7 +50,7 @@ class GivenWords:
         out[:] = self._words[np.arange(len(self)), word]
 
 
-class Draws:
+class VectorDraws:
     """`Entropy.below` for many devices, each past its own rejections, at most ``chances`` at a time.
 
     ``failed`` marks the devices that reject more: their values are not to be used.
@@ -97,17 +97,17 @@ class Draws:
         self.failed = np.concatenate((self.failed, waiting))
         return value
 
-    def part(self, index: Index) -> "Draws":
+    def part(self, index: Index) -> "VectorDraws":
         """The draws of the devices at ``index``, none of which has rejected a word so far."""
-        return Draws(self._words.part(index), self.memory, self._chances, self._word)
+        return VectorDraws(self._words.part(index), self.memory, self._chances, self._word)
 
-    def join(self, index: Index, part: "Draws") -> None:
+    def join(self, index: Index, part: "VectorDraws") -> None:
         """Take over which of the devices at ``index`` have failed."""
         self.failed = np.concatenate((self.failed, index[part.failed]))
 
 
-class PatientDraws(Draws):
-    """`Draws` that no device fails: each counts its own words. For few devices, where numpy's calls are the cost."""
+class PatientDraws(VectorDraws):
+    """Draws in which each device counts its own words, so that none fails: faster for few devices."""
 
     def __init__(self, words: Words, memory: Memory, places: "Index | None" = None) -> None:
         super().__init__(words, memory, chances=0)

@@ -13,8 +13,8 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ScalarRule
 from undertone_shared.stream import StreamRule
-from undertone_simulator.fast.crowd import Flags, Part
-from undertone_simulator.fast.tally import Cell, Tally
+from undertone_simulator.fast.fleet import Flags, FleetPart
+from undertone_simulator.fast.tally import Cell, SimulationTally
 from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.fast.vectorised_stream import Streams, Unsigned, moments
 from undertone_simulator.readings.readings import Integers
@@ -23,7 +23,7 @@ from undertone_simulator.wire.liar import largest_lie
 
 
 @dataclass(frozen=True)
-class Scene:
+class ReportContext:
     """What reports of one campaign are made of. ``start``: the first slot of all; ``reporting``: the first slot of
 
     the report phase, from which faults are counted, None before it.
@@ -36,7 +36,7 @@ class Scene:
 
 
 class Reporting(Protocol):
-    """A part of a crowd that reports slot by slot, in order."""
+    """A part of a fleet that reports slot by slot, in order."""
 
     # Whether one slot's reports depend on the slots before: then one object plays the whole campaign.
     remembers: ClassVar[bool]
@@ -53,22 +53,22 @@ class ScalarReporting:
     remembers = False
     coordinates = 1
 
-    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
-        assert isinstance(scene.campaign.rule, ScalarRule)
-        self._rule = scene.campaign.rule
-        self._scene = scene
+    def __init__(self, context: ReportContext, part: FleetPart, tally: SimulationTally) -> None:
+        assert isinstance(context.campaign.rule, ScalarRule)
+        self._rule = context.campaign.rule
+        self._context = context
         self._part = part
         self._tally = tally
 
     def report(self, slot: int, readings: Integers) -> None:
         """See `Reporting`."""
-        scene, part = self._scene, self._part
-        there = part.reporting(slot, scene.start)
-        silent, lying = part.struck(slot, scene.reporting)
+        context, part = self._context, self._part
+        there = part.reporting(slot, context.start)
+        silent, lying = part.struck(slot, context.reporting)
         if silent is not None:
             there &= ~silent
-        turn, chosen = part.turns(scene.campaign.schedule, slot)
-        if scene.campaign.schedule.stride > 1:
+        turn, chosen = part.turns(context.campaign.schedule, slot)
+        if context.campaign.schedule.stride > 1:
             # Those whose turn it is stand for all.
             self._observe(slot, there, readings[0])
         there &= turn
@@ -79,20 +79,20 @@ class ScalarReporting:
         """The truth about all for whom the slot's reporters stand."""
         if self._rule.report is None:
             return
-        low, high = self._rule.report.range_of(slot, self._scene.campaign.cycle)
+        low, high = self._rule.report.range_of(slot, self._context.campaign.cycle)
         for group, members in self._part.members(there):
             raw = readings[members]
             self._tally.observe(Cell(slot), group, len(raw), int(np.clip(raw, low, high).sum()), int(raw.sum()))
 
     def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
-        campaign, rule = self._scene.campaign, self._rule
+        campaign, rule = self._context.campaign, self._rule
         mechanism: Mechanism
         if kind == report.COHORT or rule.report is None:
             mechanism, low, high = rule.cohort.mechanism, 0, campaign.bound
         else:
             mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
         for group, members in self._part.members(there):
-            words, raw = self._scene.seeded.words_at(slot, self._part.positions).part(members), readings[members]
+            words, raw = self._context.seeded.words_at(slot, self._part.positions).part(members), readings[members]
             truncated = np.clip(raw, low, high)
             if kind == report.REPORT and campaign.schedule.stride == 1:
                 self._tally.observe(Cell(slot), group, len(raw), int(truncated.sum()), int(raw.sum()))
@@ -115,31 +115,31 @@ class StreamReporting:
 
     remembers = True
 
-    def __init__(self, scene: Scene, part: Part, tally: Tally) -> None:
-        rule = scene.campaign.rule
+    def __init__(self, context: ReportContext, part: FleetPart, tally: SimulationTally) -> None:
+        rule = context.campaign.rule
         assert isinstance(rule, StreamRule)
         self.coordinates = rule.dimension
-        self._scene = scene
+        self._context = context
         self._part = part
         self._tally = tally
         self._rule = rule
-        self._streams = Streams(rule, len(part), scene.campaign.first_slot)
+        self._streams = Streams(rule, len(part), context.campaign.first_slot)
 
     def report(self, slot: int, readings: Integers) -> None:
         """See `Reporting`."""
-        scene, part, streams = self._scene, self._part, self._streams
-        awake = part.joined(slot, scene.start)
-        silent, lying = part.struck(slot, scene.reporting)
+        context, part, streams = self._context, self._part, self._streams
+        awake = part.joined(slot, context.start)
+        silent, lying = part.struck(slot, context.reporting)
         if silent is not None:
             streams.forget(silent)
             awake &= ~silent
-        drawn = streams.draw(slot, readings, awake, scene.seeded.buffers(slot, part.devices))
-        admitted = drawn & part.reporting(slot, scene.start)
+        drawn = streams.draw(slot, readings, awake, context.seeded.buffers(slot, part.devices))
+        admitted = drawn & part.reporting(slot, context.start)
         windows = streams.admit(slot, drawn, admitted)
         self._count(slot, readings, admitted, lying, windows)
 
     def _count(self, slot: int, readings: Integers, admitted: Flags, lying: Flags, windows: Unsigned) -> None:
-        rule, campaign = self._rule, self._scene.campaign
+        rule, campaign = self._rule, self._context.campaign
         layout, row = layout_of(rule), slot % rule.lag
         index, point = self._streams.index[row], self._streams.point[row]
         # A liar keeps its chain and sends the top of the range.

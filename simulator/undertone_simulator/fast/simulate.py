@@ -10,11 +10,11 @@ from undertone_aggregator.settings.groups import read_groups
 from undertone_aggregator.settings.options import parse
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
+from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulated import Simulated
 from undertone_simulator.fast.simulation import Simulation
-from undertone_simulator.fast.spread import workers
 from undertone_simulator.readings.behaviour import Behaviour
-from undertone_simulator.readings.opened import Opened, open_source
+from undertone_simulator.readings.chosen import ChosenReadings, open_source
 
 
 def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = lambda done, planned: None) -> Simulated:
@@ -25,7 +25,7 @@ def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = la
     readings = open_source(options, options.devices, options.seed)
     plan, stream, groups = _configured(options) if options.campaign is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
-    with workers(options.workers, options.dask) as hands:
+    with workers(options.workers, options.dask) as pool:
         simulated = Simulation(
             plan,
             readings.source,
@@ -35,7 +35,7 @@ def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = la
             behaviour=Behaviour(options.seed, options.drop_out, options.late, late_slots, options.liars),
             groups=groups,
             chunk=options.chunk,
-            workers=hands,
+            workers=pool,
             progress=progress,
         ).run()
     simulated.notes += readings.notes
@@ -58,7 +58,7 @@ def _configured(options: SimulateOptions) -> _Campaign:
     return plan, config.stream, None if plan.groups is None else dict(read_groups(config.path(plan.groups)))
 
 
-def _planned(options: SimulateOptions, readings: Opened) -> _Campaign:
+def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
     """Return the campaign that the options describe."""
     source, bound = readings.source, readings.bound
     per_day = source.per_day

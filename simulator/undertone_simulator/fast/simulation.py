@@ -18,14 +18,14 @@ from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_shared.checks import check_integer
 from undertone_shared.schedule import SEED_BYTES
-from undertone_simulator.fast.crowd import Crowd, Part
-from undertone_simulator.fast.reporting import Scene, reporting_of
+from undertone_simulator.fast.fleet import FleetPart, SimulatedFleet
+from undertone_simulator.fast.parallel import InProcess, Tick, Workers
+from undertone_simulator.fast.reporting import ReportContext, reporting_of
 from undertone_simulator.fast.simulated import Simulated
-from undertone_simulator.fast.spread import Here, Tick, Workers
-from undertone_simulator.fast.tally import Tally
+from undertone_simulator.fast.tally import SimulationTally
 from undertone_simulator.fast.vectorised import BLOCK
 from undertone_simulator.readings.behaviour import HONEST, Behaviour
-from undertone_simulator.readings.readings import Integers, Source
+from undertone_simulator.readings.readings import Integers, ReadingSource
 from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
 from undertone_simulator.wire.faults import Fault
 from undertone_simulator.wire.ledger import Play
@@ -48,7 +48,7 @@ def begins(plan: CampaignPlan) -> int:
 class Stretch:
     """Some slots of one epoch, for devices first <= i < stop; its length is in device-slots."""
 
-    scene: Scene
+    context: ReportContext
     plays: tuple[Play, ...]
     slots: range
     first: int
@@ -58,24 +58,24 @@ class Stretch:
         return (self.stop - self.first) * len(self.slots)
 
 
-def play(crowd: Crowd, stretch: Stretch, tick: Tick) -> Tally:
+def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally:
     """All reports of a stretch; ``tick`` is told of device-slots."""
-    tally = Tally()
-    part = crowd.part(stretch.first, stretch.stop)
-    devices = reporting_of(stretch.scene.campaign)(stretch.scene, part, tally)
-    for day in _days(stretch.slots, stretch.plays, crowd.source.per_day):
+    tally = SimulationTally()
+    part = fleet.part(stretch.first, stretch.stop)
+    devices = reporting_of(stretch.context.campaign)(stretch.context, part, tally)
+    for day in _days(stretch.slots, stretch.plays, fleet.source.per_day):
         columns = [column_of(stretch.plays, slot) for slot in day]
-        readings = _measured(stretch.scene, part, columns, devices.coordinates)
+        readings = _measured(stretch.context, part, columns, devices.coordinates)
         for slot, row in zip(day, readings, strict=True):
             devices.report(slot, row)
         tick(len(part) * len(day))
     return tally
 
 
-def _measured(scene: Scene, part: Part, columns: Sequence[int], coordinates: int) -> Integers:
+def _measured(context: ReportContext, part: FleetPart, columns: Sequence[int], coordinates: int) -> Integers:
     """[slots, coordinates, devices]. Coordinate k is what the device measures k days later."""
     later = [[column + k * part.per_day for column in columns] for k in range(coordinates)]
-    measured = [part.measured(scene.campaign, days) for days in later]
+    measured = [part.measured(context.campaign, days) for days in later]
     # One coordinate, which is most campaigns, is not copied.
     return measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
 
@@ -97,7 +97,7 @@ class Simulation:
     def __init__(
         self,
         plan: CampaignPlan,
-        source: Source,
+        source: ReadingSource,
         devices: int,
         seed: int,
         *,
@@ -113,14 +113,14 @@ class Simulation:
         check_integer("devices", devices, 1, LARGEST_DEVICE)
         self._plan = plan
         self._seeded = Seeded(seed)
-        self._crowd = Crowd(plan.sensor, devices, source, behaviour, faults, groups)
+        self._fleet = SimulatedFleet(plan.sensor, devices, source, behaviour, faults, groups)
         self._playback = playback or Continuous()
         self._chunk = check_integer("chunk", chunk, 1, 1 << 26)
-        self._call = (workers or Here()).bind(play, self._crowd)
+        self._call = (workers or InProcess()).bind(play, self._fleet)
         self._progress = progress
         self._done = 0
         self._plays: list[Play] = []
-        self._tally = Tally()
+        self._tally = SimulationTally()
         self._epochs: list[Epoch] = []
         cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
         self._result = Simulated(replace(plan, cohort_seed=cohort_seed), Timeline(()), Partial(), stream=stream)
@@ -168,7 +168,7 @@ class Simulation:
 
     def _play(self, timeline: Timeline, slots: range) -> None:
         """All reports of these slots, the epoch of each being settled."""
-        planned = self._done + self._crowd.count * len(slots)
+        planned = self._done + self._fleet.count * len(slots)
 
         def tick(done: int) -> None:
             self._done += done
@@ -185,11 +185,11 @@ class Simulation:
         for epoch, piece in groupby(slots, key=timeline.at):
             if epoch is None:
                 continue
-            scene = Scene(epoch.campaign, self._seeded, start, reporting)
+            context = ReportContext(epoch.campaign, self._seeded, start, reporting)
             collected = list(piece)
             remembers = reporting_of(epoch.campaign).remembers
-            days = [collected] if remembers else list(_days(collected, plays, self._crowd.source.per_day))
+            days = [collected] if remembers else list(_days(collected, plays, self._fleet.source.per_day))
             for day in days:
-                for first in range(0, self._crowd.count, self._chunk):
-                    stop = min(first + self._chunk, self._crowd.count)
-                    yield Stretch(scene, plays, range(day[0], day[-1] + 1), first, stop)
+                for first in range(0, self._fleet.count, self._chunk):
+                    stop = min(first + self._chunk, self._fleet.count)
+                    yield Stretch(context, plays, range(day[0], day[-1] + 1), first, stop)

@@ -32,7 +32,7 @@ class Truth:
 
 
 @dataclass
-class Tally:
+class SimulationTally:
     """Sums of integers, so the order in which parts of a fleet are counted cannot matter."""
 
     counts: dict[Key, Counts] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Tally:
         """Add what so many devices of a group measured."""
         self.truths.setdefault(cell, {}).setdefault(group, Truth()).add(reports, truncated, raw)
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "SimulationTally") -> None:
         """Add another part of the fleet, or of time."""
         for key, counts in other.counts.items():
             self.count(key, counts)

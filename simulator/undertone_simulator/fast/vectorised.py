@@ -14,7 +14,7 @@ from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
-from undertone_simulator.fast.draws import Draws, PatientDraws, Unsigned, Words
+from undertone_simulator.fast.draws import PatientDraws, Unsigned, VectorDraws, Words
 from undertone_simulator.seeded import Memory
 
 # Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
@@ -32,7 +32,7 @@ def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memor
     values += change
 
 
-def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     if mechanism.edges is not None:
         return np.searchsorted(mechanism.edges[1:-1], x, side="right").astype(np.uint32)
     level = draws.memory("level", len(x), np.uint32)
@@ -47,7 +47,7 @@ def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws
     return level
 
 
-def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     level = _window_level(mechanism, x, theta, draws)
     u = draws.below(mechanism.row_total())
     less = draws.memory("less", len(u), np.bool_)
@@ -70,7 +70,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Draw
     return cell
 
 
-def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     values = np.array(mechanism.values, dtype=np.int64)
     scaled = x.astype(np.int64)
     if theta != mechanism.reach:
@@ -89,7 +89,7 @@ def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Draws)
     return cell - level * np.uint32(mechanism.symbols)
 
 
-def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     out = np.empty(len(x), dtype=np.uint32)
     heads = draws.below(65536) < np.uint32(mechanism.coin)
     for part, index in ((mechanism.piecewise, np.flatnonzero(heads)), (mechanism.rounding, np.flatnonzero(~heads))):
@@ -104,7 +104,7 @@ def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: Draws) -> Uns
 class _One:
     """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words have to be drawn again."""
 
-    def __init__(self, draws: Draws) -> None:
+    def __init__(self, draws: VectorDraws) -> None:
         self._draws = draws
 
     def below(self, n: int) -> int:
@@ -114,7 +114,7 @@ class _One:
         return 0 if len(self._draws.failed) else value
 
 
-def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: Draws) -> Unsigned:
+def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     """The law of a mechanism that has none in `LAWS`: its own methods, device by device; much slower."""
     out = np.empty(len(x), dtype=np.uint32)
     for i, reading in enumerate(x.tolist()):
@@ -129,7 +129,7 @@ def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: Draws)
 
 # ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism: a faster form of
 # `_one_by_one` for the classes that simulations draw by the million.
-Law = Callable[[Any, NDArray[Any], int, Draws], Unsigned]
+Law = Callable[[Any, NDArray[Any], int, VectorDraws], Unsigned]
 LAWS: dict[type, Law] = {
     WindowMechanism: _window,
     TableMechanism: _table,
@@ -172,7 +172,7 @@ def _symbols(
         block = slice(first, min(first + BLOCK, stop))
         x = memory("block", block.stop - first, kind)
         x[:] = readings[block]
-        draws = Draws(words.part(block), memory, _CHANCES)
+        draws = VectorDraws(words.part(block), memory, _CHANCES)
         out[first - start : block.stop - start] = law(mechanism, x, theta, draws)
         failed.append(draws.failed + first)
     pool = np.concatenate(failed)

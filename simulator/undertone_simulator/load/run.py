@@ -17,9 +17,9 @@ import numpy as np
 from undertone_aggregator.mqtt.broker import find_mosquitto, free_port
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.store.store import open_store
-from undertone_operate.members import read_members
-from undertone_operate.membership import device_names
+from undertone_operate.device_names import device_names
 from undertone_operate.provision import Target, local_server, make_policy, provision, signers
+from undertone_operate.provisioned import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.readings.populations import Synthetic, population
@@ -27,7 +27,7 @@ from undertone_simulator.readings.readings import Readings
 from undertone_simulator.stage import NO_MICROPYTHON, Failed, Stage, check_alive, end, find_micropython
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_simulator.wire.faults import REST
-from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, Job
+from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, FleetJob
 from undertone_simulator.wire.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 
@@ -84,7 +84,7 @@ def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, 
     """Against a broker and an aggregator that run somewhere."""
     if options.micropython:
         raise Invalid("micropython devices need a fleet of their own, without --fleet")
-    names = [member.name for member in read_members(fleet)]
+    names = [member.name for member in read_provisioned(fleet)]
     if len(names) < options.clients:
         raise Invalid(f"clients is {options.clients}, but {fleet} has {len(names)} devices")
     with Stage(folder, 0) as stage:
@@ -104,7 +104,7 @@ def _start(
     readings = source.readings(options.clients, days)
     readings.save(folder / "readings.npz")
     stage.start_fleet(
-        Job(
+        FleetJob(
             str(fleet),
             options.clients - options.micropython,
             str(folder / "readings.npz"),

@@ -10,7 +10,7 @@ from undertone_aggregator.threshold import Query, Threshold, best_threshold, eve
 from undertone_aggregator.threshold.day import Day, piece_at, pieces_of
 from undertone_aggregator.threshold.objective import Variance
 from undertone_simulator.planning.prediction import Prediction, Vector, noise
-from undertone_simulator.readings.readings import Source, check_some
+from undertone_simulator.readings.readings import ReadingSource, check_some
 
 SAMPLE_DEVICES = 4096
 SAMPLE_DAYS = 7
@@ -34,7 +34,9 @@ class KnownPopulation:
     day: Day
 
     @staticmethod
-    def of(source: Source, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS) -> "KnownPopulation":
+    def of(
+        source: ReadingSource, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS
+    ) -> "KnownPopulation":
         """Read the first days of the first devices; readings are clipped to [0, bound]. Raises Invalid."""
         edges = _edges(bound)
         cell_of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))

@@ -19,9 +19,9 @@ from undertone_simulator.planning.options import (
     PlanOptions,
 )
 from undertone_simulator.planning.window_plan import WindowPlan, plan_window
+from undertone_simulator.readings.chosen import open_source
 from undertone_simulator.readings.day_slots import DAYS as WINDOW_DAYS
 from undertone_simulator.readings.day_slots import DEVICES
-from undertone_simulator.readings.opened import open_source
 
 Plan = FleetPlan | StreamComparison | WindowPlan
 

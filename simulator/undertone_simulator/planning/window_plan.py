@@ -25,8 +25,8 @@ from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
 from undertone_simulator.planning.prediction import Prediction, noise
-from undertone_simulator.readings.day_slots import DAYS, Slots
-from undertone_simulator.readings.readings import Source
+from undertone_simulator.readings.day_slots import DAYS, DaySlots
+from undertone_simulator.readings.readings import ReadingSource
 
 Make = Callable[[Fraction, int], Mechanism]
 
@@ -76,7 +76,7 @@ class Predicted(Prediction):
     theta: int
 
 
-def predict(slots: Slots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
+def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
     """Return the errors of turns with this stride (1: everybody in every slot), at the best θ."""
     make = make or (lambda e, theta: hybrid(e, most_levels(theta)))
     thetas = np.unique(np.rint(np.geomspace(2, max(slots.edges[-1] - 1, 3), _THETAS)).astype(np.int64))
@@ -91,7 +91,7 @@ def predict(slots: Slots, devices: float, stride: int, epsilon: Fraction, make: 
     return Predicted(noise(theta, own, devices, stride, spreads[best]), slots.raw - means[best], theta)
 
 
-def predict_stream(slots: Slots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
+def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
     """Return (errors, slew C, share r) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
     rho = rho_for(GAUSSIAN, budget) // windows
     thetas = np.unique(np.rint(np.geomspace(slots.means.mean(), slots.edges[-1] - 1, _STREAM_THETAS)).astype(int))
@@ -111,7 +111,7 @@ def predict_stream(slots: Slots, devices: float, budget: Budget, windows: int) -
     return best
 
 
-def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> float | None:
+def after_filter(slots: DaySlots, predicted: Predicted, carried: float = 0.0) -> float | None:
     """Root mean square error of the causal filter after two weeks of the population's days; None for too few days.
 
     ``carried``: the share of a stream's noise that is in the next slot's.
@@ -135,7 +135,7 @@ def after_filter(slots: Slots, predicted: Predicted, carried: float = 0.0) -> fl
 
 
 def plan_window(
-    source: Source,
+    source: ReadingSource,
     bound: int,
     devices: int,
     epsilon: Fraction | float | str,
@@ -152,7 +152,7 @@ def plan_window(
         raise Invalid(f"the readings cover {days} days of {source.per_day} slots, expected a whole one of 2 or more")
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
-    slots = Slots.of(source, bound, 1, days)
+    slots = DaySlots.of(source, bound, 1, days)
     cut = [slots.joined(span) for span in _spans(source.per_day, seconds)]
     ways = [_turns(slots, devices, budget, window_seconds, seconds) for slots in cut]
     ways.append(_split(cut[0], devices, budget, window_seconds, seconds))
@@ -170,7 +170,7 @@ def _spans(per_day: int, seconds: int) -> list[int]:
     return sorted({span for span in (1, 7200 // seconds, per_day) if span and per_day % span == 0})
 
 
-def _way(name: str, slots: Slots, predicted: Predicted, seconds: int, reports: float, **facts: object) -> Way:
+def _way(name: str, slots: DaySlots, predicted: Predicted, seconds: int, reports: float, **facts: object) -> Way:
     mean = float(slots.means.mean())
     carried = float(facts.pop("carried", 0.0))  # type: ignore[arg-type]
     after = after_filter(slots, predicted, carried)
@@ -187,7 +187,7 @@ def _way(name: str, slots: Slots, predicted: Predicted, seconds: int, reports: f
     )
 
 
-def _turns(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     stride = -(-window // (seconds * slots.span)) + 1
     predicted = predict(slots, devices, stride, budget.epsilon)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
@@ -195,7 +195,7 @@ def _turns(slots: Slots, devices: int, budget: Budget, window: int, seconds: int
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=said)
 
 
-def _split(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     """Every slot at ε/(w + 1): a window of w slots that begins within one meets w + 1 of them."""
     parts = window // seconds + 1
     least = max(budget.epsilon / parts, Fraction(1, 10_000))
@@ -211,14 +211,14 @@ def _split(slots: Slots, devices: int, budget: Budget, window: int, seconds: int
     return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=said)
 
 
-def _stream(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
     said = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=said, carried=share)
 
 
-def _event(slots: Slots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted = predict(slots, devices, 1, budget.epsilon)
     together = shown(budget.epsilon * (window // seconds + 1))
     said = f"{budget.text} a reading, {together} for any {lasting(window)}"

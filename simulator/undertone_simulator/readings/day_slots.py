@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_simulator.readings.readings import Source, check_some
+from undertone_simulator.readings.readings import ReadingSource, check_some
 
 Vector = NDArray[np.float64]
 
@@ -16,7 +16,7 @@ _CELLS = 400
 
 
 @dataclass(frozen=True)
-class Slots:
+class DaySlots:
     """Readings of a population by slot of the day, each the sum over ``span`` slots of the data.
 
     ``bound``: of a slot of the data. ``density`` [slots of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots];
@@ -32,7 +32,7 @@ class Slots:
     ordered: NDArray[np.int64]
 
     @staticmethod
-    def of(source: Source, bound: int, span: int, days: int = DAYS, devices: int = DEVICES) -> "Slots":
+    def of(source: ReadingSource, bound: int, span: int, days: int = DAYS, devices: int = DEVICES) -> "DaySlots":
         """Read the first days of the first devices; single readings are clipped to [0, bound]. Raises Invalid."""
         values = np.empty((days * source.per_day, devices), dtype=np.int64)
         for day in range(days):
@@ -42,21 +42,21 @@ class Slots:
             if present is not None:
                 values[columns.start : columns.stop] *= present
         check_some(values)
-        return Slots._made(values, source.per_day, bound, span)
+        return DaySlots._made(values, source.per_day, bound, span)
 
-    def joined(self, span: int) -> "Slots":
+    def joined(self, span: int) -> "DaySlots":
         """Return the same readings with ``span`` of these slots, a divisor of the day's, as one."""
-        return self if span == 1 else Slots._made(self.values, self.per_day, self.bound, span)
+        return self if span == 1 else DaySlots._made(self.values, self.per_day, self.bound, span)
 
     @staticmethod
-    def _made(single: NDArray[np.int64], per_day: int, bound: int, span: int) -> "Slots":
+    def _made(single: NDArray[np.int64], per_day: int, bound: int, span: int) -> "DaySlots":
         per_day //= span
         values = single if span == 1 else single.reshape(-1, span, single.shape[1]).sum(axis=1)
         inner = np.rint(np.geomspace(1, bound * span + 1, _CELLS)).astype(np.int64)
         edges = np.append(0, np.unique(inner))
         ordered = np.sort(_by_slot(values, per_day), axis=1)
         density = np.stack([np.diff(np.searchsorted(row, edges)) for row in ordered]) / ordered.shape[1]
-        return Slots(span, bound, density, tuple(edges.tolist()), values.mean(axis=1), values, ordered)
+        return DaySlots(span, bound, density, tuple(edges.tolist()), values.mean(axis=1), values, ordered)
 
     @property
     def per_day(self) -> int:

@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 _TILE = 1024
 
 
-class Source(Protocol):
+class ReadingSource(Protocol):
     """What devices measure, any part of it at a time, the same however the rest is cut."""
 
     @property

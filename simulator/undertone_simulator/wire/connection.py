@@ -7,19 +7,19 @@ from undertone_device.mqtt.packets import ACKED, CONNECTED, MESSAGE, ClientSessi
 from undertone_simulator.wire.clock import real_ticks
 
 
-class Listener(Protocol):
+class ConnectionListener(Protocol):
     """Who hears of a connection; each call names it, as an older one may still be dying."""
 
-    def connected(self, connection: "Connection") -> None: ...
-    def message(self, connection: "Connection", topic: str, payload: bytes) -> None: ...
-    def acked(self, connection: "Connection", payload: bytes) -> None: ...
-    def lost(self, connection: "Connection") -> None: ...
+    def connected(self, connection: "DeviceConnection") -> None: ...
+    def message(self, connection: "DeviceConnection", topic: str, payload: bytes) -> None: ...
+    def acked(self, connection: "DeviceConnection", payload: bytes) -> None: ...
+    def lost(self, connection: "DeviceConnection") -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class DeviceConnection(asyncio.Protocol):
     """One connection of `user`; `publish` queues, `flush` hands all that is queued to the transport in one write."""
 
-    def __init__(self, user: str, password: str | None, keepalive: int, listener: Listener):
+    def __init__(self, user: str, password: str | None, keepalive: int, listener: ConnectionListener):
         self.session = ClientSession(keepalive)
         self._user = user
         self._password = password

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from undertone_device.setup.storage import FileStorage
-from undertone_operate.members import Member
+from undertone_operate.provisioned import ProvisionedDevice
 from undertone_shared.campaign import Campaign, body_of, header
 from undertone_shared.entropy import Entropy
 from undertone_simulator.readings.behaviour import HONEST, Behaviour
@@ -51,7 +51,7 @@ class Fleet:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[ProvisionedDevice],
         readings: Readings,
         playback: Playback | Continuous,
         wire: Wire,
@@ -111,7 +111,7 @@ class Fleet:
 
     # What a device is made of
 
-    def _boot(self, number: int, member: Member) -> Callable[[], Liar]:
+    def _boot(self, number: int, member: ProvisionedDevice) -> Callable[[], Liar]:
         if self._state is None:
             storage: MemoryStorage | FileStorage = MemoryStorage()
         else:

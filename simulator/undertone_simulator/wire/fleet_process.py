@@ -18,7 +18,7 @@ from typing import Any
 
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
-from undertone_operate.members import read_members
+from undertone_operate.provisioned import read_provisioned
 from undertone_shared import ed25519
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.behaviour import Behaviour
@@ -44,7 +44,7 @@ _NAMED = 5
 
 
 @dataclass
-class Job:
+class FleetJob:
     """What the process does. `folder`: as `provision` wrote it; `members`: how many of its devices run here, from
     number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
     slots of a threshold round, 0 to play column by column; `state`: a folder for the devices' storages, None for
@@ -73,18 +73,18 @@ class Job:
         path.write_text(json.dumps(asdict(self), indent=2))
 
     @staticmethod
-    def read(path: Path) -> "Job":
+    def read(path: Path) -> "FleetJob":
         """What `save` wrote. Raises Invalid, or OSError."""
         try:
-            return Job(**json.loads(path.read_text()))
+            return FleetJob(**json.loads(path.read_text()))
         except (TypeError, ValueError) as wrong:
             raise Invalid(f"{path} is not a fleet's job: {wrong}") from None
 
 
-async def run(job: Job) -> None:
+async def run(job: FleetJob) -> None:
     """Run the fleet until its slots are over or SIGTERM. Raises Invalid, or OSError."""
     allow_connections(job.members)
-    members = read_members(Path(job.folder))[job.first : job.first + job.members]
+    members = read_provisioned(Path(job.folder))[job.first : job.first + job.members]
     config = read_config(str(Path(job.folder) / "devices" / members[0].name / "device.json"))
     path = Path(job.ledger)
     ledger = FleetLedger(path)
@@ -156,7 +156,7 @@ def main(path: str) -> int:
     """Run the job in the file; returns the exit code."""
     verify_once()
     try:
-        asyncio.run(run(Job.read(Path(path))))
+        asyncio.run(run(FleetJob.read(Path(path))))
     except (Invalid, OSError) as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2

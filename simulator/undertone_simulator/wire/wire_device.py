@@ -8,7 +8,7 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.topics import config_topic, report_topic
 from undertone_simulator.wire.commons import Wire
-from undertone_simulator.wire.connection import Connection
+from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.liar import Liar
 
 FIRST_RETRY_SECONDS = 0.2
@@ -58,7 +58,7 @@ class WireDevice:
         self._measure = measure
         self._wire = wire
         self._topic = report_topic(wire.prefix, wire.campaign, name)
-        self._connection: Connection | None = None
+        self._connection: DeviceConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._retry = FIRST_RETRY_SECONDS
         self._queue: list[bytes] = []
@@ -89,7 +89,7 @@ class WireDevice:
         loop = asyncio.get_running_loop()
         while True:
             # Before it is made: it may be lost before this task runs again.
-            connection = self._connection = Connection(self.name, self._password(), wire.keepalive, self)
+            connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
             try:
                 async with wire.connecting:
                     await loop.create_connection(lambda made=connection: made, wire.host, wire.port, ssl=wire.tls)
@@ -101,7 +101,7 @@ class WireDevice:
         await asyncio.sleep(self._retry * _spread.uniform(0.5, 1.5))
         self._retry = min(2 * self._retry, LONGEST_RETRY_SECONDS)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: DeviceConnection) -> None:
         """The broker accepted the device: hear the campaign, send everything unacknowledged."""
         if connection is not self._connection:
             return
@@ -115,7 +115,7 @@ class WireDevice:
             self._wire.ledger.flush()
             self.hand_over()
 
-    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+    def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
         """A campaign message; the reporter takes it, or counts why not and goes on with the last good one."""
         if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
             return
@@ -125,7 +125,7 @@ class WireDevice:
         except (Invalid, Refused):
             return
 
-    def acked(self, connection: Connection, payload: bytes) -> None:
+    def acked(self, connection: DeviceConnection, payload: bytes) -> None:
         """The broker has it."""
         self._wire.ledger.acked(self.name, payload)
         if connection is self._connection:
@@ -133,7 +133,7 @@ class WireDevice:
             if self.reporter is not None:
                 self.reporter.acked(payload)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: DeviceConnection) -> None:
         """Come back, unless this was the connection of one who is dead or done."""
         if connection is self._connection:
             self._connection = None

@@ -24,7 +24,7 @@ from undertone_aggregator.store.store import open_store
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
-from undertone_simulator.wire.connection import Connection
+from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.processor import check_proc, processor_seconds
@@ -170,7 +170,7 @@ class _Load:
         # How many reports each has sent when it is done.
         self._until = 0
         self._left = 0
-        self._connections: dict[Connection, tuple[str, int, float]] = {}
+        self._connections: dict[DeviceConnection, tuple[str, int, float]] = {}
         self._done = asyncio.Event()
 
     @property
@@ -205,11 +205,11 @@ class _Load:
     async def _open(self, name: str) -> None:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: Connection(name, bench.PASSWORD, 600, self), HOST, self._port
+            lambda: DeviceConnection(name, bench.PASSWORD, 600, self), HOST, self._port
         )
         self._connections[connection] = (report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), 0, 0.0)
 
-    def _next(self, connection: Connection) -> None:
+    def _next(self, connection: DeviceConnection) -> None:
         topic, number, _ = self._connections[connection]
         if number == self._until:
             self._finish()
@@ -228,15 +228,15 @@ class _Load:
 
     # What a connection tells.
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: DeviceConnection) -> None:
         self._finish()
 
-    def message(self, connection: Connection, topic: str, payload: bytes) -> None:
+    def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
         pass
 
-    def acked(self, connection: Connection, payload: bytes) -> None:
+    def acked(self, connection: DeviceConnection, payload: bytes) -> None:
         self.waits.append(time.perf_counter() - self._connections[connection][2])
         self._next(connection)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: DeviceConnection) -> None:
         pass

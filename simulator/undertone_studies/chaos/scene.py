@@ -15,7 +15,7 @@ from pathlib import Path
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.stage import Stage, end, find_micropython
-from undertone_simulator.wire.fleet_process import Job
+from undertone_simulator.wire.fleet_process import FleetJob
 from undertone_simulator.wire.ledger import FleetLedger
 from undertone_simulator.wire.verify import BROKER_STARTED
 from undertone_studies.chaos.hostile import Hostile
@@ -54,7 +54,7 @@ class ChaosScene:
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]
-        self.job = Job(
+        self.job = FleetJob(
             folder=str(plan.folder),
             members=len(self.fleet),
             readings=str(plan.folder / "readings.npz"),

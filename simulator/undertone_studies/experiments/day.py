@@ -10,10 +10,10 @@ from undertone_aggregator.design.levels import level_law, level_positions
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict
-from undertone_simulator.readings.day_slots import Slots
+from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.populations import population
-from undertone_simulator.readings.readings import Source
+from undertone_simulator.readings.readings import ReadingSource
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
@@ -65,19 +65,19 @@ def _label(way: str) -> str:
     return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 
 
-def _source(options: Options) -> Source:
+def _source(options: Options) -> ReadingSource:
     if options.data is None:
         return population("households", options.seed)
     return load(options.data / "edrp_scotland_622x4416_halfhour_wh.npz", None)
 
 
-def _simulated(source: Source, way: Way, devices: int, epsilon: str, options: Options) -> Cell:
+def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: Options) -> Cell:
     """Of ways that are turns; others are not simulated here."""
     span = way.slot_seconds * source.per_day // DAY
     stride = round(source.per_day // span / way.reports_per_day)
     if not (way.name.startswith("turns") or way.name.endswith("ε each")):
         return ""
-    slots = atoms(Slots.of(source, _BOUND, span))
+    slots = atoms(DaySlots.of(source, _BOUND, span))
     predicted = predict(slots, devices, stride, Fraction(epsilon), coarse)
     count = SLOTS // 24 if options.quick else SLOTS
     error = simulate(slots, predicted, devices, stride, epsilon, count, options.seed)
@@ -95,7 +95,7 @@ def coarse(epsilon: Fraction, theta: int) -> Mechanism:
     return Hybrid(whole.coin, whole.rounding, part)
 
 
-def atoms(slots: Slots) -> Slots:
+def atoms(slots: DaySlots) -> DaySlots:
     """The population as 100 equally likely readings in each slot of the day: its quantiles."""
     pooled = slots.values.reshape(-1, slots.per_day, slots.values.shape[1])
     levels = (np.arange(_ATOMS) + 0.5) / _ATOMS
@@ -108,13 +108,13 @@ def atoms(slots: Slots) -> Slots:
     wide = np.zeros((slots.per_day, len(exact) - 1))
     wide[:, np.searchsorted(exact, edges[:-1])] = density
     whole = values.astype(np.int64)
-    return Slots(
+    return DaySlots(
         slots.span, slots.bound, wide, tuple(exact.tolist()), values.mean(axis=1), whole, np.sort(whole, axis=1)
     )
 
 
 def simulate(
-    slots: Slots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
+    slots: DaySlots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
 ) -> float:
     """Root mean square error over ``count`` slots of a fleet drawn from ``slots``, every stride-th device reporting."""
     generator = np.random.default_rng(seed)

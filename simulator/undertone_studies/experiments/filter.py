@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from undertone_simulator.fast.spread import Tick, workers
+from undertone_simulator.fast.parallel import Tick, workers
 from undertone_studies.filtering import (
     DAYS,
     FLEETS,
     Case,
     Draw,
     Result,
-    Truth,
+    TrueSeries,
     Way,
     case,
     daily,
@@ -88,9 +88,9 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, columns, rows, notes, panels)
 
 
-def _sources(options: Options) -> dict[str, Callable[[], Truth]]:
+def _sources(options: Options) -> dict[str, Callable[[], TrueSeries]]:
     days, fleets = (QUICK_DAYS, FLEETS[1]) if options.quick else (DAYS, FLEETS[-1])
-    sources: dict[str, Callable[[], Truth]] = {}
+    sources: dict[str, Callable[[], TrueSeries]] = {}
     if options.data is not None:
         data: Path = options.data
         sources |= {"edrp": lambda: edrp(data, days), "london": lambda: daily(data)}

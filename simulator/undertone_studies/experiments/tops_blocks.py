@@ -12,7 +12,7 @@ from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
 from undertone_studies.tops_methods import errors, released_answers, source
-from undertone_studies.tops_streams import LONGEST, Integers, Stream, range_sums, streams
+from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_sums, streams
 
 TITLE = "ToPS: blocks chosen from held-out drift, beside the authors' rounding"
 PARAGRAPH = (
@@ -79,7 +79,7 @@ def _ways(epsilon: str) -> dict[str, dict[str, str | int]]:
     }
 
 
-def _errors(stream: Stream, epsilon: str, seed: int, repeats: int, how: dict[str, str | int]) -> np.ndarray:
+def _errors(stream: TopsStream, epsilon: str, seed: int, repeats: int, how: dict[str, str | int]) -> np.ndarray:
     truth = range_sums(stream.body)
     trials = (released_answers(stream, epsilon, source(seed, i, "blocks"), **how) for i in range(repeats))
     return np.array([errors(answers, truth).mse for answers in trials])
@@ -92,9 +92,9 @@ def _chance(runs: dict[str, np.ndarray]) -> float:
     return float(np.std(ours / literal))
 
 
-def _streams(options: Options) -> list[Stream]:
+def _streams(options: Options) -> list[TopsStream]:
     """The real ones where the data folder is given, and synthetic ones. Raises Invalid for an unknown name."""
-    made = {name: Stream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
+    made = {name: TopsStream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
     real = _REAL if options.data is not None else ()
     for name in options.only:
         if name not in (*real, *made):

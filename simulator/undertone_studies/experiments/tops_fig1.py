@@ -17,7 +17,7 @@ from undertone_studies.tops_methods import (
     noisy_max_threshold,
     source,
 )
-from undertone_studies.tops_streams import M, R, Stream, one_stream, range_sums
+from undertone_studies.tops_streams import M, R, TopsStream, one_stream, range_sums
 from undertone_studies.tops_threshold import (
     CHOICES,
     EVENT,
@@ -82,7 +82,7 @@ def run(options: Options) -> Outcome:
     return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
 
 
-def _regret(stream: Stream, workload: Workload, name: str, objective: str, options: Options) -> str:
+def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, options: Options) -> str:
     """How far noisy choices of θ are from the best: noise after consistency, and truncation of the 200 ranges."""
     points, choices = (30, 20) if options.quick else (150, CHOICES)
     thetas = np.unique(np.geomspace(1, stream.bound, points).astype(np.int64))

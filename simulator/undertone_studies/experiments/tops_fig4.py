@@ -11,7 +11,7 @@ from undertone_studies.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_studies.tops_streams import Stream
+from undertone_studies.tops_streams import TopsStream
 
 TITLE = "ToPS, figure 4: smoothers (MSE)"
 PARAGRAPH = (
@@ -25,7 +25,7 @@ PARAGRAPH = (
 def run(options: Options) -> Outcome:
     """Smoothers, at the 95 % quantile, against the truncated truth."""
 
-    def trials(stream: Stream, theta: int, epsilon: str) -> dict[str, Trial]:
+    def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:
         def smoothed(name: str) -> Trial:
             return lambda i: tops_answers(stream, theta, epsilon, source(options.seed, i, "fig4"), smoother=name)
 

@@ -14,7 +14,7 @@ from undertone_studies.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_studies.tops_streams import QUERIES, R, Stream
+from undertone_studies.tops_streams import QUERIES, R, TopsStream
 
 TITLE = "ToPS, figure 5: hierarchies (MSE)"
 PARAGRAPH = (
@@ -27,7 +27,7 @@ PARAGRAPH = (
 def run(options: Options) -> Outcome:
     """Hierarchies, at the 95 % quantile, against the truncated truth."""
 
-    def trials(stream: Stream, theta: int, epsilon: str) -> dict[str, Trial]:
+    def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:
         def bytes_(i: int) -> FreshBytes:
             return source(options.seed, i, "fig5")
 

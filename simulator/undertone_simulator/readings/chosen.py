@@ -7,24 +7,24 @@ from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.options import POPULATION, FleetOptions
 from undertone_simulator.readings.populations import population
-from undertone_simulator.readings.readings import Source
+from undertone_simulator.readings.readings import ReadingSource
 
 
-class Opened(NamedTuple):
+class ChosenReadings(NamedTuple):
     """A source of readings with its public bound.
 
     ``households`` and ``days``: how many a file holds, days as whole ones; None for a synthetic population, which has
     no end. ``notes``: sentences about a file's readings and about where their bound is from.
     """
 
-    source: Source
+    source: ReadingSource
     bound: int
     households: int | None
     days: int | None
     notes: list[str]
 
 
-def open_source(options: FleetOptions, devices: int, seed: int) -> Opened:
+def open_source(options: FleetOptions, devices: int, seed: int) -> ChosenReadings:
     """Open the readings. ``devices``: number of devices that share a file's single stream.
 
     Raises Invalid for an unknown population or a file that holds no readings, OSError for one that cannot be read.
@@ -32,8 +32,8 @@ def open_source(options: FleetOptions, devices: int, seed: int) -> Opened:
     if options.data is None:
         synthetic = population(POPULATION if options.population is None else options.population, seed)
         bound = synthetic.bound if options.bound is None else options.bound
-        return Opened(synthetic, bound, None, None, [])
+        return ChosenReadings(synthetic, bound, None, None, [])
     readings = load(Path(options.data), options.unit, devices)
     bound, note = public_bound(readings, options.bound)
     days = readings.slots // readings.per_day
-    return Opened(readings, bound, readings.households, days, [*readings.notes, *([note] if note else [])])
+    return ChosenReadings(readings, bound, readings.households, days, [*readings.notes, *([note] if note else [])])

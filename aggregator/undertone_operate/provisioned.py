@@ -11,7 +11,7 @@ from undertone_shared.policy import Policy
 
 
 @dataclass(frozen=True)
-class Member:
+class ProvisionedDevice:
     """One device of the fleet: its name, where its password at the broker is read from, and its owner's policy."""
 
     name: str
@@ -19,12 +19,12 @@ class Member:
     policy: Policy
 
 
-def read_members(folder: Path) -> list[Member]:
+def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
     """The devices that `provision` wrote to `folder`, by name. Raises Invalid for files that no device would take."""
     members = []
     for path in sorted((folder / "devices").iterdir()):
         config = read_config(str(path / "device.json"))
         members.append(
-            Member(config.name, partial(assembly.read_password, config.broker), assembly.read_policy(config))
+            ProvisionedDevice(config.name, partial(assembly.read_password, config.broker), assembly.read_policy(config))
         )
     return members

@@ -19,7 +19,7 @@ def device_names(sensor: str, count: int, first: int = 0, stop: int | None = Non
     return [f"{sensor}-{number:0{width}d}" for number in range(first + 1, (count if stop is None else stop) + 1)]
 
 
-def halves(seed: bytes, sensor: str, count: int, first: int, stop: int) -> tuple[Integers, Integers]:
+def cohort_hashes(seed: bytes, sensor: str, count: int, first: int, stop: int) -> tuple[Integers, Integers]:
     """h and h' of devices first <= i < stop of ``count``: see `undertone_shared.schedule`."""
     width = max(3, len(str(count)))
     head = seed + f"{sensor}-".encode()

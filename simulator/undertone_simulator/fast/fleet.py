@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.ingest.devices import UNGROUPED
-from undertone_operate.membership import device_names, halves
+from undertone_operate.device_names import cohort_hashes, device_names
 from undertone_shared.campaign import Campaign
 from undertone_shared.schedule import Schedule
 from undertone_simulator.readings.behaviour import Behaviour
-from undertone_simulator.readings.readings import Integers, Source
+from undertone_simulator.readings.readings import Integers, ReadingSource
 from undertone_simulator.seeded import positions
 from undertone_simulator.wire.faults import Fault
 
@@ -20,14 +20,14 @@ Flags = NDArray[np.bool_]
 Members = slice | NDArray[np.intp]
 
 
-class Crowd:
+class SimulatedFleet:
     """``count`` devices; ``groups``: device -> group as the server's registry has it, None for no groups."""
 
     def __init__(
         self,
         sensor: str,
         count: int,
-        source: Source,
+        source: ReadingSource,
         behaviour: Behaviour,
         faults: Sequence[Fault],
         groups: Mapping[str, str] | None,
@@ -40,35 +40,35 @@ class Crowd:
         self.faults = [(names.index(fault.device), fault) for fault in faults]
         self.sensor = sensor
         # Parts come round once for each piece of time.
-        self._part: Part | None = None
-        self._halves: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
+        self._part: FleetPart | None = None
+        self._hashes: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
 
-    def halves(self, seed: bytes, first: int, stop: int) -> tuple[Integers, Integers]:
-        """`membership.halves`, computed once."""
+    def cohort_hashes(self, seed: bytes, first: int, stop: int) -> tuple[Integers, Integers]:
+        """`device_names.cohort_hashes`, computed once."""
         key = (seed, first, stop)
-        if key not in self._halves:
-            self._halves[key] = halves(seed, self.sensor, self.count, first, stop)
-        return self._halves[key]
+        if key not in self._hashes:
+            self._hashes[key] = cohort_hashes(seed, self.sensor, self.count, first, stop)
+        return self._hashes[key]
 
-    def part(self, first: int, stop: int) -> "Part":
+    def part(self, first: int, stop: int) -> "FleetPart":
         """Devices first <= i < stop."""
         if self._part is None or (self._part.first, self._part.stop) != (first, stop):
-            self._part = Part(self, first, stop)
+            self._part = FleetPart(self, first, stop)
         return self._part
 
 
-class Part:
-    """Devices first <= i < stop of a crowd."""
+class FleetPart:
+    """Devices first <= i < stop of a fleet."""
 
-    def __init__(self, crowd: Crowd, first: int, stop: int) -> None:
+    def __init__(self, fleet: SimulatedFleet, first: int, stop: int) -> None:
         self.first = first
         self.stop = stop
         self.devices = np.arange(first, stop)
         # Where their entropy is, in every slot alike.
         self.positions = positions(self.devices)
-        self.per_day = crowd.source.per_day
-        self._crowd = crowd
-        self._lying = crowd.behaviour.lying(self.devices)
+        self.per_day = fleet.source.per_day
+        self._fleet = fleet
+        self._lying = fleet.behaviour.lying(self.devices)
         self._schedule: Schedule | None = None
 
     def __len__(self) -> int:
@@ -76,18 +76,18 @@ class Part:
 
     @cached_property
     def _names(self) -> list[str]:
-        return device_names(self._crowd.sensor, self._crowd.count, self.first, self.stop)
+        return device_names(self._fleet.sensor, self._fleet.count, self.first, self.stop)
 
     @cached_property
     def _groups(self) -> list[tuple[str, Flags]]:
-        registry = self._crowd.groups
+        registry = self._fleet.groups
         assert registry is not None
         mine = np.array([registry.get(name, UNGROUPED) for name in self._names])
         return [(str(group), mine == group) for group in np.unique(mine)]
 
     def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
         """Readings less the offset, the public default where a meter has none; shape [columns, devices]."""
-        readings, present = self._crowd.source.part(self.first, self.stop, columns)
+        readings, present = self._fleet.source.part(self.first, self.stop, columns)
         if present is not None and not present.all():
             readings = np.where(present, readings, campaign.default)
         return readings - campaign.offset if campaign.offset else readings
@@ -101,7 +101,7 @@ class Part:
         if schedule is not self._schedule:
             # One hash per device and campaign, and then one comparison per device and slot.
             self._schedule = schedule
-            first, second = self._crowd.halves(schedule.seed, self.first, self.stop)
+            first, second = self._fleet.cohort_hashes(schedule.seed, self.first, self.stop)
             self._places: Integers = np.asarray(schedule.place_of(first, second))  # type: ignore[arg-type]
             self._phases = self._places % stride if stride > 1 else self._places
         turn = self._phases == -slot % stride if stride > 1 else np.ones(len(self), dtype=np.bool_)
@@ -109,16 +109,16 @@ class Part:
 
     def reporting(self, slot: int, start: int) -> Flags:
         """Whose report of ``slot`` leaves the device; ``start`` is the campaign's first slot."""
-        return self._crowd.behaviour.reporting(self.devices, slot, start)
+        return self._fleet.behaviour.reporting(self.devices, slot, start)
 
     def joined(self, slot: int, start: int) -> Flags:
         """Who has joined by ``slot``."""
-        return self._crowd.behaviour.joined(self.devices, slot, start)
+        return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
         """(who is silenced by a fault in ``slot``, None for nobody; who lies); ``begins``: the first report slot."""
         silent, lying = None, self._lying
-        for device, fault in self._crowd.faults if begins is not None else ():
+        for device, fault in self._fleet.faults if begins is not None else ():
             since = slot - (begins or 0) - fault.slot
             place = device - self.first
             if not 0 <= place < len(self.devices):
@@ -133,7 +133,7 @@ class Part:
 
     def members(self, there: Flags) -> Iterator[tuple[str, Members]]:
         """(group, those of it who are ``there``) of each group that has any; one group without a registry."""
-        pairs = [(EVERYBODY, there)] if self._crowd.groups is None else [(g, m & there) for g, m in self._groups]
+        pairs = [(EVERYBODY, there)] if self._fleet.groups is None else [(g, m & there) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():
                 yield group, slice(None)

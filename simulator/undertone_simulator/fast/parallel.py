@@ -12,10 +12,10 @@ from undertone_shared.errors import Invalid
 
 Task = TypeVar("Task", bound=Sized)
 Result = TypeVar("Result")
-World = TypeVar("World")
+Context = TypeVar("Context")
 # Told how much is done, in the units of a task's length.
 Tick = Callable[[int], None]
-Work = Callable[[World, Task, Tick], Result]
+Work = Callable[[Context, Task, Tick], Result]
 # The results, in the order of the tasks.
 Call = Callable[[Sequence[Task], Tick], Iterator[Result]]
 
@@ -25,33 +25,33 @@ LARGEST_NUMBER = 1024
 class Workers(Protocol):
     """Who works."""
 
-    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
-        """``work`` with ``world``, which goes to every worker once; both must be importable there."""
+    def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
+        """``work`` with ``context``, which goes to every worker once; both must be importable there."""
 
 
-class Here:
+class InProcess:
     """This process."""
 
-    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+    def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """See `Workers`."""
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
             for task in tasks:
-                yield work(world, task, tick)
+                yield work(context, task, tick)
 
         return call
 
 
-class Processes:
+class LocalProcesses:
     """``count`` processes of this machine; they end with ``stack``."""
 
     def __init__(self, count: int, stack: ExitStack) -> None:
         self._count = count
         self._stack = stack
 
-    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+    def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """See `Workers`."""
-        pool = self._stack.enter_context(_pool(self._count, work, world))
+        pool = self._stack.enter_context(_pool(self._count, work, context))
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
             for task, result in zip(tasks, pool.map(_work, tasks), strict=True):
@@ -74,9 +74,9 @@ class Cluster:
         except (OSError, ValueError) as wrong:
             raise Invalid(f"dask is {address!r}, expected a scheduler such as tcp://host:8786: {wrong}") from None
 
-    def bind(self, work: "Work[World, Task, Result]", world: World) -> "Call[Task, Result]":
+    def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """See `Workers`."""
-        shared = self._client.scatter(world, broadcast=True)
+        shared = self._client.scatter(context, broadcast=True)
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
             futures = [self._client.submit(work, shared, task, _silent, pure=False) for task in tasks]
@@ -98,13 +98,13 @@ def workers(count: int = 1, dask: str | None = None) -> Iterator[Workers]:
         if dask is not None:
             yield Cluster(dask, stack)
         else:
-            yield Processes(count, stack) if count > 1 else Here()
+            yield LocalProcesses(count, stack) if count > 1 else InProcess()
 
 
 @contextmanager
-def _pool(count: int, work: Callable[..., Any], world: object) -> Iterator[ProcessPoolExecutor]:
+def _pool(count: int, work: Callable[..., Any], context: object) -> Iterator[ProcessPoolExecutor]:
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (work, world))
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (work, context))
     try:
         yield pool
         pool.shutdown()
@@ -120,17 +120,17 @@ def _pool(count: int, work: Callable[..., Any], world: object) -> Iterator[Proce
 _bound: tuple[Callable[..., Any], object] | None = None
 
 
-def _begin(work: Callable[..., Any], world: object) -> None:
+def _begin(work: Callable[..., Any], context: object) -> None:
     global _bound
     # Ctrl-C goes to the whole group: the parent speaks for all.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _bound = work, world
+    _bound = work, context
 
 
 def _work(task: Sized) -> Any:
     assert _bound is not None
-    work, world = _bound
-    return work(world, task, _silent)
+    work, context = _bound
+    return work(context, task, _silent)
 
 
 def _silent(done: int) -> None:

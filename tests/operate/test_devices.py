@@ -15,7 +15,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_aggregator.settings.config import read_config
-from undertone_operate import fleet_life
+from undertone_operate import devices
 
 CONFIG = """
 [broker]
@@ -138,7 +138,7 @@ def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monk
         raise OSError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr(fleet_life.credentials, "change_passwords", cut)
+        patched.setattr(devices.credentials, "change_passwords", cut)
         assert "power cut" in run("devices", "revoke", "load-001", code=2)
     assert "load-001:" in (tmp_path / "fleet/passwords").read_text()
     since = json.loads(run("devices", "show", "load-001", "--json"))
@@ -170,7 +170,7 @@ def test_who_is_lost(run, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
     assert lost() == ["load-002", "load-003", "load-004"]
     last = {"load-002": int(now + 2 * 86400) // 60, "load-003": int(now) // 60, "load-004": None}
-    monkeypatch.setattr(fleet_life.FleetFiles, "last_slots", lambda _: last)
+    monkeypatch.setattr(devices.FleetFiles, "last_slots", lambda _: last)
     assert lost() == ["load-003", "load-004"]
 
 
