@@ -22,6 +22,7 @@ from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
 
 EPSILON = "4"
 _DRAIN_SECONDS = 60.0
+# A soak is stuck when nothing has been sent and no event has happened for this long.
 _STUCK_SECONDS = 120.0
 
 
@@ -90,14 +91,20 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
 
 
 def _play(scene: ChaosScene, events: list[Event]) -> None:
-    """The events at their seconds of the report phase, then until the fleet has ended."""
+    """Play each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
+
+    On a slow machine events fall behind their seconds, and the soak lasts longer.
+    """
     tail = LedgerTail(scene.plan.folder / "fleet.ledger")
     waiting = list(events)
-    patience = time.monotonic() + _STUCK_SECONDS + sum(scene.plan.rounds) + scene.plan.options.slots
+    progress, patience = (0, 0), time.monotonic() + _STUCK_SECONDS
     calm = 0.0
     while scene.stage.fleet is not None and (scene.stage.fleet.poll() is None or waiting):
         scene.check()
-        first = next((play.first for play in tail.poll().plays if play.phase == REPORT), None)
+        sent = tail.poll()
+        if progress != (sent.lines, len(waiting)):
+            progress, patience = (sent.lines, len(waiting)), time.monotonic() + _STUCK_SECONDS
+        first = next((play.first for play in sent.plays if play.phase == REPORT), None)
         due = first is not None and waiting and time.time() - first >= waiting[0].second
         if due and time.monotonic() >= calm:
             event = waiting.pop(0)
