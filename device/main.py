@@ -75,6 +75,7 @@ CONNECT_MILLISECONDS = 3500
 # Acknowledged reports that the memory of the clock remembers through a sleep: 336 bytes with two times, where even an
 # ESP8266 has 492. Without them the next wake, whose ledger was written before the PUBACK, would send them again.
 REMEMBERED = 20
+VERIFIER = "undertone_shared.ed25519"
 STARTED = clock.ticks()
 
 
@@ -88,7 +89,7 @@ def read_settings():
         receive_settings()
     settings = read_config("device.json")
     del read_config
-    unload("setup.config")
+    unload("undertone_device.setup.config")
     gc.collect()
     return settings
 
@@ -175,8 +176,8 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
         asleep=asleep,
     )
     del assembly
-    for name in ("setup.assembly", "setup.tls_context"):
-        unload(name)
+    for name in ("assembly", "tls_context"):
+        unload("undertone_device.setup." + name)
     gc.collect()
     return client
 
@@ -189,7 +190,7 @@ def judge(client):
 
         update.keep()
         ON_TRIAL = False
-        unload("board.update")
+        unload("undertone_device.board.update")
     elif ON_TRIAL and elapsed(STARTED) > TRIAL_MILLISECONDS:
         machine.reset()
 
@@ -205,6 +206,9 @@ def run_loop(config, alive, read, stopped):
         client.reachable = link.check()
         client.step(STEP_MILLISECONDS)
         judge(client)
+        if VERIFIER in sys.modules:
+            # It has verified a new campaign's signature, and is not needed until the next one.
+            unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != said:
             said = word

@@ -42,6 +42,7 @@ package(
         "core/campaign_files.py",
         "core/guard.py",
         "core/ledger.py",
+        "core/pause_span.py",
         "core/reporter.py",
         "core/reset.py",
         "core/slot_value.py",

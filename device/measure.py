@@ -114,8 +114,8 @@ def modules():
     everything = allocated()
     row("modules: sockets, TLS, configuration file, storage", everything - core, "bytes")
     del assembly, config
-    for name in ("setup.assembly", "setup.config", "setup.tls_context"):
-        unload(name)
+    for name in ("assembly", "config", "tls_context"):
+        unload("undertone_device.setup." + name)
     row("of these dropped after the start", everything - allocated(), "bytes")
 
 

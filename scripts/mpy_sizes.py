@@ -22,6 +22,7 @@ LATER = {
     "new code": {"update"},
     "a certificate of its own": {"identity"},
     "sums, and by hand": {"reset", "units"},
+    "a household's pause": {"pause_span"},
 }
 
 

@@ -53,6 +53,12 @@ _DEVICE = (
         for name in ("device_limits", "rest", "windows", "signature", "turns", "window_model", "rest_model")
     ),
 )
+_PAUSES = (
+    f"{DEVICE}/test_device_limits.py",
+    f"{DEVICE}/test_windows.py",
+    *_SLOT,
+    "tests/device/test_pause.py",
+)
 _CERTIFICATE = (
     "tests/aggregator/design/test_audit.py",
     "tests/aggregator/design/test_certificate.py",
@@ -88,12 +94,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "device/undertone_device/core/acceptance.py": _DEVICE,
     "device/undertone_device/core/reporter.py": (*_DEVICE, "tests/device/test_pause.py"),
-    "device/undertone_device/core/pauses.py": (
-        f"{DEVICE}/test_device_limits.py",
-        f"{DEVICE}/test_windows.py",
-        *_SLOT,
-        "tests/device/test_pause.py",
-    ),
+    "device/undertone_device/core/pause_span.py": _PAUSES,
+    "device/undertone_device/core/pauses.py": _PAUSES,
     "device/undertone_device/core/stream_state.py": tuple(
         f"{DEVICE}/test_{name}.py" for name in ("stream", "device_limits", "windows")
     ),

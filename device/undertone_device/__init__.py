@@ -29,7 +29,7 @@ for _name in (
 
 
 def unload(name: str) -> None:
-    """Drop a module, such as ``core.reset``, for the memory of its code. What was made of it and is held keeps it."""
-    room, module = name.split(".")
-    del sys.modules["undertone_device." + name]
-    delattr(sys.modules["undertone_device." + room], module)
+    """Drop a module for the memory of its code; the next import loads it again. Objects made of it stay whole."""
+    parts = name.split(".")
+    del sys.modules[name]
+    delattr(sys.modules[".".join(parts[:-1])], parts[-1])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from undertone_device.core.ledger import Ledger, Storage
-    from undertone_device.core.pauses import PauseSpan
+    from undertone_device.core.pause_span import PauseSpan
     from undertone_device.core.protocols import RuleState
     from undertone_shared.campaign import Campaign
     from undertone_shared.policy import Policy
@@ -170,7 +170,7 @@ class Guard:
 
         reset.clamp(ledger, policy, now)
         del reset
-        unload("core.reset")
+        unload("undertone_device.core.reset")
         self._until = now
         self._reserved = 0
         # After a boot, too.
@@ -190,7 +190,7 @@ class Guard:
                 return None
             if self._span is None:
                 # Most boards never pause.
-                from undertone_device.core.pauses import PauseSpan
+                from undertone_device.core.pause_span import PauseSpan
 
                 self._span = PauseSpan(self._storage, self._policy.rest_by == "ticks")
             covered = self._span.covers(
@@ -214,7 +214,7 @@ class Guard:
             for _, mechanism in campaign.rule.mechanisms:
                 self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
             del units
-            unload("core.units")
+            unload("undertone_device.core.units")
         return self._units
 
     def spend(self, campaign: "Campaign", slot: int) -> None:

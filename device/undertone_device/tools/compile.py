@@ -17,6 +17,7 @@ from undertone_shared.errors import Invalid
 _PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone_shared}
 # What mpy-cross puts in a constant's place: integers that are small on every board.
 _SMALL = 1 << 30
+_OFF_BOARD = "undertone_shared.off_board"
 
 
 def board_files(*lists: str) -> dict[str, Path]:
@@ -47,11 +48,13 @@ def manifest() -> str:
 def slim(source: str) -> str:
     """The source without names that a board never looks up, line by line the same.
 
-    Each name costs a place in MicroPython's table of names. Blocks for type checkers go, and a module's private whole
-    numbers become ``const``, which mpy-cross puts in their places.
+    Each name costs a place in MicroPython's table of names. Three kinds go: blocks for type checkers; base classes from
+    `undertone_shared.off_board`, which no board carries; and a module's private whole numbers, which become ``const``,
+    so that mpy-cross puts their values in their places.
     """
     lines = source.splitlines()
     known: dict[str, int] = {}
+    absent: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             # mpy-cross drops what is below a constant.
@@ -64,6 +67,12 @@ def slim(source: str) -> str:
             elif name.startswith("_") and value is not None and node.lineno == node.end_lineno:
                 known[name] = value
                 lines[node.lineno - 1] = f"{name} = const({value})"
+        elif isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom):
+            if (node.body[0].module or "").startswith(_OFF_BOARD):
+                absent.update(alias.name for alias in node.body[0].names)
+                lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
+        elif isinstance(node, ast.ClassDef) and node.bases and ast.unparse(node.bases[0]) in absent:
+            lines[node.lineno - 1] = f"class {node.name}:"
     return "\n".join(lines) + "\n"
 
 

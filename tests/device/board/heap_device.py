@@ -28,7 +28,7 @@ gc.collect()
 # ---
 config = read_config("/device.json")
 del read_config
-unload("setup.config")
+unload("undertone_device.setup.config")
 gc.collect()
 # ---
 import undertone_shared.policy
@@ -62,8 +62,8 @@ client = assembly.make_client(
 )
 # As main.py does after the start.
 del config, policy, assembly
-unload("setup.assembly")
-unload("setup.tls_context")
+unload("undertone_device.setup.assembly")
+unload("undertone_device.setup.tls_context")
 gc.collect()
 # ---
 mark = settled = 0

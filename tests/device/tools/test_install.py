@@ -1,5 +1,6 @@
 """What a board installs: mip from a server that takes no detours, and the compiled files."""
 
+import ast
 import functools
 import http.server
 import json
@@ -79,6 +80,33 @@ def test_the_package_names_every_module_of_a_board_and_no_other():
                 expected[f"{folder}/{name}"] = f"{source.name}/{folder}/{name}"
     assert listed == expected
     assert package()["version"] == undertone.__version__
+
+
+def imported_on_a_board(source):
+    """Our modules that a source imports when it runs: not for type checkers alone, nor where a board may lack them."""
+    tree = ast.parse(source)
+    skipped = {
+        inner
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        or (isinstance(node, ast.Try) and "ImportError" in "".join(map(ast.unparse, node.handlers)))
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node not in skipped and node.module.startswith("undertone_"):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name.islower())
+
+
+def test_a_board_carries_every_module_that_its_modules_import():
+    """Those that are loaded only when something is wanted, too: a board found out too late that it had none."""
+    urls = package()["urls"]
+    there = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name, _ in urls}
+    for _, path in urls:
+        for name in imported_on_a_board((REPO / path).read_text(encoding="utf-8")):
+            file = name.replace(".", "/")
+            is_module = any((source / f"{file}.py").exists() for source in mp.SOURCES)
+            assert name in there or not is_module, f"{path} imports {name}"
 
 
 def test_meters_protocols_are_a_package_of_their_own():

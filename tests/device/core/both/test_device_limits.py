@@ -5,7 +5,7 @@ import sys
 from rig import DAY, SLOT, START, Device, Memory, make_campaign
 from stream_rig import rule, stream_campaign
 
-from undertone_device.core import pauses
+from undertone_device.core import pause_span, pauses
 from undertone_device.core.guard import BEGUN
 from undertone_device.core.ledger import BUILT, Ledger, in_ticks
 from undertone_device.core.slot_value import SlotValue
@@ -293,48 +293,48 @@ def covered(span, pause, begin, end, now, opened, uptime):
 def test_a_pause_covers_what_it_touches_to_the_second_by_the_clock():
     pause = (START + 100, START + 200)
     for begin, end, touched in ((50, 100, False), (50, 101, True), (199, 260, True), (200, 260, False)):
-        span = pauses.PauseSpan(Memory(), False)
+        span = pause_span.PauseSpan(Memory(), False)
         assert covered(span, pause, begin, end, end, 0, 10) == touched, (begin, end)
-    assert not covered(pauses.PauseSpan(Memory(), False), (START + 100, START + 100), 50, 150, 150, 0, 10)
+    assert not covered(pause_span.PauseSpan(Memory(), False), (START + 100, START + 100), 50, 150, 150, 0, 10)
 
 
 def test_a_pause_is_counted_in_ticks_to_the_second():
     # 320 s from now on, seen at uptime 1000: 310 s of ticks, whatever the clock says of the slot.
     for opened, uptime, touched in ((1309, 1400, True), (1310, 1400, False)):
         storage = Memory()
-        span = pauses.PauseSpan(storage, True)
+        span = pause_span.PauseSpan(storage, True)
         assert covered(span, (START, START + 320), -60, 0, 0, 940, 1000) is False, "it ends as the pause begins"
-        assert storage.files[pauses.COUNT] == b"%d %d 1000 1310 1000" % (START, START + 320)
+        assert storage.files[pause_span.COUNT] == b"%d %d 1000 1310 1000" % (START, START + 320)
         assert covered(span, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
         # Another process goes on with the count.
-        again = pauses.PauseSpan(storage, True)
+        again = pause_span.PauseSpan(storage, True)
         assert covered(again, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
     # 64 s ahead: it begins after 64 s and 1/32 of them, and a second.
     storage = Memory()
-    covered(pauses.PauseSpan(storage, True), (START + 64, START + 384), -60, 0, 0, 940, 1000)
-    assert storage.files[pauses.COUNT] == b"%d %d 1067 1374 1000" % (START + 64, START + 384)
+    covered(pause_span.PauseSpan(storage, True), (START + 64, START + 384), -60, 0, 0, 940, 1000)
+    assert storage.files[pause_span.COUNT] == b"%d %d 1067 1374 1000" % (START + 64, START + 384)
 
 
 def test_only_its_owner_shortens_a_pause_that_has_begun():
     storage = Memory()
-    span = pauses.PauseSpan(storage, True)
+    span = pause_span.PauseSpan(storage, True)
     covered(span, (START, START + 3200), -60, 0, 0, 940, 1000)
     # A clock that says that it is over; a longer one by 32 s; one that ends 64 s from now; one that is over.
     assert covered(span, (START, START + 3200), 9000, 9060, 9060, 1040, 1100)
     for until, now, ends in ((3232, 100, 4131), (164, 100, 1164), (150, 300, 1100)):
         covered(span, (START, START + until), now - 60, now, now, 1040, 1100)
-        assert storage.files[pauses.COUNT] == b"%d %d 1000 %d 1000" % (START, START + until, ends), until
+        assert storage.files[pause_span.COUNT] == b"%d %d 1000 %d 1000" % (START, START + until, ends), until
     # Another one, or another ledger's uptime, counts as new.
     covered(span, (START + 400, START + 720), 340, 400, 400, 1340, 1400)
-    assert storage.files[pauses.COUNT] == b"%d %d 1400 1710 1400" % (START + 400, START + 720)
+    assert storage.files[pause_span.COUNT] == b"%d %d 1400 1710 1400" % (START + 400, START + 720)
     covered(span, (START + 400, START + 721), 340, 400, 400, 0, 1399)
-    assert storage.files[pauses.COUNT] == b"%d %d 1399 1710 1399" % (START + 400, START + 721)
+    assert storage.files[pause_span.COUNT] == b"%d %d 1399 1710 1399" % (START + 400, START + 721)
 
 
 def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_back():
     pause = (START + 1000, START + 1320)
     for opened, uptime, touched in ((1200, 1331, False), (1200, 1332, True), (2269, 2300, True), (2270, 2300, False)):
-        span = pauses.PauseSpan(Memory(), True)
+        span = pause_span.PauseSpan(Memory(), True)
         # All at uptime 1000: it begins 640, 320 and 960 s later, as the clock says.
         for now in (360, 680, 40):
             covered(span, pause, now - 60, now, now, 940, 1000)

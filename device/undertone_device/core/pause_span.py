@@ -1,0 +1,61 @@
+"""A household's pause as the device counts it, by clock and by ticks. Loaded while there is a file ``pause``."""
+
+from undertone_device.core.ledger import in_ticks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from undertone_device.core.ledger import Storage
+
+# The device's own count: "FROM UNTIL" as it was in ``pause``, then the uptimes at which that begins, ends, was seen.
+COUNT = "pause.ticks"
+
+
+class PauseSpan:
+    """A pause on the tick counter, in seconds of the ledger's uptime.
+
+    Before it begins, every look at the clock may bring its beginning forward or its end back; once it has begun, only
+    its owner shortens it. ``by_ticks``: False where no counter survives the sleep, and the clock has to be trusted.
+    """
+
+    def __init__(self, storage: "Storage", by_ticks: bool):
+        self._storage = storage
+        self._by_ticks = by_ticks
+        self._start = self._until = self._begins = self._ends = self._seen = 0
+        try:
+            numbers = [int(word) for word in (storage.read(COUNT) or b"").split()]
+            self._start, self._until, self._begins, self._ends, self._seen = numbers
+        except ValueError:
+            pass  # none, or damaged: the pause counts as new
+
+    def covers(self, pause: bytes, begin: int, end: int, now: int, opened: int, uptime: int) -> bool:
+        """Whether any of the pause is in the slot's interval: [begin, end) by the clock, (opened, uptime] by the ticks.
+
+        ``pause``: the file's content. Raises ValueError for one that cannot be read, OSError.
+        """
+        start, until = [int(word) for word in pause.split()]
+        if until <= start:
+            return False
+        if self._by_ticks:
+            self._look(start, until, now, uptime, end)
+        return (begin < until and start < end) or (opened < self._ends and self._begins < uptime)
+
+    def _look(self, start: int, until: int, now: int, uptime: int, end: int) -> None:
+        ahead = max(start - now, 0)
+        # A slot that ends as the pause begins is not in it, whatever the oscillator is off by. One that ends later is
+        # in it: a clock that says that the pause is over, too, may have jumped before anybody looked.
+        begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
+        ends = uptime + ahead + in_ticks(until - start)
+        if start != self._start or uptime < self._seen:
+            # New, or the ledger is not the one that counted.
+            self._begins, self._ends, self._seen = begins, ends, uptime
+        elif until < self._until:
+            self._ends = min(self._ends, uptime + max(until - now, 0))
+        elif until > self._until:
+            self._ends += in_ticks(until - self._until)
+        else:
+            if ahead:
+                self._begins, self._ends = min(self._begins, begins), max(self._ends, ends)
+            return
+        self._start, self._until = start, until
+        record = (start, until, self._begins, self._ends, self._seen)
+        self._storage.write(COUNT, b"%d %d %d %d %d" % record)
