@@ -1,4 +1,4 @@
-"""What operators do around a running server: set it up, provision devices, look after a fleet, examine, recount.
+"""Operators' tools around a running server: set it up, provision devices, manage a fleet, examine it, recount reports.
 
 Owns ``undertone init``, ``provision``, ``devices``, ``doctor`` and ``recount``, without the command line.
 May import: undertone_aggregator, undertone_device, undertone_shared.

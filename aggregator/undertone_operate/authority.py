@@ -1,4 +1,4 @@
-"""A private certificate authority, the certificates of its broker and of devices under it, and who is revoked."""
+"""A private certificate authority: certificates of its broker and of its devices, and the revocation list."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from undertone_shared.errors import Invalid
 NAME = "Undertone CA"
 _CA_DAYS = 3650
 _SERVER_DAYS = 825
-# A board in the field is not visited every two years.
+# Nobody visits a board in the field every two years.
 _DEVICE_DAYS = 3650
-# A board whose clock is a little slow would refuse a certificate of this second.
+# Start of validity before now: a board whose clock is slow would refuse a certificate that starts now.
 _EARLIER = timedelta(days=1)
 
 
 def private_authority(directory: Path, host: str) -> Path:
-    """ca.crt, ca.key, server.crt, server.key of a broker called `host` in `directory`; returns the CA's certificate.
+    """Make ca.crt, ca.key, server.crt and server.key for a broker called `host` in `directory`; return ca.crt's path.
 
-    Elliptic-curve keys (P-256). Raises Invalid for a host that is none, OSError.
+    The keys are elliptic-curve keys (P-256). Raises Invalid for an invalid host name, OSError.
     """
     host_name("--host", host)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,9 +40,10 @@ def private_authority(directory: Path, host: str) -> Path:
 
 
 def device_certificate(authority: Path, name: str) -> tuple[str, str]:
-    """(certificate, key) in PEM of the device ``name``, by the authority whose certificate is the file ``authority``.
+    """Make (certificate, key) in PEM for the device ``name``, signed by the authority in the file ``authority``.
 
-    The common name is the device's, which `use_identity_as_username` takes. Raises Invalid without the key beside it.
+    The certificate's common name is the device's name, which mosquitto reads with `use_identity_as_username`. Raises
+    Invalid if the authority's key is not beside its certificate.
     """
     signer = _signer(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -55,9 +56,10 @@ def device_certificate(authority: Path, name: str) -> tuple[str, str]:
 
 
 def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
-    """Add these to the authority's revocation list, ca.crl beside ca.crt, which is made if there is none; its file.
+    """Add certificates to the authority's revocation list, ca.crl beside ca.crt; make the list if needed; return its
+    path.
 
-    It is good as long as the authority is. Raises Invalid without the authority's key, OSError.
+    The list is valid as long as the authority. Raises Invalid without the authority's key, OSError.
     """
     path, now = authority.with_suffix(".crl"), datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(_named(NAME))
@@ -111,7 +113,7 @@ def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
 def _server(
     key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, host: str
 ) -> x509.CertificateBuilder:
-    # A common name has at most 64 characters; what counts is the alternative name.
+    # A common name has at most 64 characters; clients compare the alternative name instead.
     builder = _builder(host[:64], key, _SERVER_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)

@@ -1,4 +1,4 @@
-"""Backups of a store, made while its server runs, and what a restored one cannot know."""
+"""Restoring the backup of a store, and the facts that an operator must know about a restored store."""
 
 import shutil
 import tempfile
@@ -14,9 +14,9 @@ _LOCK_SECONDS = 1.0
 
 
 def restore(backup: Path, target: Path) -> list[str]:
-    """Put the backup in the place of a store that no server uses, which is kept beside it; what is to be known.
+    """Replace a store that no server uses by the backup; keep the old one beside it; return notes for the operator.
 
-    Raises Invalid for a file that is no store, another campaign's, or while a server runs; OSError.
+    Raises Invalid for a file that is no store or is another campaign's, or while a server runs; OSError.
     """
     with open_store(backup, read_only=True) as store:
         campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
@@ -26,7 +26,8 @@ def restore(backup: Path, target: Path) -> list[str]:
         f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
         + (f", the newest of slot {newest}" if counted else "")
     ]
-    # On its disk. SQLite copies: of a store that was copied with its log, the newest stands there.
+    # The copy is made on the target's disk. SQLite makes it, because the newest data of a backup may be in its log
+    # file.
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
     try:
         with open_store(backup, read_only=True) as store:
@@ -41,7 +42,7 @@ def restore(backup: Path, target: Path) -> list[str]:
 
 
 def _later_reports(counts: str) -> str:
-    """Where the reports are that were acknowledged after the backup was made."""
+    """Return a sentence about where the reports are that were acknowledged after the backup was made."""
     if counts == SPARK:
         return (
             "reports that were acknowledged after the backup was made are in the landing folder, as long as its files"
@@ -55,7 +56,7 @@ def _later_reports(counts: str) -> str:
 
 
 def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: int) -> list[str]:
-    # Held alone, so that no server writes to what is moved away, nor one that is about to.
+    # The lock keeps any server, also one that is starting, from writing to the store that is moved away.
     with open_store(target) as store, store.serving(_LOCK_SECONDS), store.exclusive(_LOCK_SECONDS):
         held = store.meta().get("campaign", "")
         if held != campaign:
@@ -75,13 +76,13 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
 
 
 def _clear(target: Path) -> list[str]:
-    """SQLite would replay the log of a store that is gone into the one that takes its name."""
+    """Move aside the log of a missing store, which SQLite would otherwise replay into the restored one."""
     left = _move(target)
     return [f"what was left of a store that is gone is now {' and '.join(map(str, left))}"] if left else []
 
 
 def _move(target: Path) -> list[Path]:
-    """Put the store's file aside with its log, which is there after a crash, or while a reader keeps it open."""
+    """Move the store's file aside together with its log, which exists after a crash or while a reader has it open."""
     parts = {
         Path(f"{target}{end}"): target.with_name(f"{target.name}.before-restore{end}")
         for end in ("", "-wal", "-shm")

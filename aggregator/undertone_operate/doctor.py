@@ -1,4 +1,4 @@
-"""`undertone doctor`: what a server's folder and its broker are like, one line each, with the fix."""
+"""`undertone doctor`: findings about a server's folder and its broker, one line each, with the fix."""
 
 import os
 import shutil
@@ -25,12 +25,12 @@ _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _SECRETS = ("signing.key", "aggregator.password", "analyst.password", "broker/passwords", "broker/access")
 _WAIT_SECONDS = 5.0
-# A clock before this stands at its default.
+# A clock before this Unix time was never set.
 _EARLIEST = 1_700_000_000
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """All findings, in order; never raises for what it finds."""
+    """Yield all findings, in order; problems are findings and never exceptions."""
     if not (folder / SERVER).is_file():
         yield Finding("folder", FAILURE, f"{folder} holds no {SERVER}", f"undertone init {folder}")
         return
@@ -61,7 +61,7 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def _state(home: Home) -> Iterator[Finding]:
-    """What a running server says of itself and its campaigns."""
+    """Yield findings from the state that a running server reports of itself and its campaigns."""
     served, now = read_state(home.state), time.time()
     if served is None:
         yield Finding("server", OK, "none runs on this folder now")
@@ -118,7 +118,7 @@ def _sync(folder: Path) -> Finding:
 
 
 def _ports(server: ServerOptions) -> Iterator[Finding]:
-    """Whether the addresses that the server listens on are free, or its own."""
+    """Yield a finding for each address that the server listens on: free, used by the server, or taken."""
     for name in ("health", "page"):
         address = getattr(server, name)
         if address is None:

@@ -1,4 +1,4 @@
-"""What `undertone doctor` sees of a broker: its files where they are here, its answers, and what it broadcasts."""
+"""The findings of `undertone doctor` about a broker: its local files, its answers, and its retained campaigns."""
 
 import socket
 import ssl
@@ -23,11 +23,11 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
-# What a device's outbox holds, unless it was provisioned otherwise: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
+# Default number of reports in a device's outbox: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
 _LEAST_DAYS = 30
-# For the longest time that a server may be away.
+# Least number of messages that the broker must queue, for the longest absence of a server.
 _LEAST_QUEUED = 100_000
 _WAIT_SECONDS = 5.0
 _QUIET_SECONDS = 0.5
@@ -35,7 +35,7 @@ _QUIET_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Finding:
-    """``result``: ok, warning or failure; ``fix``: what to do, empty when there is nothing."""
+    """One finding. ``result``: ok, warning or failure; ``fix``: what to do, empty if nothing is to be done."""
 
     check: str
     result: str
@@ -43,12 +43,14 @@ class Finding:
     fix: str = ""
 
     def row(self) -> dict[str, str]:
-        """For JSON."""
+        """Return the finding as a JSON object."""
         return asdict(self)
 
 
 def _settings(config: Config) -> Iterator[Finding]:
-    """Persistence, queues and the client-id rule, which MQTT does not tell: by the broker's file, where it is here."""
+    """Check the broker's persistence, queues and client-id rule in its local file, because MQTT does not report
+    them.
+    """
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
         if config.broker.mode == EXTERNAL:
@@ -78,14 +80,14 @@ def _settings(config: Config) -> Iterator[Finding]:
 
 
 def _days_left(secure: ssl.SSLSocket) -> float | None:
-    """How long the certificate that the broker showed is good for."""
+    """Return the number of days for which the certificate that the broker showed is still valid."""
     shown = secure.getpeercert() or {}
     ends = shown.get("notAfter")
     return None if not isinstance(ends, str) else (ssl.cert_time_to_seconds(ends) - time.time()) / 86400
 
 
 def _absence(config: Config) -> Finding:
-    """How long devices keep reports while a direct endpoint is away."""
+    """Check how long devices store reports while a direct endpoint is away."""
     hours = OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
     said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; nobody else queues them"
     fix = "provision devices with --absence, which sizes what they keep, be back in time, or use a broker"
@@ -93,7 +95,7 @@ def _absence(config: Config) -> Finding:
 
 
 def examine_broker(configs: list[Config]) -> Iterator[Finding]:
-    """What the broker of these campaigns is like, as far as it can be known from here."""
+    """Yield findings about the broker of these campaigns, as far as they can be seen from this machine."""
     config = configs[0]
     if config.broker.mode == DIRECT:
         yield _absence(config)
@@ -134,7 +136,7 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
 
 
 def _address(config: Config) -> Address | None:
-    """How to reach the broker; None where ours does not run."""
+    """Return the broker's address; None if our managed broker is not running."""
     if config.broker.mode == EXTERNAL:
         return external_addresses(config)[0]
     directory = config.path(config.broker.directory)
@@ -146,7 +148,7 @@ def _address(config: Config) -> Address | None:
 
 
 class _Client:
-    """A connection that remembers its answer, whether it heard anything, and whether it was thrown off."""
+    """A connection that remembers whether it was refused, has received anything, or was closed by the broker."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.refused: str | None = None
@@ -182,9 +184,10 @@ class _Client:
 
 
 def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool]:
-    """Log in as the last worker's user, which nobody uses unless 64 workers run: a server that runs is left alone.
+    """Log in as the last worker's user, which a server uses only if it runs 64 workers, so a running server is not
+    disturbed.
 
-    Returns whether the broker let this user in.
+    Return True if the broker accepted this user.
     """
     from undertone_aggregator.mqtt.sessions import WORKER_USERS
 
@@ -224,7 +227,7 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
 
 
 def _retained(configs: list[Config], address: Address) -> Iterator[Finding]:
-    """Asked as a worker, so that a running server keeps its connection."""
+    """Read the retained campaigns as a worker, so that a running server keeps its connection."""
     from undertone_aggregator.mqtt.sessions import WORKER_USERS
 
     stop = threading.Event()

@@ -1,8 +1,8 @@
-"""Backup of a server's whole folder: one file with all that a new machine needs, and the folder made of it again.
+"""Backup of a server's whole folder into one file, and restoring the folder from it on a new machine.
 
-The file is a tar archive. Its first member, `manifest.json`, names every other with its size, mode and SHA-256. SQLite
-stores are copied by SQLite, each consistent in itself, while the server runs. Neither the archive nor the folder ever
-stands half-written under its name: both are made under another name, synced and renamed.
+The file is a tar archive. Its first member, `manifest.json`, lists every other member with its size, mode and SHA-256.
+SQLite copies its stores, each consistent in itself, while the server runs. Neither the archive nor the folder ever
+exists half-written under its final name: both are made under another name, synced and renamed.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from undertone_shared.errors import Invalid
 MANIFEST = "manifest.json"
 _FORMAT = "undertone-home-1"
 _LARGEST_MANIFEST = 1 << 26
-# Made anew by a server that starts, or of this machine alone.
+# Files that a starting server makes again, or that belong to this machine only.
 _LEFT_OUT = (
     "*.lock",
     "*.server",
@@ -39,9 +39,9 @@ _LEFT_OUT = (
     "*.before-restore*",
     ".*",
 )
-# Files with the folder's own path in them.
+# Files that contain the folder's own path.
 _WITH_PATHS = ("broker/mosquitto.conf", "compose.yaml", "undertone.service")
-# Pattern -> what the secret is.
+# Pattern of a file name -> description of the secret in it.
 _SECRETS = {
     "signing.key": "the key that signs campaigns: whoever has it can issue campaigns to all devices",
     "*ca.key": "the private authority's key: whoever has it can make certificates that devices trust",
@@ -56,7 +56,7 @@ _SECRETS = {
 
 @dataclass(frozen=True)
 class Backed:
-    """What a backup holds: ``files``; ``secrets``: (file or folder, what it is); ``notes``: what it does not hold."""
+    """Contents of a backup. ``secrets``: (file or folder, description); ``notes``: what the backup does not contain."""
 
     files: int
     secrets: list[tuple[str, str]]
@@ -64,9 +64,9 @@ class Backed:
 
 
 def back_up_home(folder: Path, file: Path) -> Backed:
-    """Write all that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
+    """Write everything that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
 
-    Raises Invalid for no server's folder and for a file that exists; StoreError, OSError.
+    Raises Invalid if the folder is not a server's and if the file exists; StoreError, OSError.
     """
     home = Home(folder)
     if file.exists():
@@ -89,14 +89,14 @@ def back_up_home(folder: Path, file: Path) -> Backed:
             _write(out, members, str(folder.resolve()))
             out.flush()
             os.fsync(out.fileno())
-        # Unlike a rename this replaces nothing.
+        # A link, unlike a rename, replaces nothing.
         os.link(whole, file)
         _sync(file.parent)
     return Backed(len(members), _secrets(inside for inside, _, _ in members), _notes(home))
 
 
 def restore_home(file: Path, folder: Path) -> list[str]:
-    """Make a server's folder of a backup, whole or not at all; what is to be known.
+    """Make a server's folder from a backup, completely or not at all; return notes for the operator.
 
     Raises Invalid for a folder that is not empty and for a file that is not a complete backup; OSError.
     """
@@ -120,7 +120,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             give_to_owner(path, like)
             if path.is_dir():
                 _sync(path)
-        # An empty folder may stand there; nothing else may.
+        # The rename succeeds if an empty folder is there, and fails for anything else.
         scratch.rename(folder)
         _sync(folder.parent)
     except tarfile.TarError as wrong:
@@ -136,7 +136,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
 
 
 def is_home_backup(file: Path) -> bool:
-    """Whether a file is the backup of a server's folder, and not a store. Raises OSError."""
+    """Return True if a file is the backup of a server's folder and not of a store. Raises OSError."""
     return tarfile.is_tarfile(file)
 
 
@@ -159,7 +159,9 @@ def _landing_folders(home: Home) -> set[Path]:
 
 
 def _write(out: BinaryIO, members: list[tuple[str, Path, int]], folder: str) -> None:
-    """The archive. What is listed is what is read: files are small but for stores, which nobody changes any more."""
+    """Write the archive. Small files are read once, so that list and content agree; the copied stores no longer
+    change.
+    """
     with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
         contents = {}
         listed = []
@@ -183,7 +185,7 @@ def _add(archive: tarfile.TarFile, name: str, size: Any, data: Any) -> None:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> str:
-    """Every file of the manifest, and nothing else; where the folder was. Raises Invalid for what is not whole."""
+    """Extract the files of the manifest only; return the folder's old path. Raises Invalid for an incomplete backup."""
     first = archive.next()
     data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
     if data is None or first is None or first.size > _LARGEST_MANIFEST:
@@ -221,14 +223,14 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
 
 
 def _relocate(path: Path, before: str, now: str) -> None:
-    """Write the folder's new path where its old one stood."""
+    """Replace the folder's old path by its new one in a file."""
     if before != now and path.is_file():
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace(before, now), encoding="utf-8")
 
 
 def _check_stores(home: Home) -> list[str]:
-    """What each store holds. Raises Invalid for a damaged one."""
+    """Return a sentence about the content of each store. Raises Invalid for a damaged one."""
     said = []
     for name, url in sorted(home.stores().items()):
         if _is_shared(url):
@@ -244,7 +246,7 @@ def _check_stores(home: Home) -> list[str]:
 
 
 def _notes(home: Home) -> list[str]:
-    """What a new machine needs and a backup does not hold."""
+    """Return notes about what a new machine needs and the backup does not contain."""
     said = [
         f"the counts of {name} are in a database: back it up with pg_dump"
         for name, url in sorted(home.stores().items())
@@ -265,7 +267,7 @@ def _notes(home: Home) -> list[str]:
 
 
 def _secrets(names: Iterator[str]) -> list[tuple[str, str]]:
-    """Which secrets are in the backup, the devices' of a fleet as one."""
+    """List the secrets in the backup; the devices of one fleet are one entry."""
     found: dict[str, str] = {}
     for name in names:
         for pattern, what in _SECRETS.items():

@@ -1,4 +1,4 @@
-"""`undertone init`: a server's folder, complete, so that doctor and serve work on it without editing."""
+"""`undertone init`: write a complete server folder, so that doctor and serve work on it without editing."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
 HEALTH = "127.0.0.1:9464"
-# systemd keeps a dynamic user's state below it.
+# Folder under which systemd stores the state of a dynamic user.
 _STATE = Path("/var/lib")
 _PLAIN = re.compile(r"[\w/.:@%+-]+", re.ASCII)
 _UNIT = """\
@@ -78,13 +78,13 @@ services:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What `init` is asked for. ``port``: 0 for the usual one, and for a managed broker any that is free.
+    """The options of `undertone init`. ``port``: 0 for the default one, and for a managed broker for any free one.
 
-    ``mode``: of [broker]. ``host``: the broker, or this server with mode "direct", as devices reach it.
-    ``authority``: the certificate of the CA of a private TLS broker or endpoint, whose own are in the folder's broker/;
-    ``certificates``: with mode "direct", each device has a certificate by that authority, and no password;
-    ``audit``: keep a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: how this command is called,
-    word by word; ``user``: whom the server runs as.
+    ``mode``: that of [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it.
+    ``authority``: certificate of the CA for private TLS; the broker's or endpoint's own certificate is in the folder's
+    broker/. ``certificates``: with mode "direct", each device has a certificate by that authority, and no password.
+    ``audit``: store a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: the command line of this
+    program, word by word; ``user``: the user that the server runs as.
     """
 
     mode: str
@@ -100,7 +100,7 @@ class Wishes:
 
 
 def initialise(folder: Path, wishes: Wishes) -> list[str]:
-    """Write the files; their names. Raises Invalid for a folder that is one already, OSError."""
+    """Write the files; return their names. Raises Invalid for an existing server folder, OSError."""
     if (folder / SERVER).exists():
         raise Invalid(f"{folder / SERVER} exists already: nothing in it is replaced")
     ServerOptions(health=wishes.health, page=wishes.page)
@@ -108,7 +108,7 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     folder = folder.resolve()
     for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # One that is there stays: an earlier try that was cut short has made it.
+    # A key from an earlier, interrupted try is kept.
     ensure_key(folder / "signing.key")
     users = {name: credentials.new_password() for name in (credentials.AGGREGATOR, credentials.ANALYST)}
     for name, password in users.items():
@@ -132,7 +132,7 @@ def _options(port: int, wishes: Wishes) -> dict[str, str]:
     if wishes.mode == DIRECT:
         options |= {"passwords": '"broker/passwords"', "access": '"broker/access"'}
         if wishes.authority is not None:
-            # Every address of this machine; what is told to devices is the name in the certificate.
+            # The endpoint listens on every address of this machine; devices use the name in the certificate.
             options |= {"host": '"0.0.0.0"', "reached_as": json.dumps(wishes.host)}
             options |= {"certificate": '"broker/server.crt"', "key": '"broker/server.key"'}
         if wishes.certificates:
@@ -150,7 +150,7 @@ def _options(port: int, wishes: Wishes) -> dict[str, str]:
 
 
 def _chosen(text: str, options: Mapping[str, str]) -> str:
-    """The sample with these options set; each stands there, perhaps commented out."""
+    """Return the sample with these options set; each option is in it, perhaps commented out."""
     lines = []
     for line in text.splitlines():
         name = line.removeprefix("# ").partition(" = ")[0]
@@ -159,12 +159,12 @@ def _chosen(text: str, options: Mapping[str, str]) -> str:
 
 
 def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
-    """For mosquitto 2, on this machine or, with the same paths, in a container."""
+    """Write mosquitto 2's configuration, for this machine or, with the same paths, for a container."""
     lines = ["# For mosquitto 2: mosquitto -c this file. It reads passwords and access again at SIGHUP."]
     lines.append(f"listener {port}")
     if wishes.authority is not None:
         lines += [f"certfile {folder}/server.crt", f"keyfile {folder}/server.key"]
-    # Who starts it as root has it run as the owner of these files.
+    # If root starts mosquitto, it runs as the owner of these files.
     lines += [f"user {wishes.user}", f"pid_file {folder / PID_FILE}"]
     lines += [f"password_file {folder}/passwords", f"acl_file {folder}/access"]
     lines += ["persistence true", f"persistence_location {folder}/", "autosave_interval 2", *mosquitto_limits()]
@@ -175,16 +175,16 @@ def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
 
 
 def _unit(folder: Path, wishes: Wishes) -> str:
-    """With a user made for it where systemd can give that user the folder, else as who owns the folder."""
+    """Return the systemd unit: with a dynamic user if systemd can give it the folder, else with the folder's owner."""
     who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:
         who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
-    # In a command $ begins a variable; a credential's path is the rest of its line.
+    # In a unit's command $ begins a variable. The path of a credential extends to the end of its line.
     command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
     return _UNIT.format(who=who, command=command, secrets=str(folder).replace("%", "%%"))
 
 
 def _word(text: str) -> str:
-    """One word of a unit, whatever it holds; % begins a specifier there."""
+    """Quote one word of a unit; % begins a specifier there."""
     plain = text.replace("%", "%%")
     return plain if _PLAIN.fullmatch(plain) else '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

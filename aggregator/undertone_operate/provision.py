@@ -1,4 +1,4 @@
-"""A fleet's files before its first report: names, passwords, policies, configurations, broker files, private CA.
+"""Files of a fleet before its first report: names, passwords, policies, configurations, broker files, private CA.
 
     DIR/devices/<name>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
     DIR/passwords, access                 for mosquitto's password_file and acl_file
@@ -6,7 +6,7 @@
     DIR/aggregator.password, analyst.password
     DIR/tls/ca.crt, ca.key, server.crt, server.key; ca.crl, the certificates that were revoked
 
-Everything secret is readable by its owner only.
+Only the owner can read the secret files.
 """
 
 import json
@@ -39,18 +39,19 @@ from undertone_shared.topics import check_name, shard
 
 DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
-# Where a folder has the certificate of its private authority.
+# Path of the private authority's certificate in a folder.
 AUTHORITY = "tls/ca.crt"
-# What a device's own certificate and key are called.
+# File name, without suffix, of a device's own certificate and key.
 IDENTITY = "device"
 
 
 @dataclass(frozen=True)
 class Target:
-    """The broker as devices see it. ``authority``: their CA certificate; None is MQTT without TLS, on loopback only.
+    """The broker as devices reach it. ``authority``: their CA certificate; None means MQTT without TLS, on loopback
+    only.
 
-    ``places``: (host, port) of each of several brokers, in the place of host and port. ``certificates``: each device
-    gets one of its own by that authority, whose key lies beside, and no password.
+    ``places``: (host, port) of each of several brokers, instead of host and port. ``certificates``: each device gets a
+    certificate of its own by that authority, whose key is beside it, and no password.
     """
 
     host: str
@@ -60,16 +61,17 @@ class Target:
     certificates: bool = False
 
     def place(self, device: str) -> tuple[str, int]:
-        """The broker that takes this device's shard."""
+        """Return (host, port) of the broker that serves this device's shard."""
         return self.places[shard(device) % len(self.places)] if self.places else (self.host, self.port)
 
 
 def target_of(
     config: Config, host: str | None = None, port: int | None = None, ca: Path | None = None, *, insecure: bool = False
 ) -> Target:
-    """The configured broker as devices reach it, where nothing else is said. ``ca``: their authority's certificate.
+    """Return the configured broker as devices reach it, unless arguments override it. ``ca``: their authority's
+    certificate.
 
-    ``insecure``: without TLS. Raises Invalid for TLS without an authority, and for a port that nobody knows.
+    ``insecure``: without TLS. Raises Invalid for TLS without an authority, and if the port is unknown.
     """
     broker = config.broker
     managed = broker.mode == MANAGED
@@ -92,21 +94,22 @@ def target_of(
         raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
-    # Where the endpoint knows devices by this very authority, they show certificates by it.
+    # If the endpoint authenticates devices by this same authority, devices use certificates from it.
     shown = broker.mode == DIRECT and broker.ca_file is not None and config.path(broker.ca_file) == ca
     return Target(host, port, ca, tuple(places), shown and ca == own)
 
 
 def late_seconds(plan: CampaignPlan) -> int:
-    """How long after its slot a report is still counted."""
+    """Return the number of seconds after its slot during which a report is still counted."""
     return max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
 
 
 def outbox_for(plan: CampaignPlan, absence: int) -> int:
-    """How many reports a device must keep so that an absence of the server of so many seconds loses none.
+    """Return the number of reports that a device must store so that a server's absence of ``absence`` seconds loses
+    none.
 
-    One more than whole turns fit: the absence may begin just before a report. Raises Invalid for a time after which
-    reports are not counted, or for more than a device can keep.
+    This is one more than the number of whole turns, because the absence may begin just before a report. Raises Invalid
+    for an absence after which reports are no longer counted, or for more reports than a device can store.
     """
     late = late_seconds(plan)
     if not 1 <= absence <= late:
@@ -121,9 +124,9 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
 
 
 def local_server(port: int, *, direct: bool = False) -> str:
-    """The first tables of the `aggregator.toml` beside a fleet: a broker on loopback, and a store with its audit.
+    """Return the first tables of the `aggregator.toml` of a fleet: a broker on loopback, and a store with its audit.
 
-    ``direct``: no broker, the devices connect to the server.
+    ``direct``: without a broker; the devices connect to the server.
     """
     broker = 'mode = "external"\npassword_file = "aggregator.password"'
     if direct:
@@ -141,7 +144,9 @@ audit = true
 
 
 def checked_names(sensor: str, count: int) -> list[str]:
-    """`sensor`-001 and so on, as many digits as the last one needs. Raises Invalid for a count out of range."""
+    """Return `sensor`-001 and so on, with as many digits as the last number. Raises Invalid for a count out of
+    range.
+    """
     if not 1 <= count <= LARGEST_PROVISIONED:
         raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")
     names = device_names(sensor, count)
@@ -150,17 +155,18 @@ def checked_names(sensor: str, count: int) -> list[str]:
 
 
 def reports_in_a_life(plan: CampaignPlan) -> int:
-    """How many reports a policy allows a device for life: those of the plan's slots and of the waiting between its
+    """Return the lifetime number of reports in a policy: those of the plan and of the waits between epochs, plus a
+    tenth.
 
-    epochs, one a turn, and a tenth more. The tenth is for rounds that take longer than planned, for slots that a device
-    reserves ahead and a restart forfeits, and for an extension of the plan.
+    The tenth is for rounds that take longer than planned, for slots that a device reserves ahead and a restart
+    forfeits, and for an extension of the plan.
     """
     turns = -(-_slots(plan) // plan.stride)
     return turns + -(-turns // 10)
 
 
 def life_sentence(policy: dict[str, Any]) -> str:
-    """What a policy lets a device spend in its whole life, for people."""
+    """Return a sentence about what a policy lets a device spend in its whole life."""
     lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
     if not lifetime:
         return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
@@ -172,15 +178,17 @@ def life_sentence(policy: dict[str, Any]) -> str:
 
 
 def _slots(plan: CampaignPlan) -> int:
-    """The slots in which the plan's epochs may draw, with those in which reports arrive and theta is computed."""
+    """Return the number of slots in which the plan's epochs may draw, with those for the arrival of reports and
+    choosing θ.
+    """
     slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
     return sum(plan.rounds) + plan.report_slots + slack
 
 
 def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:
-    """A policy that allows this campaign and nothing more: its epsilon, slots, bound, length and reports for life.
+    """Make a policy that allows this campaign and no more: its epsilon, slots, bound, length and lifetime reports.
 
-    `others` replace or add fields. Raises Invalid for fields that are not a policy.
+    `others` replace or add fields. Raises Invalid if the result is not a valid policy.
     """
     cap = best_fraction(plan.epsilon)
     fields: dict[str, Any] = {
@@ -198,7 +206,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "insecure": insecure,
     }
     if plan.window is not None:
-        # One report, and then the window's length of rest, whatever a campaign says.
+        # After one report the device rests for the window's length, whatever a campaign says.
         turn = plan.stride * plan.slot_seconds
         fields |= {"rest_seconds": plan.window, "reports_per_period": DAY // turn + 1}
     fields.update(others)
@@ -207,21 +215,22 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
 
 
 def policy_of(config: Config, target: Target) -> dict[str, Any]:
-    """The policy of a device that takes this campaign of this server, and nothing more. Raises Invalid."""
+    """Return the policy of a device that accepts this campaign of this server, and nothing more. Raises Invalid."""
     allowed = {"signers": signers(config), **stream_policy(config)}
     return make_policy(config.campaign, insecure=target.authority is None, **allowed)
 
 
 def signers(config: Config) -> list[str]:
-    """The policy's field ``signers``: the public key that belongs to the server's, which is made if there is none."""
+    """Return the policy's field ``signers``: the server's public key; make the key pair if there is none."""
     return [ensure_key(config.path(config.server.signing_key)).public]
 
 
 def stream_policy(config: Config) -> dict[str, Any]:
-    """The policy's field ``stream`` for the configured stream, and nothing more; empty without one. Raises Invalid.
+    """Return the policy's field ``stream`` for the configured stream, and no more; empty without one. Raises Invalid.
 
-    The cap is what one window of the stream costs: the period is the window, or the longest campaign. For life, twice
-    what the campaign costs: a device charges all of it when it accepts it, and would once more if it is issued again.
+    The cap is the cost of one window of the stream: the period is the window, or the longest campaign. The lifetime
+    budget is twice the campaign's cost: a device charges all of it when it accepts the campaign, and again if the
+    campaign is reissued.
     """
     if config.stream is None:
         return {}
@@ -235,9 +244,9 @@ def stream_policy(config: Config) -> dict[str, Any]:
 def provision(
     config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any], outbox: int | None = None
 ) -> dict[str, Secret]:
-    """Write the fleet's files below `directory`; what lets each device in. ``outbox``: see `outbox_for`.
+    """Write the fleet's files below `directory`; return each device's credentials. ``outbox``: see `outbox_for`.
 
-    Raises Invalid if a fleet is there already, OSError where files cannot be written.
+    Raises Invalid if the folder contains a fleet already, OSError if files cannot be written.
     """
     devices = directory / "devices"
     if devices.exists():
@@ -262,7 +271,7 @@ def provision(
 def write_device(
     config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
 ) -> Secret:
-    """One device's files in a new folder, for nobody else to read; what lets it in. Raises OSError."""
+    """Write one device's files to a new folder that only its owner can read; return its credentials. Raises OSError."""
     credentials.check_device_name(name)
     folder.mkdir(mode=0o700)
     give_to_owner(folder, folder.parent)
@@ -278,9 +287,10 @@ def write_device(
 
 
 def write_certificate(config: Config, name: str, folder: Path, authority: Path) -> Secret:
-    """A device's new certificate and key in its folder; what lets it in: at a broker's passwords, nothing does.
+    """Write a device's new certificate and key to its folder; return its credentials.
 
-    Raises Invalid without the authority's key, OSError.
+    At a broker the returned password is random and unknown to the device, which logs in with its certificate. Raises
+    Invalid without the authority's key, OSError.
     """
     certificate, key = device_certificate(authority, name)
     write_private(folder / f"{IDENTITY}.key", key)
@@ -307,6 +317,6 @@ def _device(config: Config, name: str, target: Target, outbox: int | None) -> di
 
 
 def _write(path: Path, text: str) -> None:
-    """Create a private file; not synced one by one, as a fleet has many and can be provisioned again."""
+    """Create a private file. It is not synced, because a fleet has many files and can be provisioned again."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(text)

@@ -1,8 +1,9 @@
-"""Counting landed reports again, by DuckDB on one machine: an audit, and the oracle of the engine that counts them.
+"""Recount of landed reports with DuckDB on one machine: an audit, and the reference for the engine that counts them.
 
-Deliberately not `Tally`: it remembers 32 bytes a device and sees every report once, in whatever order; SQL sees all
-reports together and says plainly what is meant: *of a device's reports for a slot the first one counts, unless one
-for a slot 96 later came before*. What the rules without memory refused is landed with their reason, taken as it is.
+This is deliberately not `Tally`, which remembers 32 bytes per device and sees each report once, in any order. SQL sees
+all reports together and states the rule directly: *of a device's reports for a slot the first one counts, unless one
+for a slot 96 later came before*. Reports that the rules without memory refused are landed with their reason, which is
+taken over.
 """
 
 from collections import Counter
@@ -26,10 +27,10 @@ from undertone_shared.stream import StreamRule
 
 _LAST = 0xFFFFFFFF
 _TRIES = 50
-# What a memory of 32 bytes cannot always tell apart.
+# Outcomes that a memory of 32 bytes per device cannot always distinguish.
 _AGAIN = (DUPLICATE, CONFLICT, UNVERIFIED)
 
-# Two copies of one landed row are left where a worker died between gathering and removing: they are one row.
+# If a worker dies between gathering files and removing them, two copies of one landed row remain; they count as one.
 _ROWS = """
 CREATE TEMP TABLE rows AS
 SELECT DISTINCT {columns}
@@ -50,7 +51,7 @@ CREATE TEMP TABLE counted AS SELECT * FROM judged WHERE number = 1 AND NOT old;
 _JUDGEMENT = f"""CASE
     WHEN number = 1 AND NOT old THEN '{COUNTED}' WHEN old THEN '{UNVERIFIED}'
     WHEN code = first_code THEN '{DUPLICATE}' ELSE '{CONFLICT}' END"""
-# Counted if it ever was, else what it was first.
+# The outcome of a report is "counted" if any copy was counted, else the first copy's outcome.
 _AUDIT = f"""
 SELECT device, digest, coalesce(any_value(outcome) FILTER (outcome = '{COUNTED}'), arg_min(outcome, place)) FROM (
     SELECT device, digest, place, outcome FROM rows WHERE outcome <> '{RAW}'
@@ -66,15 +67,15 @@ _HISTOGRAMS = """
 SELECT fingerprint, kind, grp, slot, value, count(*)
 FROM counted WHERE slot BETWEEN $first AND $last GROUP BY ALL ORDER BY ALL
 """
-# Σu, and the halves of Σu², u = x + 2^31, of one coordinate.
+# Sum of u, and the two halves of the sum of u², for one coordinate x, where u = x + 2^31.
 _MOMENTS = """
 SELECT grp, slot, chain, count(*), sum(u), sum(u * u // 4294967296), sum(u * u % 4294967296) FROM (
     SELECT grp, slot, chain, {coordinate}::HUGEINT + 2147483648 AS u FROM counted
     WHERE fingerprint = $fingerprint AND slot BETWEEN $first AND $last
 ) GROUP BY ALL
 """
-# Two counted reports of one chain: the one that came later finds the other if both are within the 64 slots before the
-# newest of the chain by then.
+# Pairs of counted reports of one chain. The later one finds the earlier one if both are within the 64 slots before the
+# chain's newest slot at that time.
 _PAIRS = f"""
 WITH ordered AS (
     SELECT *, max(slot) OVER (
@@ -92,14 +93,16 @@ GROUP BY ALL
 
 @dataclass(frozen=True)
 class Recount:
-    """What landed files say: the Partial of a range of slots, and deliveries by outcome, of all slots."""
+    """Result of a recount: the Partial of a range of slots, and the deliveries of all slots by outcome."""
 
     partial: Partial
     outcomes: Counter[str]
 
 
 def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _LAST) -> Recount:
-    """Count what landed below a folder, for first <= slot <= last. Raises Invalid without files, or without DuckDB."""
+    """Count the landed files below a folder, for first <= slot <= last. Raises Invalid without files, or without
+    DuckDB.
+    """
     try:
         import duckdb
     except ModuleNotFoundError:
@@ -125,9 +128,9 @@ def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _
 
 
 def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
-    """(device, first 8 bytes of sha256(payload)) -> outcome of each distinct landed report.
+    """Return (device, first 8 bytes of sha256(payload)) -> outcome of each distinct landed report.
 
-    As a store's audit is: a report that came again has the outcome of the first time, unless it was counted later.
+    This equals a store's audit: a repeated report has the outcome of the first time, unless it was counted later.
     Raises Invalid as `recount` does, and for files that were landed without ``audit`` in [store].
     """
     try:
@@ -144,7 +147,7 @@ def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
 
 
 def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
-    """Workers gather files, and Spark sets them aside: what is gone by now stands in another file."""
+    """Read the landed files; retry if one was moved meanwhile, because its rows are then in another file."""
     from duckdb import Error
 
     for _ in range(_TRIES):
@@ -186,7 +189,7 @@ def _epoch(timeline: Timeline, number: int) -> Epoch:
 
 @dataclass(frozen=True)
 class Difference:
-    """One histogram that differs: reports in the files, reports in the store."""
+    """One histogram that differs: number of reports in the files and in the store."""
 
     key: Key
     landed: int
@@ -197,7 +200,7 @@ class Difference:
 
 
 def compare(again: Recount, store: Store, first: int = 0, last: int = _LAST) -> list[Difference]:
-    """Every histogram in which files and store differ, by slot."""
+    """List every histogram in which files and store differ, by slot."""
     there = store.partial(first, last)
     keys = sorted({*again.partial, *there}, key=lambda key: (key.slot, key.group, key.kind, key.fingerprint))
     differing = []
@@ -210,7 +213,9 @@ def compare(again: Recount, store: Store, first: int = 0, last: int = _LAST) -> 
 
 
 def merged(outcomes: Mapping[str, int]) -> dict[str, int]:
-    """Deliveries by outcome, what came again as one number: a memory of 32 bytes cannot always tell its kinds apart."""
+    """Return deliveries by outcome, with repetitions as one number: 32 bytes of memory cannot always tell the kinds
+    apart.
+    """
     again = sum(outcomes.get(outcome, 0) for outcome in _AGAIN)
     kept = {outcome: n for outcome, n in outcomes.items() if n and outcome not in (*_AGAIN, RECEIVED)}
     return {**kept, "again": again}
