@@ -8,7 +8,7 @@ SOURCES := shared device aggregator simulator cli tests
 
 MINUTES ?= 60
 
-.PHONY: help test tests test-services services docs-test diagrams figures site release check format slow exhaustive chaos mutants demo tools clean
+.PHONY: help test tests test-services services docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -23,14 +23,16 @@ help:
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
 	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
 
-test: check tests
+# mypy computes while tests wait for brokers, servers and fleets.
+test: lint tools
+	$(MAKE) --jobs=2 types tests
 
 tests: .venv/.installed tools
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # With those of the guides: `make test` runs the rest of `make docs-test`.
 test-services: .venv/.installed tools services
-	$(BIN)/pytest -m "services and not slow" -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest $$(grep -rlw services tests --include='test_*.py') -m "services and not slow" -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The commands and examples of the guides, their figures, links and paths; then the site, built --strict.
 docs-test: .venv/.installed tools
@@ -56,9 +58,13 @@ services: .venv/.installed
 	@scripts/services.sh
 	@$(BIN)/python scripts/vendor.py >/dev/null
 
-check: .venv/.installed
+check: lint types
+
+lint: .venv/.installed
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+
+types: .venv/.installed
 	$(BIN)/mypy
 
 format: .venv/.installed

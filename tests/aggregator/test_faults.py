@@ -185,7 +185,7 @@ def under_fire(
         server.start()
         if awake:
             wait_for(lambda begun=before: server.log().count("resuming campaign") > begun)
-        until = time.monotonic() + chance.uniform(1.5, 4.0)
+        until = time.monotonic() + chance.uniform(0.3, 2.0)
         while time.monotonic() < until:
             # A clock that stands still has room for 96 slots and the threshold epoch for 40.
             symbols = campaign.cohort.mechanism.symbols

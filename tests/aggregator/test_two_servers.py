@@ -12,6 +12,7 @@ import pytest
 
 from support import deliveries
 from support.child_server import Server
+from support.factory import policy_of
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.collection import cells_of
@@ -117,19 +118,7 @@ def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: Mana
     for name, cap in (("d1", [3, 1]), ("d2", [20, 1])):
         folder = tmp_path / "devices" / name
         folder.mkdir(parents=True)
-        policy = {
-            "version": 1,
-            "sensor": "load",
-            "measures": ["sum"],
-            "cap": cap,
-            "slot_seconds": 1,
-            "theta": [1, 1000],
-            "duration_seconds": 10**8,
-            "period_seconds": 86400,
-            "reports_per_period": 86400,
-            "epoch_seconds": 1,
-            "insecure": True,
-        }
+        policy = policy_of(sensor="load", cap=cap, epoch_seconds=1)
         (folder / "policy.json").write_text(json.dumps(policy))
     with pytest.raises(Invalid) as caught:
         run(broker, tmp_path, "s.sqlite", epsilon=2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
+from support.factory import policy_of
 from undertone_aggregator.campaign.binding import apply_plan, open_campaign
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
@@ -124,19 +125,7 @@ def test_of_two_changes_of_one_version_the_second_is_refused(home: Home) -> None
 def test_a_change_that_devices_refuse_is_made_only_when_that_is_asked_for(home: Home) -> None:
     create(home)
     begin(home)
-    policy = {
-        "version": 1,
-        "sensor": "load",
-        "measures": ["sum"],
-        "cap": [1, 1],
-        "slot_seconds": 1,
-        "theta": [1, 1000],
-        "duration_seconds": 10**8,
-        "period_seconds": 86400,
-        "reports_per_period": 86400,
-        "epoch_seconds": 1,
-        "insecure": True,
-    }
+    policy = policy_of(sensor="load", cap=[1, 1])
     device = home.fleet("power") / "devices/power-001"
     device.mkdir(parents=True)
     (device / "policy.json").write_text(json.dumps(policy))

@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return simulated_store(tmp_path_factory, devices=200, slots=60)
+    return simulated_store(tmp_path_factory)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "influx", "parquet"])

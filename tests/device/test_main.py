@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, hybrid, make_campaign
 
 from support import micropython as mp
+from support.factory import policy_of
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from support.waiting import wait_for
@@ -26,19 +27,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import ReportRule
 
-POLICY = {
-    "version": 1,
-    "sensor": "energy",
-    "measures": ["sum"],
-    "cap": [2, 1],
-    "slot_seconds": 1,
-    "theta": [1, 1000],
-    "duration_seconds": 400 * DAY,
-    "reports_per_period": 86400,
-    "boots_per_day": 1000,
-    "write_seconds": 1,
-    "insecure": True,
-}
+POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 
 class Server:
@@ -68,13 +57,11 @@ class Server:
         return [intake.unpack(payload).slot for _, payload in self.messages]
 
     def wait(self, count, process=None):
-        end = time.monotonic() + 90
-        while len(self.messages) < count:
-            if process is not None and (process.poll() is not None or time.monotonic() > end):
-                process.kill()
-                pytest.fail(f"{len(self.messages)} reports from a device that said {process.communicate()}")
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        ended = lambda: process is not None and process.poll() is not None  # noqa: E731
+        wait_for(lambda: len(self.messages) >= count or ended(), what=f"{count} reports")
+        assert len(self.messages) >= count, (
+            f"{len(self.messages)} reports from a device that said {process.communicate()}"
+        )
 
     def sent_by(self, device):
         """How many reports have come with this in their topic."""
@@ -196,10 +183,7 @@ def test_a_campaign_above_the_policy_is_refused_over_the_broker(device, server, 
     server.publish(report=ReportRule(0, 300, hybrid(3, 1)))
     process = start(device.path)
     state_file = device.path.parent / "state/status.json"
-    end_time = time.monotonic() + 60
-    while not (state_file.exists() and json.loads(state_file.read_text())["refusals"]):
-        assert time.monotonic() < end_time
-        time.sleep(0.1)
+    wait_for(lambda: state_file.exists() and json.loads(state_file.read_text())["refusals"], what="a refusal")
     server.publish()
     server.wait(1, process)
     end(process)

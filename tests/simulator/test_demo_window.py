@@ -26,19 +26,19 @@ class Silent:
 @pytest.mark.long
 def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    result = run(DemoOptions(24, 16, "4", seed=3, round_slots=6, window="6s"), tmp_path, Silent())
+    result = run(DemoOptions(24, 11, "4", seed=3, round_slots=4, window="4s"), tmp_path, Silent())
     accounts, turns = result.accounts, result.turns
     assert accounts.holds, accounts.examples
     assert accounts.sent == accounts.counted
-    assert (turns.window, turns.stride) == (6, 7)
+    assert (turns.window, turns.stride) == (4, 5)
     # Every device that sent two kept the rest, by the broker's own log.
     closest = published_apart(tmp_path / "broker" / "mosquitto.log")
     assert len(closest) > 16
-    assert min(closest.values()) == turns.closest >= 6
+    assert min(closest.values()) == turns.closest >= 4
     if find_micropython() and example_device():
         slots = [unpack(report).slot for _, report in read_ledgers([tmp_path / "micropython.log"]).sent]
         assert len(slots) >= 2
-        assert all(later - earlier >= 7 for earlier, later in pairwise(slots))
+        assert all(later - earlier >= 5 for earlier, later in pairwise(slots))
     assert "the broker's own record" in " ".join(result.sentences())
 
 

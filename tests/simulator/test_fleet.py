@@ -17,6 +17,7 @@ from undertone_simulator.wire.faults import Fault, schedule
 from undertone_simulator.wire.ledger import read_ledgers
 from undertone_simulator.wire.memory import MemoryStorage
 
+pytestmark = pytest.mark.waits
 MINUTES = """
 slot_seconds = 60
 cycle = 4
@@ -28,7 +29,7 @@ lead_slots = 1
 settle_slots = 1
 cohort_share = 0.2
 """
-SPEED = 75.0
+SPEED = 120.0
 
 
 def outcome(world):

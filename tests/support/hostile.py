@@ -3,13 +3,13 @@
 import random
 from collections import Counter
 
+from support.factory import campaign_of
 from support.server import FIRST, PREFIX, delivery, plan, two_epochs
 from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared import report
-from undertone_shared.off_board.issue import build
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic
 
@@ -20,18 +20,8 @@ OLD, NEW = two_epochs()
 def turns() -> list[Epoch]:
     """A report epoch in turns of seven."""
     campaign = NEW.campaign
-    made = build(
-        name="meters",
-        sensor="load",
-        unit="Wh",
-        measure="sum",
-        offset=0,
-        bound=1000,
-        slot_seconds=1,
-        cycle=4,
+    made = campaign_of(
         epoch=FIRST + 100,
-        last_slot=FIRST + 1000,
-        default=0,
         cohort=campaign.cohort,
         report=campaign.report,
         schedule=Schedule(bytes(16), 7, 3),
@@ -41,18 +31,8 @@ def turns() -> list[Epoch]:
 
 def streams() -> list[Epoch]:
     chosen = StreamPlan(reports=40, chains=3)
-    made = build(
-        name="meters",
-        sensor="load",
-        unit="Wh",
-        measure="sum",
-        offset=0,
-        bound=1000,
-        slot_seconds=1,
-        cycle=4,
+    made = campaign_of(
         epoch=FIRST + 100,
-        last_slot=FIRST + 1000,
-        default=0,
         stream=stream_rule(plan(), chosen),
     )
     return [Epoch(made, FIRST + 90)]

@@ -4,15 +4,15 @@ import threading
 
 import paho.mqtt.client as mqtt
 
+from support.factory import campaign_of
 from support.paho_client import leave
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import config_topic
 
-SPEED = 60.0
+SPEED = 120.0
 DAY = 86400
 YEAR = 366 * DAY
 SEED = bytes(range(16))
@@ -48,22 +48,9 @@ class Server:
 
 
 def campaign(epoch, last, **changes):
-    fields = {
-        "name": "test",
-        "sensor": "load",
-        "unit": "Wh",
-        "measure": "sum",
-        "offset": 0,
-        "bound": 10000,
-        "slot_seconds": 60,
-        "cycle": 4,
-        "epoch": epoch,
-        "last_slot": last,
-        "default": 0,
-        "cohort": Cohort(square_wave(2, first_edges(10000))),
-        "report": None,
-    }
-    return build(**{**fields, **changes})
+    cohort = Cohort(square_wave(2, first_edges(10000)))
+    fields = {"name": "test", "bound": 10000, "slot_seconds": 60, "cohort": cohort, "report": None, **changes}
+    return campaign_of(epoch=epoch, last_slot=last, **fields)
 
 
 def reporting(mechanism, theta=1000, low=0):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 # What a test of each marker weighs when files are divided among workers; tests of other markers do not wait.
-_WEIGHTS = {"long": 20, "broker": 1}
+_WEIGHTS = {"long": 20, "waits": 8, "broker": 1}
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:

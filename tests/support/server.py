@@ -3,19 +3,18 @@
 import functools
 from pathlib import Path
 
+from support.factory import FIRST, campaign_of
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.settings.config import CampaignPlan, Config, parse_config
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
-from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.topics import report_topic
 
 PREFIX = "undertone-test/server"
 SEED = bytes(range(16))
-FIRST = 1_800_000_000
 EDGES = (0, 10, 100, 1001)
 
 
@@ -31,15 +30,9 @@ def campaign(
 ) -> Campaign:
     """One epoch of one-second slots; a threshold epoch unless theta is given. ``later``: further blocks."""
     rule = ReportRule(0, theta, hybrid(4, 16), later) if theta else None
-    return build(
-        name="meters",
-        sensor="load",
-        unit="Wh",
-        measure="sum",
+    return campaign_of(
         offset=offset,
         bound=bound,
-        slot_seconds=1,
-        cycle=4,
         epoch=first,
         last_slot=last,
         default=offset,

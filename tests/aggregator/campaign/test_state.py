@@ -164,7 +164,7 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
 ) -> None:
     store = Path(home.config("power").store_url.removeprefix("sqlite:"))
     store.parent.mkdir(exist_ok=True)
-    shutil.copy(simulated_store(tmp_path_factory, devices=200, slots=60), store)
+    shutil.copy(simulated_store(tmp_path_factory), store)
     with contextlib.closing(sqlite3.connect(store)) as database, database:
         database.execute("UPDATE campaigns SET name = 'power'")
     site = HomeSite(home)

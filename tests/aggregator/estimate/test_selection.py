@@ -23,7 +23,7 @@ HALF_HOUR = 1800
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return simulated_store(tmp_path_factory, devices=400, slots=120)
+    return simulated_store(tmp_path_factory)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from undertone_aggregator.web.site import StoreSite, named
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One store; tests copy it."""
-    return simulated_store(tmp_path_factory, devices=400, slots=120)
+    return simulated_store(tmp_path_factory)
 
 
 @pytest.fixture

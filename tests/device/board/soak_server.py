@@ -8,6 +8,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rig import make_campaign
 
 from support.paho_client import leave
+from support.waiting import wait_for
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
@@ -64,9 +65,7 @@ class Server:
 
     def check(self, slots: int, sent: int, *, injected: bool) -> None:
         """What a device sent arrives: at least so many slots, each once; none left out by a clock that waits for it."""
-        deadline = time.monotonic() + 60
-        while len(self.payloads) < sent and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: len(self.payloads) >= sent, what="the last report")
         numbers = [intake.unpack(payload).slot for payload in self.payloads]
         if injected:
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"

@@ -14,9 +14,10 @@ import paho.mqtt.client as paho
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paho.mqtt.enums import CallbackAPIVersion
-from rig import DAY, make_campaign
+from rig import make_campaign
 
 from support import micropython as mp
+from support.factory import policy_of
 from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
 from support.waiting import wait_for
@@ -45,18 +46,7 @@ class Site:
         self.payloads = []
         self._run = micropython
         now = int(time.time())
-        fields = {
-            "version": 1,
-            "sensor": "energy",
-            "measures": ["sum"],
-            "cap": [2, 1],
-            "slot_seconds": slot_seconds,
-            "theta": [1, 1000],
-            "duration_seconds": 400 * DAY,
-            "insecure": True,
-            "reports_per_period": 86400,
-            **policy,
-        }
+        fields = policy_of(slot_seconds=slot_seconds, **policy)
         (folder / "policy.json").write_text(json.dumps(fields))
         shutil.copy(mp.REPO / "device/main.py", folder)
         (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())

@@ -12,6 +12,8 @@ import time
 import pytest
 from rig import DAY, make_campaign
 
+from support.factory import policy_of
+from support.waiting import wait_for
 from undertone_device.core import pauses
 from undertone_device.host import status
 from undertone_device.host.gateway import HostedDevice
@@ -22,17 +24,7 @@ from undertone_shared.campaign import MAGIC, SIGNATURE_BYTES
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import issue
 
-POLICY = {
-    "version": 1,
-    "sensor": "energy",
-    "measures": ["last"],
-    "cap": [2, 1],
-    "slot_seconds": 1,
-    "theta": [1, 1000],
-    "duration_seconds": 400 * DAY,
-    "reports_per_period": 86400,
-    "insecure": True,
-}
+POLICY = policy_of(measures=["last"])
 
 
 @pytest.fixture
@@ -112,9 +104,7 @@ def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
         device.step(0)
     assert observed == []
     (folder / "meter").write_text("5\n")
-    end = time.monotonic() + 60
-    while not observed and time.monotonic() < end:
-        device.step(20)
+    wait_for(lambda: device.step(20) or observed)
     assert observed == [5]
     device.finish()
 

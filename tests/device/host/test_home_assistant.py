@@ -4,7 +4,6 @@ import json
 import math
 import socket
 import threading
-import time
 
 import paho.mqtt.client as paho
 import pytest
@@ -12,6 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone_device.host.home_assistant import FILE, open_card, seen_of
 from undertone_device.setup.config import parse_config
 from undertone_shared.errors import Invalid
@@ -51,11 +51,11 @@ def name_broker(tmp_path, **fields):
 
 
 def show_until(home, condition):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, home.trouble
+    def holds():
         home.show(STATUS)
-        time.sleep(0.02)
+        return condition()
+
+    wait_for(holds)
 
 
 def test_what_streams_may_cost_is_no_zero():
@@ -120,10 +120,7 @@ def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_p
         assert heard[device["availability"][0]["topic"]] == b"online"
         assert json.loads(heard[topic])["day"] == pytest.approx(1.0, abs=0.001)
         home.close()
-        end = time.monotonic() + 30
-        while heard[f"{topic}/availability"] != b"offline":
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_for(lambda: heard[f"{topic}/availability"] == b"offline")
     finally:
         leave(watcher)
 

@@ -11,6 +11,7 @@ import pytest
 from fake_broker import FakeBroker
 
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone_device.host import paho_transport
 from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.mqtt import socket_connection
@@ -33,15 +34,16 @@ def phone(port, client_id="phone", user=None, password=None, keepalive=60):
 BOTH = pytest.mark.parametrize("make", [board, phone])
 
 
-def wait_for(transport, kind, seconds=60.0):
+def events_until(transport, kind, seconds=60.0):
     """All events up to the first of this kind."""
     events = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        events += transport.poll(50)
-        if any(event[0] == kind for event in events):
-            return events
-    raise AssertionError(f"no {kind!r}, but {events}")
+
+    def came():
+        events.extend(transport.poll(50))
+        return any(event[0] == kind for event in events)
+
+    wait_for(came, seconds, f"a {kind}")
+    return events
 
 
 def lost_by(transport):
@@ -50,7 +52,7 @@ def lost_by(transport):
         transport.connect()
     except OSError as error:
         return str(error)
-    events = wait_for(transport, "lost")
+    events = events_until(transport, "lost")
     assert len(events) == 1
     return events[0][1]
 
@@ -65,19 +67,19 @@ def broker(mosquitto_binary, tmp_path, free_port):
 def test_publishes_at_qos_1_and_hears_campaigns(make, broker, topic_prefix):
     transport = make(broker.port)
     transport.connect()
-    assert wait_for(transport, "connected") == [("connected",)]
+    assert events_until(transport, "connected") == [("connected",)]
     token = transport.publish(f"{topic_prefix}/x", b"\x01\x02")
-    assert ("acked", token) in wait_for(transport, "acked")
+    assert ("acked", token) in events_until(transport, "acked")
     transport.subscribe(f"{topic_prefix}/config")
     # The same connection's PUBACK comes after its SUBACK.
     transport.publish(f"{topic_prefix}/x", b"")
-    wait_for(transport, "acked")
+    events_until(transport, "acked")
     other = make(broker.port, client_id="other")
     other.connect()
-    wait_for(other, "connected")
+    events_until(other, "connected")
     other.publish(f"{topic_prefix}/config", bytes(12300))
-    wait_for(other, "acked")
-    events = wait_for(transport, "message")
+    events_until(other, "acked")
+    events = events_until(transport, "message")
     assert events[-1][:3] == ("message", f"{topic_prefix}/config", bytes(12300))
     transport.close()
     other.close()
@@ -87,12 +89,12 @@ def test_publishes_at_qos_1_and_hears_campaigns(make, broker, topic_prefix):
 def test_what_is_in_flight_has_different_tokens(make, broker, topic_prefix):
     transport = make(broker.port)
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     tokens = {transport.publish(f"{topic_prefix}/x", bytes([i])) for i in range(10)}
     assert len(tokens) == 10
     acked = set()
     while acked != tokens:
-        acked |= {event[1] for event in wait_for(transport, "acked")}
+        acked |= {event[1] for event in events_until(transport, "acked")}
     transport.close()
 
 
@@ -100,14 +102,14 @@ def test_what_is_in_flight_has_different_tokens(make, broker, topic_prefix):
 def test_a_killed_broker_is_noticed_and_the_next_connection_works(make, broker):
     transport = make(broker.port)
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     broker.stop()
-    assert wait_for(transport, "lost")[-1][0] == "lost"
+    assert events_until(transport, "lost")[-1][0] == "lost"
     assert transport.poll(0) == []
     assert "refused" in lost_by(transport).lower()
     broker.start()
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     transport.close()
 
 
@@ -127,7 +129,7 @@ def test_a_broker_that_breaks_the_protocol_is_a_lost_connection(make):
             thread = threading.Thread(target=speak)
             thread.start()
             transport.connect()
-            wait_for(transport, "lost")
+            events_until(transport, "lost")
             transport.close()
             thread.join(30)
 
@@ -160,7 +162,7 @@ def test_an_unreachable_broker_keeps_nobody_waiting(unreachable, broker, monkeyp
     assert transport.publish("t", b"x") == 0
     # It is found when it can be reached.
     unreachable.set()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     transport.close()
     # After a deadline for look-up, TCP and TLS together it is given up, and may be tried again.
     unreachable.clear()
@@ -171,7 +173,7 @@ def test_an_unreachable_broker_keeps_nobody_waiting(unreachable, broker, monkeyp
     monkeypatch.undo()
     unreachable.set()
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     transport.close()
 
 
@@ -181,7 +183,7 @@ def test_connections_leave_no_descriptors_behind(make, broker):
 
     def round_trip():
         transport.connect()
-        wait_for(transport, "connected")
+        events_until(transport, "connected")
         transport.close()
         gc.collect()
         return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -203,7 +205,7 @@ def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port)
         broker.start()
         transport = make(broker.port, user="meter-1", password="wrong")
         transport.connect()
-        assert "not authorised" in wait_for(transport, "lost")[-1][1].lower().replace("z", "s")
+        assert "not authorised" in events_until(transport, "lost")[-1][1].lower().replace("z", "s")
 
 
 @BOTH
@@ -223,8 +225,8 @@ def test_a_silent_network_is_noticed_by_the_ping(make):
         thread.start()
         transport = make(server.getsockname()[1], keepalive=2)
         transport.connect()
-        wait_for(transport, "connected")
-        wait_for(transport, "lost")
+        events_until(transport, "connected")
+        events_until(transport, "lost")
         done.set()
         thread.join()
 
@@ -240,7 +242,7 @@ def test_keepalive_is_kept_by_pings(make, broker):
     # A broker drops a client after 1.5 keepalives of silence; the later ping of both is due after one.
     transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=4)
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     end = time.monotonic() + 6.6
     while time.monotonic() < end:
         assert transport.poll(100) == []
@@ -252,12 +254,12 @@ def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
     """umqtt sends packet id 0 here, for which mosquitto ends the connection."""
     transport = board(broker.port)
     transport.connect()
-    wait_for(transport, "connected")
+    events_until(transport, "connected")
     transport._session._id = 65532
     tokens = []
     for _ in range(6):
         tokens.append(transport.publish(f"{topic_prefix}/x", b""))
-        assert ("acked", tokens[-1]) in wait_for(transport, "acked")
+        assert ("acked", tokens[-1]) in events_until(transport, "acked")
     assert tokens == [65533, 65534, 65535, 1, 2, 3]
     transport.close()
 

@@ -12,7 +12,9 @@ from rig import DAY, make_campaign
 
 from support import direct
 from support import micropython as mp
+from support.factory import policy_of
 from support.paho_client import leave
+from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import __main__ as command
@@ -30,19 +32,7 @@ allow_anonymous false
 acl_file {folder}/access
 user root
 """
-POLICY = {
-    "version": 1,
-    "sensor": "energy",
-    "measures": ["sum"],
-    "cap": [2, 1],
-    "slot_seconds": 1,
-    "theta": [1, 1000],
-    "duration_seconds": 400 * DAY,
-    "reports_per_period": 86400,
-    "boots_per_day": 1000,
-    "write_seconds": 1,
-    "insecure": True,
-}
+POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 
 @pytest.fixture
@@ -63,14 +53,7 @@ def site(mosquitto_binary, tmp_path, free_port):
     server = paho.Client(CallbackAPIVersion.VERSION2, "server")
     server.tls_set(str(authority), str(tmp_path / "server.crt"), str(tmp_path / "server.key"))
     server.on_message = lambda client, data, message: heard.append((message.topic, message.payload))
-    end = time.monotonic() + 30
-    while True:
-        try:
-            server.connect("localhost", port)
-            break
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+    wait_for(lambda: connects(server, port), what="the broker")
     server.loop_start()
     server.subscribe("undertone/v2/+/+/+/report", 1)
     now = int(time.time())
@@ -91,14 +74,12 @@ def site(mosquitto_binary, tmp_path, free_port):
     process.wait()
 
 
-def wait_for(heard, count, process=None):
-    end = time.monotonic() + 90
-    while len(heard) < count:
-        if process is not None and (process.poll() is not None or time.monotonic() > end):
-            process.kill()
-            pytest.fail(str(process.communicate()))
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def connects(client, port):
+    try:
+        client.connect("localhost", port)
+    except OSError:
+        return False
+    return True
 
 
 def test_a_gateway_shows_its_certificate(site):
@@ -106,7 +87,8 @@ def test_a_gateway_shows_its_certificate(site):
     run = [sys.executable, "-m", "undertone_device", "run", "--config", str(device())]
     with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            wait_for(heard, 2, process)
+            wait_for(lambda: len(heard) >= 2 or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
         finally:
             process.terminate()
     assert {topic.split("/")[-2] for topic, _ in heard} == {"meter-1"}
@@ -118,7 +100,7 @@ def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
     result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     # What the device has an acknowledgement for comes here a little later.
-    wait_for(heard, 2)
+    wait_for(lambda: len(heard) >= 2)
     assert len(set(heard)) == len(heard)
 
 
@@ -147,13 +129,16 @@ def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
             script = mp.REPO / "device/examples/unix_device.py"
             path = ":".join(map(str, (".frozen", *mp.SOURCES)))
             command = ["env", f"MICROPYPATH={path}", mp.interpreter(), str(script), command[-1], "2", "1,2,3"]
+
+        def two_reports():
+            deliveries = endpoint.take(0.1)
+            endpoint.acknowledge(deliveries)
+            heard.extend(delivery.topic for delivery in deliveries)
+            return len(heard) >= 2
+
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
-                end = time.monotonic() + 90
-                while len(heard) < 2 and time.monotonic() < end:
-                    deliveries = endpoint.take(0.1)
-                    endpoint.acknowledge(deliveries)
-                    heard += [delivery.topic for delivery in deliveries]
+                wait_for(two_reports)
             finally:
                 process.terminate()
     assert heard[:2] == [direct.topic("meter-1")] * 2

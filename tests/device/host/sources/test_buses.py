@@ -11,6 +11,7 @@ import pytest
 import serial
 from frames import OBIS_1_8_0, SML, TELEGRAM, flipped
 
+from support.waiting import wait_for
 from undertone_device.host.sources import buses
 from undertone_device.sensors.crc import MODBUS, crc16
 from undertone_device.sensors.iec62056 import SIGN_ON, answer_to, even
@@ -20,14 +21,8 @@ def with_crc(frame):
     return frame + struct.pack("<H", crc16(frame, MODBUS, 0xFFFF))
 
 
-def wait_for(source, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        readings = source.arrived()
-        if readings:
-            return readings
-        time.sleep(0.01)
-    pytest.fail(f"no reading: {source.trouble}")
+def readings_of(source):
+    return wait_for(source.arrived, what="a reading")
 
 
 def test_a_p1_port(opened, meter):
@@ -37,7 +32,7 @@ def test_a_p1_port(opened, meter):
     meter.say(TELEGRAM[:50])
     source.arrived()
     meter.say(TELEGRAM[50:] + TELEGRAM)
-    readings = wait_for(source)
+    readings = readings_of(source)
     assert set(readings) == {246913578}
     assert source.trouble == ""
 
@@ -46,7 +41,7 @@ def test_an_sml_port(opened, meter):
     source = opened(kind="sml", port=meter.path, obis="1-0:1.8.0", scale=[1, 10])
     source.arrived()
     meter.say(SML)
-    assert wait_for(source) == [7914]
+    assert readings_of(source) == [7914]
     assert buses._obis_bytes(("1-0:1.8.0",)) == OBIS_1_8_0
 
 
@@ -57,19 +52,17 @@ def test_an_unplugged_port_is_said_and_found_again(opened, meter, tmp_path, monk
     source = opened(kind="p1", port=str(port), obis="1-0:1.8.1")
     source.arrived()
     meter.say(TELEGRAM)
-    assert wait_for(source) == [123456789]
+    assert readings_of(source) == [123456789]
     port.unlink()
     meter.unplug()
-    end = time.monotonic() + 30
-    while not source.trouble and time.monotonic() < end:
-        assert source.arrived() == []
+    wait_for(lambda: source.arrived() == [] and source.trouble)
     assert source.trouble.startswith("no sample: ")
     again = type(meter)()
     try:
         port.symlink_to(again.path)
         source.arrived()
         again.say(TELEGRAM)
-        assert wait_for(source) == [123456789]
+        assert readings_of(source) == [123456789]
         assert source.trouble == ""
     finally:
         source.close()
@@ -207,7 +200,7 @@ def test_a_meter_that_pushes_text(opened, meter):
     assert not source.polled
     source.arrived()
     meter.say(even(b"/HAG5eHZ010C_EHZ1ZA22\r\n\r\n1-0:1.8.0*255(001234.5678)\r\n!\r\n"))
-    assert wait_for(source) == [1234568]
+    assert readings_of(source) == [1234568]
 
 
 def test_a_serial_modbus_meter(opened, meter):

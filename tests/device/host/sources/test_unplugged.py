@@ -14,8 +14,10 @@ from frames import SML, TELEGRAM
 from paho.mqtt.enums import CallbackAPIVersion
 from rig import DAY, make_campaign
 
+from support.factory import policy_of
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone_device.core.reporter import Reporter
 from undertone_device.host.gateway import HostedDevice
 from undertone_device.host.sources import buses
@@ -25,17 +27,7 @@ from undertone_device.setup.config import read_config
 from undertone_shared.off_board import issue
 
 DEFAULT = 999
-POLICY = {
-    "version": 1,
-    "sensor": "energy",
-    "measures": ["last"],
-    "cap": [2, 1],
-    "slot_seconds": 1,
-    "theta": [1, 1000],
-    "duration_seconds": 400 * DAY,
-    "reports_per_period": 86400,
-    "insecure": True,
-}
+POLICY = policy_of(measures=["last"])
 
 
 def with_crc(frame):
@@ -178,12 +170,10 @@ def fifo(tmp_path):
 
 
 def until(true, device):
-    end = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < end, device._state(int(time.time()))
-        device.step(20)
+    wait_for(lambda: device.step(20) or true())
 
 
+pytestmark = pytest.mark.waits
 KINDS = ("p1", "sml", "iec62056", "modbus_rtu", "modbus_tcp", "mqtt", "home_assistant", "file", "command", "fifo")
 
 
